@@ -1,0 +1,191 @@
+"""What a plugin says: devices, their health, and what a container needs to use them.
+
+Everything here is frozen and knows nothing of gRPC. Values are checked by the framework when it
+takes a snapshot, not by the constructors: one bad device is skipped and reported, and the others
+are not harmed.
+"""
+
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from deviceplugin import topology as _topology
+
+_T = TypeVar("_T")
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a device is well and, where it is not, why.
+
+    A truth value: ``if device.health: ...``.
+    """
+
+    healthy: bool = True
+    reason: str = ""
+    """Shown to operators in logs and in ``/devices``. The kubelet has no place for it."""
+
+    @classmethod
+    def unhealthy(cls, reason: str) -> "Health":
+        """Return the health of a device that must not be given to a pod."""
+        return cls(healthy=False, reason=reason)
+
+    def __bool__(self) -> bool:
+        return self.healthy
+
+    def __str__(self) -> str:
+        return "healthy" if self.healthy else f"unhealthy: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The NUMA nodes that a device is near, for the kubelet's topology manager.
+
+    Give it to all devices of a resource or to none: the kubelet rejects pods over a mixture.
+    """
+
+    numa_nodes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numa_nodes", tuple(sorted(set(self.numa_nodes))))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node that appears in the container."""
+
+    host_path: str
+    container_path: str = ""
+    """The same as ``host_path`` where not given."""
+    permissions: str = "rw"
+    """Any of r (read), w (write) and m (mknod)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host_path", str(self.host_path))
+        object.__setattr__(self, "container_path", str(self.container_path or self.host_path))
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the host that appears in the container."""
+
+    host_path: str
+    container_path: str = ""
+    """The same as ``host_path`` where not given."""
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host_path", str(self.host_path))
+        object.__setattr__(self, "container_path", str(self.container_path or self.host_path))
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a container gets.
+
+    ``a + b`` is both: nodes, mounts and CDI names one after the other without repetitions,
+    environment and annotations merged, where ``b`` wins.
+    """
+
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """For the container runtime; not shown on the pod."""
+    cdi_names: tuple[str, ...] = ()
+    """Fully qualified CDI device names, such as ``vendor.com/gpu=0``."""
+
+    def __post_init__(self) -> None:
+        _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=("envs", "annotations"))
+
+    def __add__(self, other: "Allocation") -> "Allocation":
+        return Allocation(
+            nodes=_unique(self.nodes + other.nodes),
+            mounts=_unique(self.mounts + other.mounts),
+            envs={**self.envs, **other.envs},
+            annotations={**self.annotations, **other.annotations},
+            cdi_names=_unique(self.cdi_names + other.cdi_names),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device: who it is, how it is, and what a container needs to use it.
+
+    ``Device("gpu0", nodes=[DeviceNode("/dev/gpu0")])``; everything but the id is optional.
+    """
+
+    id: str = field(kw_only=False)
+    """Unique on the node, the same after a restart or reboot, 63 characters at most."""
+    resource: str = ""
+    """Resource to advertise it under; the plugin's ``resource`` where not given."""
+    health: Health = Health()  # noqa: RUF009 - frozen
+    topology: Topology | None = None
+    nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    cdi_names: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Facts for people, such as model and serial number; shown in ``/devices``."""
+
+    def __post_init__(self) -> None:
+        _freeze(
+            self,
+            lists=("nodes", "mounts", "cdi_names"),
+            mappings=("envs", "annotations", "attributes"),
+        )
+
+    @classmethod
+    def from_path(cls, path: Path | str, *, sysfs: Path = _topology.SYSFS) -> "Device":
+        """Return the device whose device node is at ``path``; its id is the file name.
+
+        Healthy if the path leads to a character or block device, unhealthy with the reason if
+        not. The NUMA node is read from ``sysfs``. The container gets the node under the same
+        path, for reading and writing. Use ``dataclasses.replace`` to change any of it.
+        """
+        path = Path(path)
+        node = _topology.numa_node(path, sysfs=sysfs)
+        return cls(
+            path.name,
+            health=_node_health(path),
+            topology=None if node is None else Topology((node,)),
+            nodes=(DeviceNode(str(path)),),
+        )
+
+    @property
+    def allocation(self) -> Allocation:
+        """What a container that is given this device alone needs."""
+        return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
+
+
+def _node_health(path: Path) -> Health:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return Health.unhealthy(f"{path}: {error.strerror}")
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        return Health()
+    return Health.unhealthy(f"{path}: not a device node")
+
+
+def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> None:
+    """Turn what an author gave (lists, dicts) into what cannot be changed."""
+    for name in lists:
+        given = getattr(value, name)
+        if type(given) is not tuple:
+            object.__setattr__(value, name, tuple(given))
+    for name in mappings:
+        given = getattr(value, name)
+        if type(given) is not MappingProxyType:
+            frozen = MappingProxyType(dict(given)) if given else _NOTHING
+            object.__setattr__(value, name, frozen)
+
+
+def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,107 @@
+"""The class that a plugin author writes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import Event
+
+from deviceplugin.model import Allocation, Device
+
+
+class Plugin(ABC):
+    """A source of devices. Only ``discover`` has to be written.
+
+    The framework calls every hook from threads of its own and gives each a time limit; whatever a
+    hook raises is logged, counted and contained. Hooks of one plugin can run at the same time:
+    guard what they share. See ``docs/plugins.md`` for when each of them is called.
+    """
+
+    resource: str = ""
+    """Extended resource name, such as ``example.com/serial``.
+
+    For devices that do not name their own. Where given it is advertised even while there are no
+    devices; a resource that only devices name comes and goes with them.
+    """
+
+    watch_paths: Sequence[Path | str] = ()
+    """Files and directories that call for a new discovery at once when they change.
+
+    Looked at again after each discovery. Paths that do not exist yet are waited for.
+    """
+
+    needs_process: bool = False
+    """Whether devices stop working when the plugin does.
+
+    If so they are reported unhealthy at shutdown, so that the pods that hold them show it. If not,
+    as for most hardware, running pods are left in peace while a plugin is replaced.
+    """
+
+    @abstractmethod
+    def discover(self) -> Iterable[Device]:
+        """Return every device that is here now, each with its health.
+
+        A snapshot: compare with nothing, remember nothing. Called at the start, periodically, and
+        when ``watch_paths`` or ``changes`` hint at news. A device that is missing from it is
+        advertised as unhealthy until no pod can hold it any more.
+
+        Raises:
+            DiscoveryError: The devices cannot be looked at; anything else raised counts as that.
+                The last snapshot stays in force, and turns unhealthy after a deadline.
+        """
+
+    def allocate(self, devices: Sequence[Device]) -> Allocation:
+        """Return what a container that is given ``devices`` gets.
+
+        The devices are known and healthy, in natural order, without repetitions. The default is
+        the sum of their recipes; call ``super().allocate(devices)`` and edit the result, or build
+        your own. Can be asked several times for the same devices and is never told of their
+        release, so it must not depend on what was answered before.
+
+        Raises:
+            AllocationError: To refuse; the message is shown in the pod's status.
+        """
+        return sum((device.allocation for device in devices), Allocation())
+
+    def prefer(
+        self, available: Sequence[Device], required: Sequence[Device], size: int
+    ) -> Iterable[Device]:
+        """Return the ``size`` best devices to give to one container.
+
+        Overriding it is what offers preferred allocation to the kubelet. ``available`` contains
+        ``required``. The answer is a wish: the framework drops what is not available, adds what
+        is required or missing, and chooses by itself if this raises or takes too long.
+        """
+        raise NotImplementedError
+
+    def pre_start(self, devices: Sequence[Device]) -> None:
+        """Prepare ``devices`` just before a container that holds them starts, or starts again.
+
+        Overriding it is what asks the kubelet to call; then no container that holds a device can
+        start while the plugin is away, so override it only where hardware needs it.
+
+        Raises:
+            AllocationError: The container must not start yet; the kubelet will try again.
+        """
+        raise NotImplementedError
+
+    def changes(self, stop: Event) -> Iterator[None]:
+        """Yield whenever a discovery should be made now.
+
+        For sources of events other than files, such as udev or NVML. Return soon after ``stop`` is
+        set. A hint only: discovery is also made periodically.
+        """
+        raise NotImplementedError
+
+    def start(self, resource: str) -> None:
+        """Get ready for ``resource``, before it is registered for the first time.
+
+        Tried again with back-off while it raises; the resource is not registered meanwhile.
+        """
+
+    def stop(self, resource: str) -> None:
+        """Undo ``start``, after ``resource`` has been unregistered for good."""
+
+
+def overrides(plugin: Plugin, hook: str) -> bool:
+    """Tell whether ``plugin`` has its own version of the optional ``hook``."""
+    return getattr(type(plugin), hook) is not getattr(Plugin, hook)

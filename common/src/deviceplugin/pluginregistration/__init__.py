@@ -1,0 +1,1 @@
+"""The kubelet's plugin watcher API v1: messages (generated)."""

@@ -1,0 +1,1 @@
+"""The kubelet's pod resources API v1: messages (generated)."""
