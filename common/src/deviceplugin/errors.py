@@ -45,9 +45,7 @@ class AllocationError(DevicePluginError):
         device_ids: Ids that the error is about; all of the request's where not given.
     """
 
-    def __init__(
-        self, message: str, *, resource: str = "", device_ids: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, message: str, *, resource: str = "", device_ids: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.resource = resource
         self.device_ids = tuple(device_ids)

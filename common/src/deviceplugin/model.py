@@ -6,7 +6,7 @@ are not harmed.
 """
 
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +49,7 @@ class Topology:
     Give it to all devices of a resource or to none: the kubelet rejects pods over a mixture.
     """
 
-    numa_nodes: tuple[int, ...] = ()
+    numa_nodes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "numa_nodes", tuple(sorted(set(self.numa_nodes))))
@@ -92,12 +92,12 @@ class Allocation:
     environment and annotations merged, where ``b`` wins.
     """
 
-    nodes: tuple[DeviceNode, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    nodes: Sequence[DeviceNode] = ()
+    mounts: Sequence[Mount] = ()
     envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """For the container runtime; not shown on the pod."""
-    cdi_names: tuple[str, ...] = ()
+    cdi_names: Sequence[str] = ()
     """Fully qualified CDI device names, such as ``vendor.com/gpu=0``."""
 
     def __post_init__(self) -> None:
@@ -105,11 +105,11 @@ class Allocation:
 
     def __add__(self, other: "Allocation") -> "Allocation":
         return Allocation(
-            nodes=_unique(self.nodes + other.nodes),
-            mounts=_unique(self.mounts + other.mounts),
+            nodes=_unique((*self.nodes, *other.nodes)),
+            mounts=_unique((*self.mounts, *other.mounts)),
             envs={**self.envs, **other.envs},
             annotations={**self.annotations, **other.annotations},
-            cdi_names=_unique(self.cdi_names + other.cdi_names),
+            cdi_names=_unique((*self.cdi_names, *other.cdi_names)),
         )
 
 
@@ -124,13 +124,13 @@ class Device:
     """Unique on the node, the same after a restart or reboot, 63 characters at most."""
     resource: str = ""
     """Resource to advertise it under; the plugin's ``resource`` where not given."""
-    health: Health = Health()  # noqa: RUF009 - frozen
+    health: Health = Health()
     topology: Topology | None = None
-    nodes: tuple[DeviceNode, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    nodes: Sequence[DeviceNode] = ()
+    mounts: Sequence[Mount] = ()
     envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    cdi_names: tuple[str, ...] = ()
+    cdi_names: Sequence[str] = ()
     attributes: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Facts for people, such as model and serial number; shown in ``/devices``."""
 
