@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 def service(
     descriptor: ServiceDescriptor, implementation: object, *, encoded: frozenset[str] = frozenset()
-) -> grpc.GenericRpcHandler:
+) -> "grpc.GenericRpcHandler[Any, Any]":
     """Serve ``descriptor`` by the methods of the same names on ``implementation``.
 
     Methods that ``implementation`` lacks are answered with ``UNIMPLEMENTED``.
@@ -30,7 +30,7 @@ def service(
 
 def _handler(
     method: MethodDescriptor, behaviour: Callable[..., Any], *, encoded: bool
-) -> grpc.RpcMethodHandler:
+) -> "grpc.RpcMethodHandler[Any, Any]":
     make = (
         grpc.unary_stream_rpc_method_handler
         if method.server_streaming
