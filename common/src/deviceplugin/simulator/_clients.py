@@ -1,0 +1,80 @@
+"""The kubelet's connection to one plugin socket."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grpc
+
+from deviceplugin import _rpc
+from deviceplugin.simulator._naming import dial_target
+from deviceplugin.simulator._wire import CLIENT_OPTIONS, wait_until_ready
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+_DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+
+
+class DialError(Exception):
+    """Nothing that speaks HTTP/2 answered at the plugin's socket."""
+
+
+class PluginClient:
+    """One connection to one plugin: dialled once, closed once, never reconnected."""
+
+    def __init__(self, resource: str, path: str) -> None:
+        self.resource = resource
+        self.path = path
+        self.streaming = False
+        """Whether ListAndWatch is open."""
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+        self._closed = False
+        self._calls: Mapping[str, Any] = {}
+
+    def dial(self, timeout: float) -> None:
+        """Connect, waiting up to ``timeout`` seconds for the plugin's server to say hello."""
+        try:
+            channel = self._open(dial_target(self.path))
+        except ValueError as error:
+            raise DialError(str(error)) from None
+        if not wait_until_ready(channel, timeout):
+            self.close()
+            raise DialError("context deadline exceeded")
+        self._calls = _rpc.calls(channel, _DEVICE_PLUGIN)
+
+    def _open(self, target: str) -> grpc.Channel:
+        with self._lock:
+            if self._closed:
+                raise DialError("context canceled")
+            self._channel = grpc.insecure_channel(target, options=CLIENT_OPTIONS)
+            return self._channel
+
+    def close(self) -> None:
+        """Hang up: calls in flight, and a dial, end at once."""
+        with self._lock:
+            self._closed = True
+            channel = self._channel
+        if channel is not None:
+            channel.close()
+
+    def options(self, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
+        """Ask for the plugin's options while the plugin still waits for ``context``."""
+        remaining = context.time_remaining()
+        forever = remaining > threading.TIMEOUT_MAX
+        call = self._calls["GetDevicePluginOptions"].future(
+            pb.Empty(), timeout=None if forever else remaining
+        )
+        if not context.add_callback(call.cancel):
+            call.cancel()
+        options: pb.DevicePluginOptions = call.result()
+        return options
+
+    def lists(self) -> Iterator[pb.ListAndWatchResponse]:
+        """Yield what ListAndWatch sends until the stream ends, for whatever reason."""
+        with contextlib.suppress(grpc.RpcError, ValueError):  # ValueError: closed before the call
+            yield from self._calls["ListAndWatch"](pb.Empty())
+
+    def call(self, method: str, request: Any, timeout: float | None) -> Any:
+        """Call ``method``; no ``timeout`` waits for as long as it takes."""
+        return self._calls[method](request, timeout=timeout)

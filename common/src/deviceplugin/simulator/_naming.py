@@ -1,0 +1,76 @@
+"""What the kubelet accepts as a resource name and what it makes of an endpoint."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
+
+_QUOTA_PREFIX = "requests."
+"""Names must stay valid with this in front, because resource quotas spell them so."""
+
+_MAX_DOMAIN = 253 - len(_QUOTA_PREFIX)
+_MAX_NAME = 63
+
+_GO_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    '"': r"\"",
+    "\\": r"\\",
+}
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether the kubelet lets a plugin register ``name``."""
+    domain, slash, rest = name.partition("/")
+    return (
+        slash == "/"
+        and "kubernetes.io/" not in name
+        and not name.startswith(_QUOTA_PREFIX)
+        and len(domain) <= _MAX_DOMAIN
+        and len(rest) <= _MAX_NAME
+        and _DOMAIN.fullmatch(domain) is not None
+        and _NAME.fullmatch(rest) is not None
+    )
+
+
+def socket_path(directory: Path, endpoint: str) -> str:
+    """Return the path that the kubelet dials for ``endpoint``: joined and cleaned, never checked.
+
+    ``..`` leads out of ``directory``; an absolute endpoint lands inside it.
+    """
+    return os.path.normpath(f"{directory}/{endpoint}")
+
+
+def dial_target(path: str) -> str:
+    """Return the gRPC target for ``path``, which the kubelet reads as part of a URL.
+
+    So ``?`` and ``#`` cut the path short and ``%41`` means ``A``. ``ValueError`` for an escape
+    that is none.
+    """
+    if bad := _BAD_ESCAPE.search(path):
+        url = go_quote(f"passthrough:///{path}")
+        raise ValueError(f"parse {url}: invalid URL escape {go_quote(bad.group())}")
+    return "unix:" + quote(unquote(re.split("[?#]", path, maxsplit=1)[0]))
+
+
+def go_quote(text: str) -> str:
+    """Return ``text`` in quotes as the kubelet's messages show it."""
+    return '"' + "".join(_GO_ESCAPES.get(char) or _printable(char) for char in text) + '"'
+
+
+def _printable(char: str) -> str:
+    if char.isprintable():
+        return char
+    if char < "\x80":
+        return f"\\x{ord(char):02x}"
+    return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"

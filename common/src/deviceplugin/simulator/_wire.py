@@ -1,0 +1,115 @@
+"""gRPC as the kubelet, a Go program, shows it to plugins."""
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+import grpc
+
+_CODE_NAMES: Final = {grpc.StatusCode.OK: "OK", grpc.StatusCode.CANCELLED: "Canceled"}
+
+_OWN_WORDS: Final = {
+    "Deadline Exceeded": "context deadline exceeded",
+    "Channel closed!": "grpc: the client connection is closing",
+    "Socket closed": "error reading from server: EOF",
+}
+"""What grpcio itself says, and grpc-go's words for the same."""
+
+CLIENT_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    # Or two registrations of one socket would share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+_CLOSE_CHECK: Final = 0.05
+"""Seconds after which a dial notices that its channel was closed."""
+
+
+def go_error(error: grpc.RpcError) -> str:
+    """Return ``error`` as a Go client prints it."""
+    call = cast("grpc.Call", error)
+    code, details = call.code(), call.details() or ""
+    name = _CODE_NAMES.get(code) or "".join(word.title() for word in code.name.split("_"))
+    if details.startswith("failed to connect to all addresses"):
+        details = f'connection error: desc = "transport: Error while dialing: {details}"'
+    return f"rpc error: code = {name} desc = {_OWN_WORDS.get(details, details)}"
+
+
+def wait_until_ready(channel: grpc.Channel, timeout: float) -> bool:
+    """Wait up to ``timeout`` seconds for the other side's HTTP/2 hello.
+
+    False without it, and soon after the channel was closed.
+    """
+    # The public way leaves a watch behind for 0.2 s, for which closing the channel would wait.
+    inner = cast("Any", channel)._channel  # noqa: SLF001
+    deadline = time.monotonic() + timeout
+    ready = grpc.ChannelConnectivity.READY.value[0]
+    try:
+        while (state := inner.check_connectivity_state(True)) != ready:  # noqa: FBT003
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            inner.watch_connectivity_state(state, time.time() + min(remaining, _CLOSE_CHECK))
+    except ValueError:  # closed meanwhile
+        return False
+    return True
+
+
+class UnixServer:
+    """A gRPC server on a unix socket that leaves its socket file behind when it stops.
+
+    grpcio deletes the path that it listens on. A kubelet does not, and plugins must cope with the
+    stale file, so the server listens on a temporary name and only a second link to the socket
+    gets the real one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        handlers: "Iterable[grpc.GenericRpcHandler[Any, Any]]",
+        *,
+        scratch: Path,
+        publish: Callable[[Path, Path], None],
+        workers: int,
+    ) -> None:
+        """Listen on ``path`` and serve ``handlers`` with up to ``workers`` threads.
+
+        ``scratch`` is a short free name on the same file system. ``publish`` moves it to ``path``.
+        """
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix=f"serve-{path.name}")
+        self._server = grpc.server(self._executor, handlers=[*handlers, _Unimplemented()])
+        try:
+            scratch.unlink(missing_ok=True)
+            self._server.add_insecure_port(f"unix:{scratch}")
+            self._server.start()
+            publish(scratch, path)
+        except BaseException:
+            self.stop()
+            raise
+
+    def cancel(self) -> None:
+        """Stop serving: running calls end at once for their clients."""
+        self._server.stop(None)
+
+    def stop(self) -> None:
+        """Stop serving and wait until no handler runs any more."""
+        self._server.stop(None).wait()
+        self._executor.shutdown()
+
+
+class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Answers calls of anything else with the words of a Go server."""
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        service = handler_call_details.method.strip("/").split("/")[0]
+
+        def refuse(_request: bytes, context: grpc.ServicerContext) -> NoReturn:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown service {service}")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)

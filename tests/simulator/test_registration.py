@@ -1,0 +1,265 @@
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import grpc
+import pytest
+from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
+from deviceplugin.simulator._naming import dial_target, go_quote, is_extended_resource, socket_path
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+R = "x.io/dev"
+OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+
+Stub = Callable[..., StubPlugin]
+
+
+def refusal(plugin: StubPlugin, **request: str) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        plugin.register(**request)  # type: ignore[arg-type]
+    call = cast("grpc.Call", raised.value)
+    return call.code(), call.details()
+
+
+def test_a_registered_plugin_is_watched(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
+    plugin.register()
+    kubelet.wait_for(R, {"a"}, {"b"})
+    assert {R} == kubelet.registered
+    assert {"a": "Healthy", "b": "Unhealthy"} == kubelet.devices(R)
+    assert (2, 1) == (kubelet.capacity(R), kubelet.allocatable(R))
+    assert kubelet.options(R).get_preferred_allocation_available
+    assert (1, 1) == (kubelet.registration_count(R), kubelet.lists_received(R))
+    assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.calls
+
+
+def test_each_list_replaces_the_one_before(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub(devices=["a", "b"])
+    plugin.register()
+    kubelet.wait_for(R, {"a", "b"})
+    plugin.update(["c"])
+    kubelet.wait_for(R, {"c"})
+    plugin.update([])
+    kubelet.wait_for(R, ())
+    assert 0 == kubelet.capacity(R)
+    assert 3 == kubelet.lists_received(R)
+
+
+def test_direct_calls_reach_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub()
+    plugin.register()
+    assert {"DEVICES": "a,b"} == dict(kubelet.allocate(R, ["b", "a"]).envs)
+    assert ["b", "a"] == kubelet.prefer(R, ["a", "b"], ["b"], 2)
+    kubelet.pre_start(R, ["a"])
+    assert [["a", "b"]] == plugin.allocated
+    assert [["a"]] == plugin.pre_started
+
+
+def test_errors_of_direct_calls_come_as_they_are(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub()
+    plugin.register()
+
+    def fail(_ids: object) -> None:
+        raise StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
+
+    plugin.on_pre_start = fail
+    with pytest.raises(grpc.RpcError, match="busy"):
+        kubelet.pre_start(R, ["a"])
+    with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
+        kubelet.allocate("y.io/none", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "quoted"), [("nodomain", '"nodomain"'), ("x.io/foo\n", r'"x.io/foo\n"')]
+)
+def test_a_bad_name_is_refused(
+    kubelet: SimulatedKubelet, stub: Stub, name: str, quoted: str
+) -> None:
+    plugin = stub(resource=name)
+    expected = (grpc.StatusCode.UNKNOWN, f"the ResourceName {quoted} is invalid")
+    assert expected == refusal(plugin)
+    assert 1 == kubelet.registration_count(name)
+
+
+def test_another_version_is_refused_before_the_name_is_looked_at(stub: Stub) -> None:
+    text = (
+        'requested API version "v9" is not supported by kubelet. Supported version is ["v1beta1"]'
+    )
+    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(resource="nodomain"), version="v9")
+
+
+def test_a_socket_that_nobody_serves_is_given_up_after_the_dial_timeout(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(kubelet.plugin_dir / "silent.sock"))
+        silent.listen()
+        expected = (
+            grpc.StatusCode.UNKNOWN,
+            "failed to dial device plugin: context deadline exceeded",
+        )
+        assert expected == refusal(stub(), endpoint="silent.sock")
+
+
+def test_a_bad_escape_in_the_endpoint_is_refused_at_once(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    text = (
+        "failed to dial device plugin: "
+        f'parse "passthrough:///{kubelet.plugin_dir}/%zz": invalid URL escape "%zz"'
+    )
+    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(), endpoint="%zz")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["./stub.sock", "sub/../stub.sock", "//stub.sock", "stub.sock/"]
+)
+def test_endpoints_are_cleaned(kubelet: SimulatedKubelet, stub: Stub, endpoint: str) -> None:
+    stub().register(endpoint=endpoint)
+    kubelet.wait_for(R, {"a", "b"})
+
+
+@pytest.mark.parametrize("name", ["a b.sock", "ü.sock", "a:b.sock", "a%41.sock"])
+def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, stub: Stub, name: str) -> None:
+    stub(name="plain.sock").register(endpoint="plain.sock")
+    (kubelet.plugin_dir / name.replace("%41", "A")).symlink_to("plain.sock")
+    stub(name="other.sock").register(endpoint=name)
+
+
+def test_failing_options_refuse_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub()
+
+    def fail() -> None:
+        raise StubError("no options")
+
+    plugin.on_options = fail  # type: ignore[assignment]
+    text = "failed to get device plugin options: rpc error: code = Internal desc = no options"
+    assert (grpc.StatusCode.UNKNOWN, text) == refusal(plugin)
+    assert set() == kubelet.registered
+    assert ["GetDevicePluginOptions"] == plugin.calls
+
+
+def test_the_kubelets_own_socket_is_no_plugin(stub: Stub) -> None:
+    text = (
+        "failed to get device plugin options: rpc error: code = Unimplemented "
+        "desc = unknown service v1beta1.DevicePlugin"
+    )
+    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(), endpoint="kubelet.sock")
+
+
+def test_options_have_the_deadline_of_the_register_call(stub: Stub) -> None:
+    plugin = stub()
+    plugin.register(timeout=7)
+    assert 6 < plugin.deadlines["GetDevicePluginOptions"] <= 7
+    plugin.register(timeout=None)
+    assert plugin.deadlines["GetDevicePluginOptions"] > 1000
+
+
+def test_a_plugin_that_gives_up_on_register_is_not_registered(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    release = threading.Event()
+
+    def hang() -> object:
+        release.wait(5)
+        return pb.DevicePluginOptions()
+
+    plugin.on_options = hang  # type: ignore[assignment]
+    with pytest.raises(grpc.RpcError):
+        plugin.register(timeout=0.1)
+    other = stub(resource="x.io/other", name="other.sock")
+    other.register()
+    release.set()
+    kubelet.wait_for("x.io/other", {"a", "b"})
+    assert {"x.io/other"} == kubelet.registered
+    assert ["GetDevicePluginOptions"] == plugin.calls
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x/foo",
+        "x.io/Foo_1.b",
+        "hugepages-x.io/foo",
+        "limits.x.io/f",
+        "a" * 70 + "/f",
+        "x.io/" + "n" * 63,
+        ".".join(["a" * 60] * 4) + "/f",
+    ],
+)
+def test_valid_resource_names(name: str) -> None:
+    assert is_extended_resource(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "foo",
+        "/foo",
+        "x.io/",
+        "X.io/foo",
+        "x_y.io/foo",
+        "x..io/foo",
+        "x.io/-foo",
+        "x/y/z",
+        "x.io/foo/",
+        "x.io/" + "n" * 64,
+        "a" * 245 + "/f",
+        "x.io/foo\n",
+        "a.kubernetes.io/x",
+        "notkubernetes.io/x",
+        "requests.x.io/f",
+        "é.io/f",
+        "x.io/é",
+    ],
+)
+def test_invalid_resource_names(name: str) -> None:
+    assert not is_extended_resource(name)
+
+
+def test_the_longest_domain_has_244_characters() -> None:
+    assert is_extended_resource("a" * 244 + "/f")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"),
+    [
+        ("a", "/d/a"),
+        ("", "/d"),
+        ("../o/a", "/o/a"),
+        ("/x/a", "/d/x/a"),
+        ("a/", "/d/a"),
+        ("//a", "/d/a"),
+    ],
+)
+def test_endpoints_are_joined_to_the_directory(endpoint: str, path: str) -> None:
+    assert path == socket_path(Path("/d"), endpoint)
+
+
+def test_what_follows_a_question_mark_or_hash_is_lost() -> None:
+    assert "unix:/d/a" == dial_target("/d/a?b") == dial_target("/d/a#b")
+
+
+def test_quotes_are_those_of_go() -> None:
+    assert r'"a\"\\\n\x00\u200b\U000e0001ü"' == go_quote('a"\\\n\0\u200b\U000e0001ü')
+
+
+def test_the_sockets_name_is_created_not_moved(kubelet: SimulatedKubelet) -> None:
+    assert stat.S_ISSOCK(kubelet.kubelet_socket.stat().st_mode)
+    assert {"device-plugins"} == {path.name for path in kubelet.root.iterdir()}
+
+
+def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> None:
+    with SimulatedKubelet(root) as kubelet:
+        late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
+        caller = threading.Thread(target=late.register)
+        caller.start()
+        kubelet.wait(lambda: kubelet.registration_count(R))
+        late.start()
+        kubelet.wait_for(R, {"a"})
+        caller.join()
+        late.stop()

@@ -1,0 +1,170 @@
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deviceplugin.simulator import SimulatedKubelet, StubPlugin
+
+R = "x.io/dev"
+
+Stub = Callable[..., StubPlugin]
+
+
+def test_a_stopped_kubelet_leaves_its_socket_to_refuse_connections(
+    kubelet: SimulatedKubelet,
+) -> None:
+    before = kubelet.kubelet_socket.stat().st_ino
+    kubelet.stop()
+    assert before == kubelet.kubelet_socket.stat().st_ino
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
+        client.connect(str(kubelet.kubelet_socket))
+
+
+def test_stopping_breaks_the_streams_and_forgets_everything(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    plugin.register()
+    kubelet.wait_for(R, {"a", "b"})
+    kubelet.stop()
+    kubelet.stop()
+    plugin.wait(lambda: plugin.streams == 0)
+    assert set() == kubelet.registered
+    assert {} == kubelet.devices(R)
+    with pytest.raises(LookupError):
+        kubelet.hang_up(R)
+
+
+def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    directory = kubelet.plugin_dir
+    stub()
+    (directory / "link.sock").symlink_to("stub.sock")
+    (directory / "dangling.sock").symlink_to("nowhere")
+    (directory / "fake.sock").touch()
+    os.mkfifo(directory / "fifo")
+    (directory / "sub").mkdir()
+    StubPlugin(directory / "sub", R).start()
+    kubelet.restart()
+    expected = {"dangling.sock", "fake.sock", "fifo", "sub", "kubelet.sock"}
+    assert expected == {path.name for path in directory.iterdir()}
+    assert (directory / "sub" / "stub.sock").exists()
+
+
+def test_a_plugin_registers_again_after_a_restart(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    stub().register()
+    kubelet.restart()
+    again = stub(name="again.sock")
+    again.register()
+    kubelet.wait_for(R, {"a", "b"})
+    assert 2 == kubelet.registration_count(R)
+
+
+def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    plugin.register()
+    kubelet.wait_for(R, {"a", "b"})
+    kubelet.hang_up(R)
+    plugin.wait(lambda: plugin.streams == 0)
+    kubelet.wait_for(R, (), {"a", "b"})
+    assert (2, 0) == (kubelet.capacity(R), kubelet.allocatable(R))
+    assert set() == kubelet.registered
+    plugin.register()
+    kubelet.wait_for(R, {"a", "b"})
+
+
+def test_a_plugin_that_dies_is_noticed(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub()
+    plugin.register()
+    kubelet.wait_for(R, {"a", "b"})
+    plugin.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    assert set() == kubelet.registered
+
+
+def test_a_register_call_that_hangs_does_not_keep_the_kubelet_from_stopping(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    release = threading.Event()
+    plugin.on_options = lambda: release.wait(5)  # type: ignore[assignment, return-value]
+    caller = threading.Thread(target=_try_to_register, args=(plugin,))
+    caller.start()
+    plugin.wait(lambda: plugin.calls)
+    kubelet.stop()
+    release.set()
+    caller.join()
+    assert not kubelet.running
+
+
+def _try_to_register(plugin: StubPlugin) -> None:
+    import grpc
+
+    with pytest.raises(grpc.RpcError):
+        plugin.register()
+
+
+def test_fifty_restarts_leak_neither_threads_nor_descriptors(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    def cycle() -> None:
+        plugin = stub()
+        plugin.register()
+        kubelet.wait_for(R, {"a", "b"})
+        kubelet.restart()
+        plugin.stop()
+
+    def descriptors() -> int:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    cycle()
+    threads, files = threading.active_count(), descriptors()
+    for _ in range(50):
+        cycle()
+    for thread in threading.enumerate():
+        if thread.daemon and thread is not threading.current_thread():
+            thread.join(0.5)
+    assert threading.active_count() <= threads
+    assert descriptors() <= files + 2
+
+
+def test_starting_and_stopping_take_less_than_200_ms(root: Path) -> None:
+    kubelet = SimulatedKubelet(root)
+    start = time.perf_counter()
+    kubelet.start()
+    started = time.perf_counter()
+    kubelet.stop()
+    assert started - start < 0.2
+    assert time.perf_counter() - started < 0.2
+
+
+def test_a_root_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    kubelet = SimulatedKubelet(tmp_path / ("a" * 100))
+    with pytest.raises(ValueError, match="use a shorter root"):
+        kubelet.start()
+
+
+def test_starting_twice_is_refused(kubelet: SimulatedKubelet) -> None:
+    with pytest.raises(RuntimeError, match="running already"):
+        kubelet.start()
+
+
+def test_waiting_in_vain_tells_what_is(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    stub().register()
+    kubelet.wait_for(R, {"a", "b"})
+    text = (
+        r"waited 0 s for x.io/dev to have healthy \['c'\] unhealthy \[\]; the kubelet is running, "
+        r"seed 0: x.io/dev \(connected\) has healthy \['a', 'b'\] unhealthy \[\]"
+    )
+    with pytest.raises(TimeoutError, match=text):
+        kubelet.wait_for(R, {"c"}, timeout=0)
+
+
+def test_waiting_returns_what_the_condition_returned(kubelet: SimulatedKubelet) -> None:
+    assert 7 == kubelet.wait(lambda: 7)
