@@ -4,6 +4,9 @@ Derive from ``Plugin``, say in ``discover`` which devices are here and how they 
 ``main``. Everything else has a default.
 """
 
+from deviceplugin._cli import main
+from deviceplugin._run import run
+from deviceplugin._settings import Settings
 from deviceplugin.errors import (
     AllocationError,
     ConfigError,
@@ -26,7 +29,10 @@ __all__ = [
     "Health",
     "Mount",
     "Plugin",
+    "Settings",
     "Topology",
     "UnhealthyDeviceError",
     "UnknownDeviceError",
+    "main",
+    "run",
 ]

@@ -47,7 +47,7 @@ def _encode(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def calls(channel: grpc.Channel, descriptor: ServiceDescriptor) -> Mapping[str, Callable[..., Any]]:
+def calls(channel: grpc.Channel, descriptor: ServiceDescriptor) -> Mapping[str, Any]:
     """Return the callables of a client of ``descriptor``, by method name."""
     return {
         method.name: (channel.unary_stream if method.server_streaming else channel.unary_unary)(

@@ -11,9 +11,9 @@ from deviceplugin.model import Allocation, Device
 class Plugin(ABC):
     """A source of devices. Only ``discover`` has to be written.
 
-    The framework calls every hook from threads of its own and gives each a time limit; whatever a
-    hook raises is logged, counted and contained. Hooks of one plugin can run at the same time:
-    guard what they share. See ``docs/plugins.md`` for when each of them is called.
+    The framework calls every hook from threads of its own, those that a pod waits for with a time
+    limit; whatever a hook raises is logged, counted and contained. Hooks of one plugin can run at
+    the same time: guard what they share. ``docs/plugins.md`` tells when each of them is called.
     """
 
     resource: str = ""

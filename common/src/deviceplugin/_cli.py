@@ -1,0 +1,212 @@
+"""The command line of a plugin: flags, signals and exit status."""
+
+import argparse
+import json
+import logging
+import queue
+import signal
+import sys
+import threading
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar, overload
+
+from deviceplugin import _log, _settings, _values
+from deviceplugin._settings import Settings
+from deviceplugin.errors import ConfigError, DevicePluginError
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Settings)
+
+_CONFIG_ERROR: Final = 2
+_FAILURE: Final = 1
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@overload
+def main(*plugins: Callable[[], Plugin], argv: Sequence[str] | None = ...) -> NoReturn: ...
+@overload
+def main(
+    *plugins: Callable[[S], Plugin], settings: type[S], argv: Sequence[str] | None = ...
+) -> NoReturn: ...
+
+
+def main(
+    *plugins: Callable[..., Plugin],
+    settings: type[Settings] | None = None,
+    argv: Sequence[str] | None = None,
+) -> NoReturn:
+    """Run ``plugins`` as the command of this process, and exit.
+
+    ``plugins`` are classes, or anything else that makes a plugin when it is called: without
+    arguments, or with the settings where a ``settings`` class of your own is given. Its fields
+    become flags, environment variables and keys of the configuration file. SIGTERM and SIGINT
+    stop; SIGHUP reads the settings again and makes the plugins anew.
+
+    Exit status: 0 after a stop, 2 for a configuration error, 1 for anything else.
+    """
+    command = _Command(plugins, settings)
+    try:
+        status = command.run(sys.argv[1:] if argv is None else argv)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            print(f"{command.name}: {line}", file=sys.stderr)  # noqa: T201
+        status = _CONFIG_ERROR
+    raise SystemExit(status)
+
+
+class _Command:
+    def __init__(
+        self, makers: Sequence[Callable[..., Plugin]], settings: type[Settings] | None
+    ) -> None:
+        self._makers = makers
+        self._settings = settings or Settings
+        self._takes_settings = settings is not None
+        stem = Path(sys.argv[0]).stem
+        self.name = Path(sys.argv[0]).parent.name if stem == "__main__" else stem
+
+    def run(self, argv: Sequence[str]) -> int:
+        options = self._parser().parse_args(argv)
+        if options.version:
+            sys.stdout.write(f"{self.name} {self._version()}\n")
+            return 0
+        settings = self._load(options)
+        if options.print_config:
+            sys.stdout.write(json.dumps(_settings.dump(settings), indent=2) + "\n")
+            return 0
+        _log.configure(settings.log_level, settings.log_format)
+        for name, near in _settings.suspicious_variables(self._settings).items():
+            log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
+        plugins = self._make(settings)
+        if options.once:
+            return _once(plugins, options.output)
+        return self._serve(plugins, settings, options)
+
+    def _parser(self) -> argparse.ArgumentParser:
+        maker = self._makers[0]
+        parser = argparse.ArgumentParser(
+            prog=self.name,
+            description=_first_paragraph(sys.modules[maker.__module__].__doc__ or maker.__doc__),
+            epilog="Each setting is also an environment variable (--log-level is DP_LOG_LEVEL) and "
+            "a key of the configuration file (log-level); a flag wins over the environment, and "
+            "that over the file. Durations are written as in 30s, 1m30s or 24h.",
+            allow_abbrev=False,
+        )
+        parser.add_argument("--version", action="store_true", help="print the version and exit")
+        parser.add_argument(
+            "--once",
+            action="store_true",
+            help="discover, print what would be advertised, and exit",
+        )
+        parser.add_argument(
+            "--output", choices=["table", "json"], default="table", help="form of --once's output"
+        )
+        parser.add_argument(
+            "--print-config", action="store_true", help="print all settings as JSON, and exit"
+        )
+        parser.add_argument(
+            "--config", type=Path, metavar="FILE", help="settings as TOML, JSON or YAML"
+        )
+        self._add_settings(parser)
+        return parser
+
+    def _add_settings(self, parser: argparse.ArgumentParser) -> None:
+        wanted = {"-h", "--help"} & set(sys.argv[1:])
+        texts = _settings.helps(self._settings) if wanted else {}
+        types = typing.get_type_hints(self._settings)
+        group = parser.add_argument_group("settings")
+        own = [field for field in fields(self._settings) if field.name not in _COMMON]
+        common = [field for field in fields(self._settings) if field.name in _COMMON]
+        for field in (*own, *common):
+            name = _settings.key(field)
+            default = (
+                "" if field.default is MISSING else f" (default: {_values.write(field.default)})"
+            )
+            group.add_argument(
+                f"--{name}",
+                dest=name,
+                default=argparse.SUPPRESS,
+                metavar=_values.metavar(types[field.name]),
+                help=f"{texts.get(name, '')}{default}".replace("%", "%%"),
+            )
+
+    def _version(self) -> str:
+        package = self._makers[0].__module__.partition(".")[0]
+        for name in (package.replace("_", "-"), "deviceplugin"):
+            try:
+                return version(name)
+            except PackageNotFoundError:
+                continue
+        return "unknown"
+
+    def _load(self, options: argparse.Namespace) -> Settings:
+        keys = {_settings.key(field) for field in fields(self._settings)}
+        flags = {name: value for name, value in vars(options).items() if name in keys}
+        return _settings.load(self._settings, flags=flags, file=options.config)
+
+    def _make(self, settings: Settings) -> list[Plugin]:
+        return [make(settings) if self._takes_settings else make() for make in self._makers]
+
+    def _serve(self, plugins: list[Plugin], settings: Settings, options: argparse.Namespace) -> int:
+        from deviceplugin._lifecycle import Host  # not needed for --help and --once
+
+        host = Host(plugins, settings)
+        events: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for kind in _SIGNALS:
+            signal.signal(kind, lambda number, _frame: events.put(number))
+        failed = threading.Event()
+
+        def run() -> None:
+            try:
+                host.run()
+            except Exception:  # logged by the host
+                failed.set()
+            finally:
+                events.put(0)
+
+        thread = threading.Thread(target=run, name="host")
+        thread.start()
+        log.info("started", extra={"version": self._version(), "plugin_dir": settings.plugin_dir})
+        while (number := events.get()) == signal.SIGHUP:
+            self._reload(host, settings, options)
+        if number:
+            log.info("stopping", extra={"signal": signal.Signals(number).name})
+        host.stop()
+        thread.join()
+        return _FAILURE if failed.is_set() else 0
+
+    def _reload(self, host: Any, before: Settings, options: argparse.Namespace) -> None:
+        try:
+            settings = self._load(options)
+            host.replace(self._make(settings))
+        except DevicePluginError as error:
+            log.error(  # noqa: TRY400 - the text says it all
+                "configuration not taken, going on with the old one", extra={"error": str(error)}
+            )
+            return
+        changed = [
+            _settings.key(field)
+            for field in fields(Settings)
+            if getattr(settings, field.name) != getattr(before, field.name)
+        ]
+        if changed:
+            log.warning("settings need a restart", extra={"settings": ", ".join(changed)})
+        log.info("configuration read again")
+
+
+_COMMON: Final = frozenset(field.name for field in fields(Settings))
+
+
+def _first_paragraph(text: str | None) -> str:
+    return (text or "").strip().partition("\n\n")[0]
+
+
+def _once(plugins: Sequence[Plugin], output: str) -> int:
+    from deviceplugin import _once
+
+    return _once.show(plugins, output)

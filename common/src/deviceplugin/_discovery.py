@@ -1,0 +1,330 @@
+"""Looking for the devices of one plugin, and keeping its resources up to date."""
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from deviceplugin import _author
+from deviceplugin._inventory import Resource
+from deviceplugin._listing import sort_out
+from deviceplugin._log import Once
+from deviceplugin._metrics import Metrics
+from deviceplugin._poller import Poller
+from deviceplugin._roster import Retention, Roster, unhealthy
+from deviceplugin.errors import DevicePluginError, DiscoveryError, KubeletUnavailableError
+from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
+
+MAX_DEVICES: Final = 300_000
+"""No list of more devices can be short enough for the kubelet, whatever their ids."""
+_REST: Final = 0.02
+"""Seconds of rest between discoveries, however many hints there are."""
+_ASK_INTERVAL: Final = 10.0
+"""Seconds, at most, between questions to the kubelet about what pods hold."""
+_LISTEN_AGAIN: Final = 5.0
+_MANY_CHANGES: Final = 10
+"""Changes of health that are logged one by one; more get one line."""
+
+Held = Callable[[], Mapping[str, AbstractSet[str]] | None]
+
+
+class Catalogue(Protocol):
+    """Where resources are offered to the kubelet."""
+
+    def claim(self, name: str, plugin: Plugin) -> Resource | None:
+        """Return the resource for ``plugin``, or None if another plugin has it."""
+
+    def advertise(self, resource: Resource) -> None:
+        """Serve ``resource`` from now on, if that is not done yet."""
+
+    def withdraw(self, resource: Resource) -> None:
+        """Serve ``resource`` no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holdings:
+    """What pods hold, by resource; None where that cannot be known on this node."""
+
+    by_resource: Mapping[str, AbstractSet[str]] | None
+
+    def of(self, resource: str) -> AbstractSet[str] | None:
+        if self.by_resource is None:
+            return None
+        return self.by_resource.get(resource, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When to look and what to make of it; seconds."""
+
+    interval: float
+    deadline: float
+    """Devices that could not be looked at for this long are unhealthy."""
+    retention: Retention
+
+
+class Discovery:
+    """The devices of one plugin. ``run`` is its thread."""
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        *,
+        timing: Timing,
+        catalogue: Catalogue,
+        held: Held,
+        poller: Poller,
+        metrics: Metrics,
+    ) -> None:
+        self._plugin = plugin
+        self._timing = timing
+        self._catalogue = catalogue
+        self._held = held
+        self._poller = poller
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._resources: dict[str, Resource] = {}
+        self._rosters: dict[str, Roster] = {}
+        self._unchecked: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._asked_at = float("-inf")
+        self._hint = threading.Event()
+        self._stopping = threading.Event()
+        self._problems = Once(log)
+        self._skips = Once(log)
+        self._watches: dict[Path, Callable[[], None]] = {}
+        self._listener: threading.Event | None = None
+        self._looking_since: float | None = None
+        self.completed = False
+        """Whether any discovery has succeeded yet."""
+
+    @property
+    def name(self) -> str:
+        """The plugin's name for logs and metrics."""
+        return type(self._plugin).__name__
+
+    @property
+    def hanging(self) -> bool:
+        """Whether a discovery has been under way for longer than the deadline."""
+        since = self._looking_since
+        return since is not None and time.monotonic() - since > self._timing.deadline
+
+    def run(self) -> None:
+        """Look whenever there is a hint, and periodically, until stopped."""
+        self._poller.every(self.check_deadline)
+        self._listen(self._plugin)
+        try:
+            while not self._stopping.is_set():
+                self._hint.clear()
+                self._watch_paths()
+                self.look()
+                self._watch_paths()
+                self._stopping.wait(_REST)
+                self._hint.wait(self._timing.interval)
+        finally:
+            self._poller.forget(self.check_deadline)
+            self._stop_listening()
+            for unwatch in self._watches.values():
+                unwatch()
+
+    def stop(self) -> None:
+        """Let ``run`` return after the discovery that is under way."""
+        self._stopping.set()
+        self._stop_listening()
+        self._hint.set()
+
+    def replace(self, plugin: Plugin) -> None:
+        """Go on with ``plugin``: the same one as before with other settings."""
+        with self._lock:
+            self._plugin = plugin
+            for resource in self._resources.values():
+                resource.plugin = plugin
+        self._listen(plugin)
+        self._hint.set()
+
+    # Hints.
+
+    def _watch_paths(self) -> None:
+        wanted = {Path(path) for path in self._plugin.watch_paths}
+        for path in self._watches.keys() - wanted:
+            self._watches.pop(path)()
+        for path in wanted - self._watches.keys():
+            self._watches[path] = self._poller.watch(path, lambda _name: self._hint.set())
+            self._hint.set()  # it may have changed before the watch was there
+
+    def _listen(self, plugin: Plugin) -> None:
+        self._stop_listening()
+        if not overrides(plugin, "changes"):
+            return
+        stop = self._listener = threading.Event()
+
+        def pass_on() -> None:
+            for _ in plugin.changes(stop):
+                self._hint.set()
+
+        def listen() -> None:
+            problems = Once(log)
+            while not stop.is_set():
+                try:
+                    _author.call(pass_on)
+                except DevicePluginError as error:
+                    problems.say("changes", "changes() failed", plugin=self.name, error=str(error))
+                stop.wait(_LISTEN_AGAIN)
+                self._hint.set()  # whatever happened while nobody listened
+
+        threading.Thread(target=listen, name=f"changes-{self.name}", daemon=True).start()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.set()
+
+    # Looking.
+
+    def look(self) -> None:
+        """Discover once and publish what has changed."""
+        start = self._looking_since = time.monotonic()
+        try:
+            found = _author.call(self._discover)
+        except DevicePluginError as error:
+            self._failed(error)
+        else:
+            self._succeeded(found)
+        finally:
+            self._looking_since = None
+            took = time.monotonic() - start
+            self._metrics.discovery_seconds.labels(self.name).observe(took)
+
+    def _discover(self) -> list[Device]:
+        found = list(itertools.islice(self._plugin.discover(), MAX_DEVICES + 1))
+        if len(found) > MAX_DEVICES:
+            raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
+        return found
+
+    def _failed(self, error: DevicePluginError) -> None:
+        self._metrics.discovery_errors.labels(self.name).inc()
+        self._problems.say("discovery", "discovery failed", plugin=self.name, error=str(error))
+        if error.__cause__ is not None:
+            log.debug("discovery failed", exc_info=error.__cause__)
+        with self._lock:
+            self._troubles.update(dict.fromkeys(self._rosters, str(error)))
+
+    def _succeeded(self, found: Iterable[Device]) -> None:
+        if self._problems.over("discovery"):
+            log.info("discovery works again", extra={"plugin": self.name})
+        groups, problems = sort_out(found, self._plugin.resource)
+        self._report_skipped(problems)
+        with self._lock:
+            for name in self._rosters.keys() - groups.keys():
+                groups[name] = {}
+            self._claim(groups)
+            holdings = self._ask_holdings()
+            for name in sorted(groups.keys() & self._resources.keys()):
+                self._update(name, groups[name], holdings)
+            self.completed = True
+        self._metrics.discovery_success.labels(self.name).set_to_current_time()
+
+    def _report_skipped(self, problems: Sequence[str]) -> None:
+        self._metrics.skipped_devices.labels(self.name).set(len(problems))
+        told = dict.fromkeys(problems[:_MANY_CHANGES])
+        for problem in told:
+            self._skips.say(problem, "skipped", plugin=self.name, problem=problem)
+        if more := len(problems) - len(told):
+            self._skips.say("more", "skipped more devices", plugin=self.name, count=more)
+        self._skips.keep({*told, "more"} if more else told)
+
+    def _claim(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._resources:
+                continue
+            resource = self._catalogue.claim(name, self._plugin)
+            if resource is None:
+                self._problems.say(
+                    name, "resource belongs to another plugin", plugin=self.name, resource=name
+                )
+                continue
+            self._resources[name] = resource
+            self._rosters[name] = Roster(time.monotonic())
+            self._unchecked.add(name)
+
+    def _ask_holdings(self) -> _Holdings | None:
+        """Return what pods hold, if that matters and can be known now."""
+        retention = self._timing.retention
+        now = time.monotonic()
+        vanished = any(roster.vanished for roster in self._rosters.values())
+        interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
+        if not (self._unchecked or vanished) or now - self._asked_at < interval:
+            return None
+        self._asked_at = now
+        try:
+            return _Holdings(self._held())
+        except KubeletUnavailableError as error:
+            log.debug("not known what pods hold", extra={"error": str(error)})
+            return None
+
+    def _update(self, name: str, present: Mapping[str, Device], holdings: _Holdings | None) -> None:
+        resource, roster = self._resources[name], self._rosters[name]
+        now = time.monotonic()
+        roster = roster.updated(present, now)
+        if holdings is not None:
+            held = holdings.of(name)
+            roster = roster.expecting(held or frozenset(), now)
+            roster = roster.retired(held, now, self._timing.retention)
+            self._unchecked.discard(name)
+        if not roster and name != self._plugin.resource:
+            self._withdraw(resource)
+            return
+        try:
+            changed = resource.publish(roster.devices())
+        except DiscoveryError as error:
+            self._troubles[name] = str(error)
+            self._metrics.discovery_errors.labels(self.name).inc()
+            self._problems.say(name, "list refused", plugin=self.name, error=str(error))
+            return
+        self._rosters[name] = roster
+        self._troubles.pop(name, None)
+        self._problems.over(name)
+        _log_changes(resource, changed)
+        self._catalogue.advertise(resource)
+
+    def _withdraw(self, resource: Resource) -> None:
+        self._catalogue.withdraw(resource)
+        del self._resources[resource.name], self._rosters[resource.name]
+        self._unchecked.discard(resource.name)
+
+    def check_deadline(self) -> None:
+        """Report devices unhealthy that have not been looked at for too long."""
+        now = time.monotonic()
+        with self._lock:
+            for name, roster in self._rosters.items():
+                resource = self._resources[name]
+                if now - roster.fresh_at <= self._timing.deadline or not resource.devices:
+                    continue
+                trouble = self._troubles.get(name, "discover() does not return")
+                reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
+                _log_changes(resource, resource.publish(unhealthy(roster.devices(), reason)))
+
+
+def _log_changes(resource: Resource, changed: Sequence[Device]) -> None:
+    for device in changed[:_MANY_CHANGES]:
+        log.info(
+            "device is healthy" if device.health else "device is unhealthy",
+            extra={
+                "resource": resource.name,
+                "device": device.id,
+                **({"reason": device.health.reason} if device.health.reason else {}),
+            },
+        )
+    if more := len(changed) - _MANY_CHANGES if len(changed) > _MANY_CHANGES else 0:
+        healthy = sum(bool(device.health) for device in changed[_MANY_CHANGES:])
+        log.info(
+            "more devices changed",
+            extra={"resource": resource.name, "healthy": healthy, "unhealthy": more - healthy},
+        )

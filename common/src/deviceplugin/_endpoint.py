@@ -1,0 +1,209 @@
+"""Keeping one resource registered with the kubelet, whatever happens to either side."""
+
+import logging
+import random
+import threading
+import time
+from typing import Final
+
+from deviceplugin import _author
+from deviceplugin._inventory import Resource
+from deviceplugin._kubelet import Identity, Kubelet, wait_unless
+from deviceplugin._log import Once
+from deviceplugin._metrics import Metrics
+from deviceplugin._poller import Poller
+from deviceplugin._server import Server, remove_stale_sockets
+from deviceplugin.errors import DevicePluginError, RegistrationRefusedError
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+_STREAM_TIMEOUT: Final = 10.0
+"""Seconds that a kubelet has to open its stream; it does so at once."""
+_SHORT_LIFE: Final = 1.0
+"""A registration that is lost within this many seconds makes the next one wait."""
+_FIRST_WAIT: Final = 0.05
+_LONGEST_WAIT: Final = 5.0
+_START_AGAIN: Final = 5.0
+
+
+class Endpoint:
+    """One resource, its server and its registration. ``run`` is its thread.
+
+    Serve, register, watch; at any loss, start over: with a new socket, by the same function.
+    """
+
+    def __init__(
+        self, resource: Resource, *, kubelet: Kubelet, poller: Poller, metrics: Metrics
+    ) -> None:
+        self.resource = resource
+        self.problem = "starting"
+        """Why the kubelet is not watching the resource; empty while it is."""
+        self._kubelet = kubelet
+        self._poller = poller
+        self._metrics = metrics
+        self._hooks = _author.Hooks()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._started: Plugin | None = None
+        self._losses = 0
+        self._last_seen: Identity = None
+        self._said = Once(log)
+
+    def stop(self) -> None:
+        """Let ``run`` return: streams ended, socket removed, the stop hook called."""
+        self._stopping = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Keep the resource registered until stopped."""
+        name = self.resource.name
+        unwatch = self._poller.watch(self._kubelet.plugin_dir, self._look_up)
+        try:
+            remove_stale_sockets(name, self._kubelet.plugin_dir)
+            while not self._stopping:
+                try:
+                    self._live_once()
+                except Exception:
+                    log.exception("endpoint failed, starting over", extra={"resource": name})
+                    self._pause(_LONGEST_WAIT)
+        finally:
+            unwatch()
+            self._stop_plugin()
+            self._metrics.forget(name)
+
+    def _look_up(self, _name: str | None) -> None:
+        self._wake.set()
+
+    def _live_once(self) -> None:
+        """Serve and register once, and return when that is over."""
+        if not self._start_plugin():
+            self._pause(_START_AGAIN)
+            return
+        try:
+            server = Server(
+                self.resource,
+                self._kubelet.plugin_dir,
+                hooks=self._hooks,
+                metrics=self._metrics,
+                lost=self._wake.set,
+            )
+        except OSError as error:
+            self._report("cannot serve", error=str(error))
+            self._pause(self._next_wait())
+            return
+        try:
+            self._register_and_watch(server)
+        finally:
+            self._metrics.registered.labels(self.resource.name).set(0)
+            server.stop()
+
+    def _register_and_watch(self, server: Server) -> None:
+        while not (self._stopping or server.gone):
+            seen = self._kubelet.identity()
+            if seen != self._last_seen:
+                self._last_seen, self._losses = seen, 0
+            server.servicer.expect_stream()
+            if self._register(server, seen):
+                self._watch(server, seen)
+                return
+
+    def _register(self, server: Server, seen: Identity) -> bool:
+        def moot() -> bool:
+            return self._stopping or server.gone or self._kubelet.identity() != seen
+
+        self._set_problem("waiting for the kubelet")
+        name = self.resource.name
+        try:
+            return self._kubelet.register(name, server.name, wake=self._wake, moot=moot)
+        except RegistrationRefusedError as error:
+            self._set_problem(f"refused by the kubelet: {error}")
+            log.error(  # noqa: TRY400 - the kubelet's text says it all
+                "the kubelet refuses the resource", extra={"resource": name, "error": str(error)}
+            )
+            while not moot():
+                wait_unless(moot, self._wake, _LONGEST_WAIT)
+            return False
+
+    def _watch(self, server: Server, seen: Identity) -> None:
+        """Return once the registration is lost."""
+        since = time.monotonic()
+        log.info("registered", extra={"resource": self.resource.name})
+        self._said.over("serve")
+        while not (reason := self._loss(server, seen, since)):
+            awaiting = server.servicer.awaiting_stream
+            self._set_problem("waiting for the kubelet's stream" if awaiting else "")
+            self._wake.wait(_STREAM_TIMEOUT if awaiting else None)
+            self._wake.clear()
+        if self._stopping:
+            return
+        log.info("registration lost", extra={"resource": self.resource.name, "reason": reason})
+        self._set_problem(reason)
+        self._settle(since, seen)
+
+    def _loss(self, server: Server, seen: Identity, since: float) -> str:
+        """Return how the registration was lost; empty if it was not."""
+        now = self._kubelet.identity()
+        if self._stopping:
+            return "the plugin is stopping"
+        if now is not None and now != seen:
+            return "the kubelet restarted"
+        if server.gone:
+            return "the plugin's socket was removed"
+        if server.servicer.awaiting_stream:
+            late = time.monotonic() - since >= _STREAM_TIMEOUT
+            return "the kubelet did not open its stream" if late else ""
+        return "" if server.servicer.watched else "the kubelet ended its stream"
+
+    def _settle(self, since: float, seen: Identity) -> None:
+        """Wait before a next registration with this same kubelet, if the last was short-lived.
+
+        Two plugins that take one resource from each other must not do so without a pause.
+        """
+        if time.monotonic() - since >= _SHORT_LIFE:
+            self._losses = 0
+            return
+        wait = self._next_wait()
+        wait_unless(lambda: self._stopping or self._kubelet.identity() != seen, self._wake, wait)
+
+    def _next_wait(self) -> float:
+        self._losses += 1
+        longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._losses)
+        return random.uniform(longest / 2, longest)  # noqa: S311 - only spreads load
+
+    def _pause(self, seconds: float) -> None:
+        wait_unless(lambda: self._stopping, self._wake, seconds)
+
+    def _set_problem(self, problem: str) -> None:
+        self.problem = problem
+        self._metrics.registered.labels(self.resource.name).set(0 if problem else 1)
+
+    def _report(self, event: str, **fields: str) -> None:
+        self._set_problem(f"{event}: {', '.join(fields.values())}")
+        self._said.say("serve", event, resource=self.resource.name, **fields)
+
+    # The author's start and stop.
+
+    def _start_plugin(self) -> bool:
+        plugin = self.resource.plugin
+        if self._started is plugin:
+            return True
+        self._stop_plugin()
+        try:
+            _author.call(plugin.start, self.resource.name)
+        except DevicePluginError as error:
+            self._report("start() failed", error=str(error))
+            return False
+        self._started = plugin
+        return True
+
+    def _stop_plugin(self) -> None:
+        plugin, self._started = self._started, None
+        if plugin is None:
+            return
+        try:
+            _author.call(plugin.stop, self.resource.name)
+        except DevicePluginError as error:
+            log.warning(
+                "stop() failed", extra={"resource": self.resource.name, "error": str(error)}
+            )

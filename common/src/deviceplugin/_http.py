@@ -1,0 +1,151 @@
+"""Metrics, probes and the inventory over HTTP. Nothing on the device path depends on it."""
+
+import json
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Protocol
+
+from prometheus_client.exposition import choose_encoder
+from typing_extensions import override
+
+from deviceplugin._metrics import Metrics
+from deviceplugin.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_CLIENT_TIMEOUT: Final = 10
+"""Seconds that a client may keep a connection without saying anything."""
+_NEVER: Final = 24 * 3600.0
+"""Seconds between wake-ups that serve no purpose here."""
+_INDEX: Final = "/metrics\n/healthz\n/readyz\n/devices\n"
+
+
+_Answer = tuple[int, str, bytes]
+"""Status, content type and body."""
+
+
+class View(Protocol):
+    """What there is to tell."""
+
+    def alive(self) -> str:
+        """Return an empty text, or why the process should be restarted."""
+
+    def ready(self) -> str:
+        """Return an empty text, or why devices cannot be allocated."""
+
+    def inventory(self) -> Mapping[str, Any]:
+        """Return all resources and their devices, ready for JSON."""
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; ``:port`` is every address of the machine.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004
+        raise ConfigError(f"http-address {address!r} is not of the form host:port or :port, or off")
+    return host.strip("[]"), int(port)
+
+
+class Server:
+    """The HTTP server. ``run`` is its thread.
+
+    Raises:
+        ConfigError: Nothing can listen on ``address``.
+    """
+
+    def __init__(self, address: str, view: View, metrics: Metrics) -> None:
+        host, port = parse_address(address)
+        routes: Mapping[str, Callable[[str], _Answer]] = {
+            "/": lambda _: (200, _TEXT, _INDEX.encode()),
+            "/metrics": lambda accept: _metrics(metrics, accept),
+            "/healthz": lambda _: _probe(view.alive()),
+            "/readyz": lambda _: _probe(view.ready()),
+            "/devices": lambda _: _json(view.inventory()),
+        }
+        try:
+            self._server = _Listener((host, port), _handler(routes))
+        except OSError as error:
+            raise ConfigError(
+                f"http-address {address!r}: cannot listen there: {error.strerror or error}; "
+                "choose another address, or off"
+            ) from error
+        self.port: int = self._server.server_address[1]
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        with self._server:
+            self._server.serve_forever(poll_interval=_NEVER)
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        # shutdown() waits for the loop, which wakes up as its socket is shut down.
+        threading.Thread(target=self._server.shutdown, daemon=True).start()
+        with suppress(OSError):
+            self._server.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    @override
+    def server_bind(self) -> None:
+        # Not HTTPServer's, which asks the DNS for a name that nobody needs.
+        socketserver.TCPServer.server_bind(self)
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        log.debug("http client failed", extra={"error": str(sys.exc_info()[1])})
+
+
+def _handler(
+    routes: Mapping[str, Callable[[str], _Answer]],
+) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _CLIENT_TIMEOUT
+
+        def do_GET(self) -> None:
+            route = routes.get(self.path.partition("?")[0])
+            accept = self.headers.get("Accept", "")
+            status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            log.debug(format, *args)
+
+    return Handler
+
+
+def _metrics(metrics: Metrics, accept: str) -> _Answer:
+    encode, content_type = choose_encoder(accept)
+    return 200, content_type, encode(metrics.registry)
+
+
+def _probe(problem: str) -> _Answer:
+    return (503, _TEXT, f"{problem}\n".encode()) if problem else (200, _TEXT, b"ok\n")
+
+
+def _json(value: Mapping[str, Any]) -> _Answer:
+    return 200, "application/json", json.dumps(value, indent=1).encode() + b"\n"

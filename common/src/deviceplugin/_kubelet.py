@@ -1,0 +1,142 @@
+"""The kubelet as a plugin sees it: a socket that comes and goes, and takes registrations."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import grpc
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from deviceplugin import _rpc
+from deviceplugin._log import Once
+from deviceplugin._metrics import Metrics
+from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
+from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_REGISTER_TIMEOUT: Final = 20.0
+"""More than the 10 s that a kubelet takes to find that it cannot dial back."""
+_FIRST_WAIT: Final = 0.005
+"""Seconds: a kubelet listens this soon after its socket appears."""
+_LONGEST_WAIT: Final = 5.0
+_FOR_EVER_NO: Final = (
+    "requested API version",
+    "the ResourceName",
+)
+"""How refusals begin that no repetition changes. Their code is the same as all others'."""
+
+Identity = tuple[int, int, int] | None
+
+
+class Kubelet:
+    """The kubelet of one plugin directory."""
+
+    def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:
+        self.plugin_dir = plugin_dir
+        self.socket = plugin_dir / KUBELET_SOCKET
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._last: Identity = None
+
+    def identity(self) -> Identity:
+        """Return what tells one kubelet's socket from the next one's; None without a socket."""
+        now = file_identity(self.socket)
+        with self._lock:
+            if now is not None and now != self._last:
+                if self._last is not None:
+                    log.info("the kubelet restarted")
+                    self._metrics.kubelet_restarts.inc()
+                self._last = now
+        return now
+
+    def register(
+        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+    ) -> bool:
+        """Register until the kubelet accepts; False once ``moot`` says that there is no point.
+
+        Waits between attempts, longer each time up to 5 s. Setting ``wake`` has ``moot`` asked
+        again; this clears it.
+
+        Raises:
+            RegistrationRefusedError: This kubelet will never accept the resource.
+        """
+        problems = Once(log)
+
+        def pause(seconds: float) -> None:
+            wait_unless(moot, wake, seconds)
+
+        def failed(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self._metrics.registration_failures.labels(resource, "unavailable").inc()
+            problems.say("kubelet", "waiting for the kubelet", resource=resource, error=str(error))
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(KubeletUnavailableError),
+            wait=wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT, min=_FIRST_WAIT),
+            stop=lambda _: moot(),
+            sleep=pause,
+            before_sleep=failed,
+            reraise=True,
+        )
+        try:
+            retrying(self._register_once, resource, socket_name, wake=wake, moot=moot)
+        except KubeletUnavailableError:
+            return False
+        except RegistrationRefusedError:
+            self._metrics.registration_failures.labels(resource, "refused").inc()
+            raise
+        self._metrics.registrations.labels(resource).inc()
+        return True
+
+    def _register_once(
+        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+    ) -> None:
+        if self.identity() is None:
+            raise KubeletUnavailableError(f"{self.socket}: no such socket")
+        request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
+        # A channel of its own: a shared one would back off between attempts by itself.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
+        with grpc.insecure_channel(f"unix:{self.socket}", options) as channel:
+            registration = pb.DESCRIPTOR.services_by_name["Registration"]
+            call = _rpc.calls(channel, registration)["Register"].future(
+                request, timeout=_REGISTER_TIMEOUT
+            )
+            call.add_done_callback(lambda _: wake.set())
+            while not call.done():
+                wake.wait()
+                wake.clear()
+                if not call.done() and moot():
+                    call.cancel()
+                    raise KubeletUnavailableError("the socket was removed while registering")
+            if call.code() is not grpc.StatusCode.OK:
+                raise _failure(call, self.socket)
+
+
+def _failure(call: grpc.RpcError, socket: Path) -> Exception:
+    text = _rpc.status_text(call)
+    details = str(call.details())
+    if details.startswith(_FOR_EVER_NO):
+        return RegistrationRefusedError(details)
+    return KubeletUnavailableError(f"{socket}: {text}")
+
+
+def wait_unless(moot: Callable[[], bool], wake: threading.Event, seconds: float) -> None:
+    """Wait ``seconds``, or less once ``moot``, which is asked again when ``wake`` is set."""
+    deadline = time.monotonic() + seconds
+    while not moot() and (left := deadline - time.monotonic()) > 0:
+        wake.wait(left)
+        wake.clear()
+
+
+def file_identity(path: Path) -> Identity:
+    """Return what changes when ``path`` is replaced by another file; None if it is not there."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns

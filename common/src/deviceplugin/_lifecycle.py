@@ -1,0 +1,256 @@
+"""Everything that runs in a plugin's process, from start to stop."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from deviceplugin import _http
+from deviceplugin._discovery import Discovery, Timing
+from deviceplugin._endpoint import Endpoint
+from deviceplugin._inventory import Resource
+from deviceplugin._kubelet import Kubelet
+from deviceplugin._listing import counts, describe
+from deviceplugin._metrics import Count, Metrics
+from deviceplugin._podresources import held_devices
+from deviceplugin._poller import Poller
+from deviceplugin._roster import Retention, unhealthy
+from deviceplugin._rules import resource_name_problem
+from deviceplugin._server import check_directory
+from deviceplugin._settings import Settings
+from deviceplugin.errors import ConfigError
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+_STOP_TIMEOUT: Final = 4.0
+"""Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
+_HANDOVER_TIMEOUT: Final = 2.0
+"""Seconds for a withdrawn resource to end before it may come back."""
+
+
+class Group:
+    """Actors that live and die together: the first to end, for whatever reason, ends all."""
+
+    def __init__(self) -> None:
+        self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+
+    def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
+        self._actors.append((name, run, stop))
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        self._over.set()
+
+    def run(self, timeout: float) -> None:
+        """Run all actors until one ends or ``stop`` is called; then stop all.
+
+        Waits at most ``timeout`` seconds for them to stop. Raises what the first to fail raised.
+        """
+        threads = [
+            threading.Thread(target=self._act, args=(run,), name=name, daemon=True)
+            for name, run, _ in self._actors
+        ]
+        for thread in threads:
+            thread.start()
+        self._over.wait()
+        for _, _, stop in reversed(self._actors):
+            stop()
+        join(threads, timeout)
+        if self._error is not None:
+            raise self._error
+
+    def _act(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as error:
+            self._error = self._error or error
+            log.exception("stopping: a part of the plugin failed")
+        finally:
+            self._over.set()
+
+
+def join(threads: Iterable[threading.Thread], timeout: float) -> None:
+    """Wait for ``threads``, ``timeout`` seconds for all of them together."""
+    deadline = time.monotonic() + timeout
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            log.warning("not stopped in time", extra={"part": thread.name})
+
+
+def check_resources(plugins: Iterable[Plugin]) -> None:
+    """Raise ConfigError if the kubelet would refuse the resource name of any of ``plugins``."""
+    for plugin in plugins:
+        problem = plugin.resource and resource_name_problem(plugin.resource)
+        if problem:
+            raise ConfigError(
+                f"{type(plugin).__name__}: resource {plugin.resource!r} is not valid: {problem}"
+            )
+
+
+class Host:
+    """Runs plugins: discovers, serves, registers and reports, until stopped.
+
+    Raises:
+        ConfigError: A setting cannot be used; nothing has been served then.
+    """
+
+    def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
+        check_directory(settings.plugin_dir)
+        check_resources(plugins)
+        self._settings = settings
+        self._metrics = Metrics()
+        self._poller = Poller(settings.poll_interval.total_seconds())
+        self._kubelet = Kubelet(settings.plugin_dir, self._metrics)
+        self._lock = threading.RLock()
+        self._resources: dict[str, Resource] = {}
+        self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
+        self._stopping = False
+        timing = Timing(
+            interval=settings.discovery_interval.total_seconds(),
+            deadline=settings.discovery_deadline.total_seconds(),
+            retention=Retention(
+                grace=settings.vanished_grace.total_seconds(),
+                unknown=settings.vanished_retention.total_seconds(),
+            ),
+        )
+        self._discoveries = [
+            Discovery(
+                plugin,
+                timing=timing,
+                catalogue=self,
+                held=lambda: held_devices(settings.pod_resources_socket),
+                poller=self._poller,
+                metrics=self._metrics,
+            )
+            for plugin in plugins
+        ]
+        self._metrics.count_devices(self._count_devices)
+        self._group = Group()
+        self._group.add("poller", self._poller.run, self._poller.stop)
+        if settings.http_address != "off":
+            http = _http.Server(settings.http_address, self, self._metrics)
+            self.http_port = http.port
+            self._group.add("http", http.run, http.stop)
+        for discovery in self._discoveries:
+            self._group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
+
+    def run(self) -> None:
+        """Run until ``stop`` is called, then withdraw everything from the kubelet."""
+        try:
+            self._group.run(_STOP_TIMEOUT)
+        finally:
+            self._withdraw_all()
+
+    def stop(self) -> None:
+        """Let ``run`` return, within 5 s."""
+        self._group.stop()
+
+    def replace(self, plugins: Sequence[Plugin]) -> None:
+        """Go on with ``plugins`` in place of those given at first, one for one.
+
+        Resources that both have stay registered all the while.
+
+        Raises:
+            ConfigError: One of them cannot be used; the old ones go on.
+        """
+        check_resources(plugins)
+        for discovery, plugin in zip(self._discoveries, plugins, strict=True):
+            discovery.replace(plugin)
+
+    # The catalogue that discoveries fill.
+
+    def claim(self, name: str, plugin: Plugin) -> Resource | None:
+        """Return the resource for ``plugin``, or None if another plugin has it."""
+        with self._lock:
+            if name in self._resources:
+                return None
+            resource = self._resources[name] = Resource(name, plugin)
+            return resource
+
+    def advertise(self, resource: Resource) -> None:
+        """Serve ``resource`` from now on, if that is not done yet."""
+        with self._lock:
+            if self._stopping or resource.name in self._endpoints:
+                return
+            endpoint = Endpoint(
+                resource, kubelet=self._kubelet, poller=self._poller, metrics=self._metrics
+            )
+            thread = threading.Thread(
+                target=endpoint.run, name=f"endpoint-{resource.name}", daemon=True
+            )
+            self._endpoints[resource.name] = (endpoint, thread)
+            thread.start()
+
+    def withdraw(self, resource: Resource) -> None:
+        """Serve ``resource`` no longer; its name may be claimed again afterwards."""
+        with self._lock:
+            endpoint, thread = self._endpoints.pop(resource.name, (None, None))
+        if endpoint is not None and thread is not None:
+            endpoint.stop()
+            join([thread], _HANDOVER_TIMEOUT)
+            log.info("resource withdrawn", extra={"resource": resource.name})
+        with self._lock:
+            self._resources.pop(resource.name, None)
+
+    def _withdraw_all(self) -> None:
+        with self._lock:
+            self._stopping = True
+            endpoints, self._endpoints = list(self._endpoints.values()), {}
+        for endpoint, _ in endpoints:
+            if endpoint.resource.plugin.needs_process:
+                devices = endpoint.resource.devices.values()
+                endpoint.resource.publish(unhealthy(devices, "its plugin has stopped"))
+            endpoint.stop()
+        join([thread for _, thread in endpoints], _STOP_TIMEOUT)
+
+    # What is told over HTTP.
+
+    def _count_devices(self) -> list[Count]:
+        with self._lock:
+            resources = list(self._resources.values())
+        return [(resource.name, *counts(resource.devices)) for resource in resources]
+
+    def alive(self) -> str:
+        """Return an empty text, or why the process should be restarted."""
+        hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
+        return f"discover() does not return: {', '.join(hanging)}" if hanging else ""
+
+    def ready(self) -> str:
+        """Return an empty text, or why devices cannot be allocated from here yet."""
+        waiting = [d.name for d in self._discoveries if not d.completed]
+        if waiting:
+            return f"no discovery has succeeded yet: {', '.join(waiting)}"
+        with self._lock:
+            endpoints = [endpoint for endpoint, _ in self._endpoints.values()]
+        return "\n".join(
+            f"{endpoint.resource.name}: {endpoint.problem}"
+            for endpoint in endpoints
+            if endpoint.problem
+        )
+
+    def inventory(self) -> Mapping[str, Any]:
+        """Return all resources and their devices, ready for JSON."""
+        with self._lock:
+            resources = sorted(self._resources.values(), key=lambda resource: resource.name)
+            problems = {name: endpoint.problem for name, (endpoint, _) in self._endpoints.items()}
+        return {
+            "resources": [
+                {
+                    "name": resource.name,
+                    "plugin": type(resource.plugin).__name__,
+                    "registered": not problems.get(resource.name, "not advertised"),
+                    "problem": problems.get(resource.name, "not advertised"),
+                    "devices": [
+                        describe(device, resource.since(device.id))
+                        for device in resource.devices.values()
+                    ],
+                }
+                for resource in resources
+            ]
+        }

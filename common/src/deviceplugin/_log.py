@@ -1,0 +1,87 @@
+"""Log records as lines: an event and its fields, as JSON or for people."""
+
+import json
+import logging
+import sys
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from typing_extensions import override
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Send all records of at least ``level`` to ``stream`` (standard error).
+
+    ``form`` is ``json``, ``text``, or ``auto``: text on a terminal and JSON elsewhere.
+    """
+    stream = stream or sys.stderr
+    if form == "auto":
+        form = "text" if stream.isatty() else "json"
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+class _JsonFormatter(logging.Formatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _TextFormatter(logging.Formatter):
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
+        time = _time(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        line = f"{time} {record.levelname:<7} {record.getMessage()}{fields}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
+
+
+class Once:
+    """Says a thing once for as long as it stays the same. Not thread-safe by itself."""
+
+    def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
+        self._log = log
+        self._level = level
+        self._said: dict[str, str] = {}
+
+    def say(self, subject: str, event: str, **fields: Any) -> None:
+        """Log ``event`` unless it is what was last said about ``subject``."""
+        text = f"{event} {sorted(fields.items())}"
+        if self._said.get(subject) != text:
+            self._said[subject] = text
+            self._log.log(self._level, event, extra=fields)
+
+    def over(self, subject: str) -> bool:
+        """Forget ``subject``, and tell whether anything had been said about it."""
+        return self._said.pop(subject, None) is not None
+
+    def keep(self, subjects: Container[str]) -> None:
+        """Forget all but ``subjects``."""
+        self._said = {key: text for key, text in self._said.items() if key in subjects}

@@ -1,0 +1,223 @@
+"""One thread that notices changes in the file system for all of the process.
+
+inotify says at once what a look at the paths every few seconds would say later. The looks go on
+beside it: events can be lost, and a node can run out of inotify instances.
+"""
+
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import inotify_simple
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[str | None], None]
+"""Called with the name of the entry that changed, or None for "look for yourself"."""
+
+_EVENTS: Final = inotify_simple.flags
+_DIRECTORY: Final = (
+    _EVENTS.CREATE
+    | _EVENTS.DELETE
+    | _EVENTS.MOVED_FROM
+    | _EVENTS.MOVED_TO
+    | _EVENTS.ATTRIB
+    | _EVENTS.DELETE_SELF
+    | _EVENTS.MOVE_SELF
+)
+_FILE: Final = _EVENTS.CLOSE_WRITE | _EVENTS.ATTRIB | _EVENTS.DELETE_SELF | _EVENTS.MOVE_SELF
+_WITHOUT_INOTIFY: Final = 1.0
+"""Seconds between looks where inotify is not to be had."""
+
+Signature = tuple[int, int, int, int] | None
+
+
+@dataclass(eq=False)
+class _Watch:
+    path: Path
+    callback: Callback
+    signature: Signature = None
+    descriptors: set[int] = field(default_factory=set)
+
+
+class Poller:
+    """Watches paths. ``run`` is its thread; the rest can be called from any thread.
+
+    Args:
+        interval: Seconds between looks at all paths.
+        inotify: Whether to use inotify at all.
+    """
+
+    def __init__(self, interval: float, *, inotify: bool = True) -> None:
+        self._interval = interval
+        self._lock = threading.RLock()
+        self._watches: list[_Watch] = []
+        self._ticks: list[Callable[[], None]] = []
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopping = False
+        self._inotify: Any = self._open() if inotify else None
+        self._short = self._inotify is None
+
+    def _open(self) -> Any:
+        try:
+            return inotify_simple.INotify(nonblocking=True)
+        except OSError as error:
+            self._fall_back(error)
+            return None
+
+    def _fall_back(self, error: OSError) -> None:
+        log.warning(
+            "no inotify, looking at files every second instead: raise fs.inotify limits",
+            extra={"error": str(error)},
+        )
+
+    def every(self, tick: Callable[[], None]) -> None:
+        """Call ``tick`` at each look."""
+        with self._lock:
+            self._ticks.append(tick)
+
+    def forget(self, tick: Callable[[], None]) -> None:
+        """Undo ``every``."""
+        with self._lock:
+            self._ticks.remove(tick)
+
+    def watch(self, path: Path, callback: Callback) -> Callable[[], None]:
+        """Call ``callback`` after each change of ``path`` or, for a directory, of its entries.
+
+        A path that does not exist is waited for; one that is replaced is followed. Returns what
+        ends the watch. Callbacks run in the poller's thread and must be quick.
+        """
+        watch = _Watch(path, callback)
+        with self._lock:
+            self._watches.append(watch)
+            self._arm(watch)
+            watch.signature = _signature(path)
+        return lambda: self._unwatch(watch)
+
+    def _unwatch(self, watch: _Watch) -> None:
+        with self._lock, suppress(ValueError):
+            self._watches.remove(watch)
+            self._release(watch.descriptors)
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        with self._lock:
+            if not self._stopping:
+                self._stopping = True
+                os.eventfd_write(self._wakeup, 1)
+
+    def run(self) -> None:
+        """Watch until stopped, then give everything back."""
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        if self._inotify is not None:
+            poll.register(self._inotify.fileno(), select.POLLIN)
+        try:
+            while not self._stopping:
+                interval = min(self._interval, _WITHOUT_INOTIFY if self._short else self._interval)
+                if poll.poll(interval * 1000):
+                    self._read()
+                else:
+                    self._look()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        with self._lock:
+            self._stopping = True
+            self._watches.clear()
+            if self._inotify is not None:
+                self._inotify.close()
+                self._inotify = None
+            os.close(self._wakeup)
+
+    def _read(self) -> None:
+        if self._inotify is None:
+            return
+        events = self._inotify.read(timeout=0)
+        if any(event.mask & _EVENTS.Q_OVERFLOW for event in events):
+            self._look()
+            return
+        for watch, name in self._affected(events):
+            watch.callback(name)
+
+    def _affected(self, events: list[Any]) -> Iterator[tuple[_Watch, str | None]]:
+        """Yield each watch with each entry that changed, once."""
+        with self._lock:
+            watches = list(self._watches)
+        for watch in watches:
+            names = dict.fromkeys(e.name for e in events if e.wd in watch.descriptors)
+            if not names:
+                continue
+            moved = self._rearm(watch)
+            if moved is None:  # something happened beside the path, not to it
+                continue
+            yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
+
+    def _rearm(self, watch: _Watch) -> bool | None:
+        """Follow the path; True if it is another file now, None if it is missing as before."""
+        with self._lock:
+            old, watch.signature = watch.signature, _signature(watch.path)
+            if old is None and watch.signature is None:
+                self._arm(watch)
+                return None
+            moved = (old or ())[:2] != (watch.signature or ())[:2]
+            if moved:
+                self._arm(watch)
+            return moved
+
+    def _look(self) -> None:
+        with self._lock:
+            watches, ticks = list(self._watches), list(self._ticks)
+        for watch in watches:
+            old = watch.signature
+            self._rearm(watch)
+            if old != watch.signature:
+                watch.callback(None)
+        for tick in ticks:
+            tick()
+
+    def _arm(self, watch: _Watch) -> None:
+        """Watch the path itself, or the nearest directory above that exists."""
+        old, watch.descriptors = watch.descriptors, set()
+        armed = None
+        while self._inotify is not None and armed != watch.path:
+            armed = self._arm_nearest(watch)
+            if armed is None or not watch.path.exists():
+                break  # else it came into being meanwhile
+        self._release(old - watch.descriptors)
+
+    def _arm_nearest(self, watch: _Watch) -> Path | None:
+        for path in (watch.path, *watch.path.parents):
+            try:
+                mask = _DIRECTORY if path.is_dir() else _FILE
+                watch.descriptors = {self._inotify.add_watch(path, mask)}
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                if not self._short:
+                    self._short = True
+                    self._fall_back(error)
+                return None
+            return path
+        return None
+
+    def _release(self, descriptors: set[int]) -> None:
+        for descriptor in descriptors if self._inotify is not None else ():
+            if not any(descriptor in other.descriptors for other in self._watches):
+                with suppress(OSError):  # removed by the kernel along with its file
+                    self._inotify.rm_watch(descriptor)
+
+
+def _signature(path: Path) -> Signature:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

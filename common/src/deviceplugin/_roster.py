@@ -1,0 +1,84 @@
+"""Which devices of one resource the kubelet must be told of: those here and those that left.
+
+A 1.36 kubelet can crash when a device that a pod holds is dropped from the list, so a device that
+vanishes stays on the roster, unhealthy, until no pod can hold it any more.
+"""
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from deviceplugin._rules import natural_key
+from deviceplugin.model import Device, Health
+
+VANISHED = "it is gone"
+HELD_BUT_ABSENT = "a pod holds it, but it has not been found since the plugin started"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long vanished devices stay on the roster, in seconds."""
+
+    grace: float
+    """At least, where it is known what pods hold: covers an allocation that is under way."""
+    unknown: float
+    """Where it is not known what pods hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The devices of one resource. Times are monotonic seconds."""
+
+    fresh_at: float
+    """When a discovery last spoke for this resource."""
+    present: Mapping[str, Device] = field(default_factory=dict)
+    vanished: Mapping[str, tuple[Device, float]] = field(default_factory=dict)
+    """The devices that left, and since when."""
+
+    def __len__(self) -> int:
+        return len(self.present) + len(self.vanished)
+
+    def updated(self, present: Mapping[str, Device], now: float) -> "Roster":
+        """Return the roster with ``present`` as all devices that are here at ``now``."""
+        left = {
+            device_id: (_gone(device, VANISHED), now) for device_id, device in self.present.items()
+        }
+        vanished = {
+            device_id: entry
+            for device_id, entry in {**left, **self.vanished}.items()
+            if device_id not in present
+        }
+        return Roster(now, dict(present), vanished)
+
+    def expecting(self, held: AbstractSet[str], now: float) -> "Roster":
+        """Return the roster with those that pods hold but nobody has found here."""
+        absent = held - self.present.keys() - self.vanished.keys()
+        lost = {device_id: (_gone(Device(device_id), HELD_BUT_ABSENT), now) for device_id in absent}
+        return replace(self, vanished={**self.vanished, **lost})
+
+    def retired(self, held: AbstractSet[str] | None, now: float, retention: Retention) -> "Roster":
+        """Return the roster without the vanished that no pod can hold any more.
+
+        ``held`` is None where it is not known what pods hold.
+        """
+        wait = retention.unknown if held is None else retention.grace
+        kept = {
+            device_id: entry
+            for device_id, entry in self.vanished.items()
+            if now - entry[1] < wait or device_id in (held or ())
+        }
+        return replace(self, vanished=kept)
+
+    def devices(self) -> list[Device]:
+        """Return all devices, in natural order."""
+        everyone = [*self.present.values(), *(device for device, _ in self.vanished.values())]
+        return sorted(everyone, key=lambda device: natural_key(device.id))
+
+
+def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
+    """Return ``devices``, those that are healthy as unhealthy for ``reason``."""
+    return [_gone(device, reason) if device.health else device for device in devices]
+
+
+def _gone(device: Device, reason: str) -> Device:
+    return replace(device, health=Health.unhealthy(reason))

@@ -1,0 +1,91 @@
+"""What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from deviceplugin.model import Device, DeviceNode, Mount
+
+MAX_ID_LENGTH: Final = 63
+_MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_ENV_NAME: Final = re.compile(r"[^=\0]+")
+_PERMISSIONS: Final = re.compile(r"r?w?m?")
+_CDI_NAME: Final = re.compile(r"[A-Za-z][-\w.]*(/|\.)[-\w.]*/?[-\w.]*=[\w][-\w.:]*", re.ASCII)
+_DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
+
+
+def natural_key(text: str) -> tuple[tuple[str, int], ...]:
+    """Return a sort key that puts ``gpu2`` before ``gpu10``."""
+    parts = _DIGITS.split(text)
+    texts, numbers = parts[::2], parts[1::2]
+    return tuple(zip(texts, [*map(int, numbers), -1], strict=True))
+
+
+def resource_name_problem(name: str) -> str:
+    """Return what is wrong with ``name`` as an extended resource, or an empty string."""
+    domain, slash, last = name.partition("/")
+    if not slash:
+        return "it needs a domain, as in example.com/gpu"
+    if "kubernetes.io/" in name or name.startswith("requests."):
+        return "kubernetes.io/ and requests. are reserved by Kubernetes"
+    if len(domain) > _MAX_DOMAIN or not _DOMAIN.fullmatch(domain):
+        return (
+            f"the domain must be lower-case labels of letters, digits and hyphens with dots "
+            f"between them, {_MAX_DOMAIN} characters at most"
+        )
+    if not _NAME.fullmatch(last):
+        return (
+            "the name after the slash must be 1 to 63 letters, digits, '-', '_' or '.', with a "
+            "letter or digit at both ends"
+        )
+    return ""
+
+
+def device_problem(device: object) -> str:
+    """Return why ``device`` cannot be advertised, or an empty string."""
+    if not isinstance(device, Device):
+        return f"discover() must give Device objects, not {type(device).__name__}"
+    return next(_device_problems(device), "")
+
+
+def _device_problems(device: Device) -> Iterator[str]:
+    if problem := _id_problem(device.id):
+        yield f"id {_shortened(device.id)!r} {problem}"
+    for node in device.nodes:
+        yield from _node_problems(node)
+    for mount in device.mounts:
+        yield from _path_problems("mount", mount)
+    for name in device.envs:
+        if not _ENV_NAME.fullmatch(name):
+            yield f"environment variable {name!r} is no variable name"
+    for name in device.cdi_names:
+        if not _CDI_NAME.fullmatch(name):
+            yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+
+
+def _id_problem(device_id: object) -> str:
+    if not isinstance(device_id, str) or not device_id:
+        return "must be a text that is not empty"
+    if len(device_id) > MAX_ID_LENGTH:
+        return f"has {len(device_id)} characters, of at most {MAX_ID_LENGTH}"
+    if not device_id.isprintable() or device_id.strip() != device_id:
+        return "has control characters, unreadable bytes or blanks at an end"
+    return ""
+
+
+def _shortened(text: object) -> object:
+    return f"{text[:MAX_ID_LENGTH]}..." if isinstance(text, str) and len(text) > 80 else text  # noqa: PLR2004
+
+
+def _node_problems(node: DeviceNode) -> Iterator[str]:
+    yield from _path_problems("device node", node)
+    if not node.permissions or not _PERMISSIONS.fullmatch(node.permissions):
+        yield f"device node {node.host_path}: permissions {node.permissions!r} are not r, w and m"
+
+
+def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:
+    for path in (paths.host_path, paths.container_path):
+        if not path.startswith("/"):
+            yield f"{what} path {path!r} is not absolute"

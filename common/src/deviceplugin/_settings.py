@@ -1,0 +1,222 @@
+"""Settings: what they are, and reading them from flags, environment and file.
+
+A settings class is a frozen dataclass. Each field is a flag (``--plugin-dir``), an environment
+variable (``DP_PLUGIN_DIR``) and a key of the file (``plugin-dir``); a flag wins over the
+environment, that over the file, and that over the default. The text below a field is its help.
+"""
+
+import ast
+import inspect
+import json
+import os
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from deviceplugin import _values
+from deviceplugin.errors import ConfigError
+from deviceplugin.v1beta1 import PLUGIN_DIR
+
+PREFIX: Final = "DP_"
+"""What the names of environment variables begin with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every plugin can be told. Derive a frozen dataclass from it to add your own."""
+
+    plugin_dir: Path = Path(PLUGIN_DIR)
+    """Directory of the kubelet's socket and the plugins'. Fixed in the kubelet itself: change it
+    only where the directory is mounted elsewhere, or for a simulated kubelet."""
+    pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    """Socket that tells which pods hold which devices. Used if it exists: a device that vanishes
+    is then forgotten as soon as no pod holds it."""
+    http_address: str = "127.0.0.1:9494"
+    """Where to serve /metrics, /healthz, /readyz and /devices: host:port, :port for all addresses
+    of the machine, or off. Only this machine by default, because there is no access control."""
+    discovery_interval: timedelta = timedelta(seconds=30)
+    """Time between discoveries that nothing called for. Events make most changes known at once;
+    this catches the rest, and is what a node pays for while nothing happens."""
+    discovery_deadline: timedelta = timedelta(minutes=2)
+    """Devices that could not be looked at for this long are reported unhealthy. Several
+    intervals, so that a single failure disturbs nobody."""
+    vanished_grace: timedelta = timedelta(minutes=1)
+    """Time that a vanished device stays listed, as unhealthy, at the least. Covers an allocation
+    under way: forgetting a device in the middle of one can crash the kubelet."""
+    vanished_retention: timedelta = timedelta(hours=24)
+    """The same where the pod resources socket does not exist, so that it cannot be known whether a
+    pod still holds the device."""
+    poll_interval: timedelta = timedelta(seconds=5)
+    """Time between looks at files and sockets that should have caused an event. A safety net."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severity that is logged. Info is for changes of state only."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """Form of the log: auto is text on a terminal and JSON elsewhere."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def key(field: "Field[Any]") -> str:
+    """Return the name of ``field`` in files; ``--`` in front of it makes the flag."""
+    return field.name.replace("_", "-")
+
+
+def variable(field: "Field[Any]") -> str:
+    """Return the name of the environment variable of ``field``."""
+    return PREFIX + field.name.upper()
+
+
+def load(
+    settings: type[S],
+    *,
+    flags: Mapping[str, str],
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> S:
+    """Return ``settings`` with what flags, environment and file say, in this order.
+
+    ``flags`` has texts by the key of their field.
+
+    Raises:
+        ConfigError: Everything that is wrong, a line each: where it stands and what would do.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[str] = []
+    types = typing.get_type_hints(settings)
+    by_file = {} if file is None else read_file(file)
+    known = {key(field): field for field in fields(settings)}
+    problems += [f"{file}: {text}" for text in unknown_keys(by_file, known)]
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        found = next(_sources(name, field, flags, environ, by_file, file), None)
+        if found is None:
+            if field.default is MISSING and field.default_factory is MISSING:
+                problems.append(f"--{name} (or {variable(field)}) is needed")
+            continue
+        where, value = found
+        try:
+            values[field.name] = _values.parse(value, types[field.name])
+        except ValueError as error:
+            problems.append(f"{where}: {value!r} {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return settings(**values)
+
+
+def _sources(
+    name: str,
+    field: "Field[Any]",
+    flags: Mapping[str, str],
+    environ: Mapping[str, str],
+    by_file: Mapping[str, Any],
+    file: Path | None,
+) -> Iterator[tuple[str, Any]]:
+    """Yield where ``field`` is set and to what, the strongest first."""
+    if name in flags:
+        yield f"--{name}", flags[name]
+    if variable(field) in environ:
+        yield f"environment variable {variable(field)}", environ[variable(field)]
+    if name in by_file:
+        yield f"{file}: {name}", by_file[name]
+
+
+def unknown_keys(found: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """Return a text for each key of ``found`` that is not ``known``."""
+    texts = []
+    for name in found:
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            texts.append(f"unknown key {name!r}: {hint}")
+    return texts
+
+
+def suspicious_variables(
+    settings: type[Settings], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return variables that look like misspelt settings, with what they are close to.
+
+    Not errors: Kubernetes itself puts a service called ``dp-...`` into the environment.
+    """
+    environ = os.environ if environ is None else environ
+    known = [variable(field) for field in fields(settings)]
+    near = {
+        name: get_close_matches(name, known, 1, 0.8)
+        for name in environ
+        if name.startswith(PREFIX) and name not in known
+    }
+    return {name: matches[0] for name, matches in near.items() if matches}
+
+
+def read_file(path: Path) -> Mapping[str, Any]:
+    """Return the mapping in a TOML, JSON or YAML file; YAML needs PyYAML installed.
+
+    Raises:
+        ConfigError: The file cannot be read, or is something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = _parse_text(path, text)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # what all three parsers raise, and a wrong encoding
+        raise ConfigError(f"{path}: not valid: {error}") from error
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path}: must have keys and values, as in 'log-level: debug'")
+    return value
+
+
+def _parse_text(path: Path, text: str) -> Any:
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    if path.suffix == ".json":
+        return json.loads(text)
+    try:
+        import yaml
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the "
+            "file as .toml or .json"
+        ) from error
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def dump(settings: Settings) -> dict[str, Any]:
+    """Return all settings by key, as one would write them into a file."""
+    return {key(field): _values.write(getattr(settings, field.name)) for field in fields(settings)}
+
+
+def helps(settings: type[Settings]) -> dict[str, str]:
+    """Return the text below each field, by key; empty where the source is not at hand."""
+    found: dict[str, str] = {}
+    for owner in reversed(settings.__mro__):
+        if not issubclass(owner, Settings):
+            continue
+        try:
+            tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(owner)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.update(_field_texts(node))
+    return found
+
+
+def _field_texts(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+        ):
+            yield field.target.id.replace("_", "-"), " ".join(str(text.value.value).split())

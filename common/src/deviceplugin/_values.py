@@ -1,0 +1,111 @@
+"""Values of settings, between how people write them and what they are."""
+
+import re
+import typing
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_TRUTHS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def parse(value: Any, kind: Any) -> Any:
+    """Return ``value``, from a flag, a variable or a file, as a ``kind``.
+
+    Known kinds: text, numbers, truths, paths, durations (``1m30s``), choices, and sequences of
+    these (with commas between, or a list).
+
+    Raises:
+        ValueError: It is none; the message goes on from the value: ``'x' is not ...``.
+    """
+    if typing.get_origin(kind) is Literal:
+        return _choice(value, typing.get_args(kind))
+    if typing.get_origin(kind) in (tuple, Sequence):
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list):
+            raise ValueError("is not a list")
+        texts = [item.strip() if isinstance(item, str) else item for item in items]
+        return tuple(parse(item, typing.get_args(kind)[0]) for item in texts if item != "")
+    if kind is bool:
+        return value if isinstance(value, bool) else _choice(str(value).lower(), _TRUTHS)
+    if isinstance(value, bool | list | dict) or value is None:
+        raise ValueError(f"is not {_NAMES[kind]}")
+    try:
+        return _PARSERS[kind](str(value))
+    except ValueError:
+        raise ValueError(f"is not {_NAMES[kind]}") from None
+
+
+def _choice(value: Any, choices: Any) -> Any:
+    if value not in choices:
+        raise ValueError(f"is none of {', '.join(choices)}")
+    return choices[value] if isinstance(choices, dict) else value
+
+
+def _duration(text: str) -> timedelta:
+    if not _DURATION.fullmatch(text):
+        raise ValueError(text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if not seconds:
+        raise ValueError(text)
+    return timedelta(seconds=seconds)
+
+
+def _path(text: str) -> Path:
+    if not text.startswith("/"):
+        raise ValueError(text)
+    return Path(text)
+
+
+_PARSERS: Final[dict[Any, Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    Path: _path,
+    timedelta: _duration,
+}
+_NAMES: Final[dict[Any, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    Path: "an absolute path",
+    timedelta: "a duration above zero, such as 30s, 1m30s or 24h",
+}
+
+
+def metavar(kind: Any) -> str:
+    """Return what stands for a value of ``kind`` in a usage text."""
+    if typing.get_origin(kind) is Literal:
+        return "|".join(typing.get_args(kind))
+    names = {int: "N", float: "N", bool: "true|false", Path: "PATH", timedelta: "DURATION"}
+    return names.get(kind, "TEXT")
+
+
+def write(value: Any) -> Any:
+    """Return ``value`` as people write it."""
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, tuple):
+        return [write(item) for item in value]
+    return value
+
+
+def write_duration(duration: timedelta) -> str:
+    """Return ``duration`` in the largest units that say it exactly: ``1m30s``."""
+    left = round(duration.total_seconds() * 1000)
+    text = ""
+    for unit, size in (("d", 86400000), ("h", 3600000), ("m", 60000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"

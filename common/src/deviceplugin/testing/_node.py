@@ -1,0 +1,136 @@
+"""A simulated kubelet with a plugin on it, in words that a test uses."""
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from deviceplugin._lifecycle import Host
+from deviceplugin._settings import Settings
+from deviceplugin._wire import decode_allocation
+from deviceplugin.model import Allocation
+from deviceplugin.plugin import Plugin
+from deviceplugin.simulator import SimulatedKubelet
+
+_QUICK: Final = timedelta(milliseconds=50)
+_STOP_TIMEOUT: Final = 5.0
+
+
+class Node:
+    """A node as a test sees it: one kubelet, and the plugins that run on it.
+
+    Every method that waits does so for ``timeout`` seconds at most and then raises TimeoutError
+    with what the kubelet has instead.
+    """
+
+    def __init__(self, simulated: SimulatedKubelet, host: Host) -> None:
+        self.kubelet = simulated
+        """The simulated kubelet, for all that is not offered here."""
+        self.host = host
+
+    def wait_for(
+        self,
+        resource: str,
+        healthy: Collection[str],
+        unhealthy: Collection[str] = (),
+        *,
+        timeout: float = 5.0,
+    ) -> None:
+        """Wait until the kubelet has exactly these devices of ``resource``."""
+        self.kubelet.wait_for(resource, healthy, unhealthy, timeout=timeout)
+
+    def allocate(self, *ids: str, resource: str = "") -> Allocation:
+        """Allocate devices as the kubelet does and return what the container would get.
+
+        ``resource`` may be left out where there is only one.
+
+        Raises:
+            grpc.RpcError: The plugin refused.
+        """
+        return decode_allocation(self.kubelet.allocate(resource or self._only(), list(ids)))
+
+    def prefer(
+        self, available: Sequence[str], size: int, required: Sequence[str] = (), resource: str = ""
+    ) -> list[str]:
+        """Return the ids that the plugin would rather give to a container."""
+        return self.kubelet.prefer(resource or self._only(), available, required, size)
+
+    def pre_start(self, *ids: str, resource: str = "") -> None:
+        """Call the plugin as before a container starts.
+
+        Raises:
+            grpc.RpcError: The plugin refused.
+        """
+        self.kubelet.pre_start(resource or self._only(), list(ids))
+
+    def restart_kubelet(self) -> None:
+        """Restart the kubelet. Returns as soon as it listens again."""
+        self.kubelet.restart()
+
+    def hang_up(self, resource: str = "") -> None:
+        """Have the kubelet drop its connection to the plugin."""
+        self.kubelet.hang_up(resource or self._only())
+
+    def _only(self) -> str:
+        (resource,) = self.kubelet.wait(
+            lambda: self.kubelet.registered, what="a plugin to be registered"
+        )
+        return resource
+
+
+class Kubelet:
+    """What the ``kubelet`` fixture gives."""
+
+    def __init__(self, root: Path) -> None:
+        self.simulated = SimulatedKubelet(root)
+
+    def __enter__(self) -> Self:
+        self.simulated.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.simulated.stop()
+
+    def settings(self) -> Settings:
+        """Return settings for this kubelet, with times that suit tests."""
+        return Settings(
+            plugin_dir=self.simulated.plugin_dir,
+            pod_resources_socket=self.simulated.pod_resources_socket,
+            http_address="off",
+            discovery_interval=_QUICK,
+            poll_interval=_QUICK,
+        )
+
+    @contextmanager
+    def running(self, *plugins: Plugin, **changes: object) -> Iterator[Node]:
+        """Run ``plugins`` on this kubelet; ``changes`` are settings other than ``settings()``'s.
+
+        Whatever ends the plugins early is raised at the end.
+        """
+        host = Host(plugins, replace(self.settings(), **changes))  # type: ignore[arg-type]
+        errors: list[Exception] = []
+
+        def run() -> None:
+            try:
+                host.run()
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="host", daemon=True)
+        thread.start()
+        try:
+            yield Node(self.simulated, host)
+        finally:
+            host.stop()
+            thread.join(_STOP_TIMEOUT)
+        if errors:
+            raise errors[0]

@@ -1,0 +1,79 @@
+"""Advertise the files of a directory as devices: a node with three files has three gophers."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import deviceplugin as dp
+from typing_extensions import override
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GopherSettings(dp.Settings):
+    """What the gopher plugin can be told."""
+
+    directory: Path = Path("/etc/gophers")
+    """Directory whose files are the devices, by their names. It need not exist yet."""
+    resource: str = "example.com/gopher"
+    """Resource name to advertise them under."""
+    variable: str = "Gopher"
+    """Environment variable in which a container finds the names of its gophers, with commas
+    between them."""
+
+
+class GopherPlugin(dp.Plugin):
+    """Every regular file of a directory is a device."""
+
+    def __init__(self, settings: GopherSettings | None = None) -> None:
+        settings = settings or GopherSettings()
+        self._directory = settings.directory
+        self._variable = settings.variable
+        self._odd: frozenset[str] = frozenset()
+        self.resource = settings.resource
+        self.watch_paths = (settings.directory,)
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        names = self._names()
+        self._report({name for name in names if "," in name})
+        return [dp.Device(name) for name in names if "," not in name]
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        names = ",".join(device.id for device in devices)
+        return super().allocate(devices) + dp.Allocation(envs={self._variable: names})
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        return available[:size]
+
+    @override
+    def pre_start(self, devices: Sequence[dp.Device]) -> None:
+        present = set(self._names())
+        if gone := [device.id for device in devices if device.id not in present]:
+            raise dp.AllocationError(f"gone from {self._directory}: {', '.join(gone)}")
+
+    def _names(self) -> list[str]:
+        try:
+            return [path.name for path in self._directory.iterdir() if path.is_file()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise dp.DiscoveryError(f"{self._directory}: {error.strerror}") from error
+
+    def _report(self, odd: set[str]) -> None:
+        """Say once which files a comma keeps from being devices."""
+        for name in sorted(odd - self._odd):
+            log.warning("file skipped: its name has a comma", extra={"file": name})
+        self._odd = frozenset(odd)
+
+
+def main() -> NoReturn:
+    """Run ``gopher-device-plugin``."""
+    dp.main(GopherPlugin, settings=GopherSettings)

@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_gopher``."""
+
+from deviceplugin_gopher import main
+
+main()
