@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 from deviceplugin import _author
+from deviceplugin._hints import Hints
 from deviceplugin._inventory import Resource
 from deviceplugin._listing import sort_out
 from deviceplugin._log import Once
@@ -19,7 +19,7 @@ from deviceplugin._poller import Poller
 from deviceplugin._roster import Retention, Roster, unhealthy
 from deviceplugin.errors import DevicePluginError, DiscoveryError, KubeletUnavailableError
 from deviceplugin.model import Device
-from deviceplugin.plugin import Plugin, overrides
+from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ _REST: Final = 0.02
 """Seconds of rest between discoveries, however many hints there are."""
 _ASK_INTERVAL: Final = 10.0
 """Seconds, at most, between questions to the kubelet about what pods hold."""
-_LISTEN_AGAIN: Final = 5.0
 _MANY_CHANGES: Final = 10
 """Changes of health that are logged one by one; more get one line."""
 
@@ -96,12 +95,10 @@ class Discovery:
         self._unchecked: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._asked_at = float("-inf")
-        self._hint = threading.Event()
         self._stopping = threading.Event()
         self._problems = Once(log)
         self._skips = Once(log)
-        self._watches: dict[Path, Callable[[], None]] = {}
-        self._listener: threading.Event | None = None
+        self._hints = Hints(poller)
         self._looking_since: float | None = None
         self.completed = False
         """Whether any discovery has succeeded yet."""
@@ -120,26 +117,23 @@ class Discovery:
     def run(self) -> None:
         """Look whenever there is a hint, and periodically, until stopped."""
         self._poller.every(self.check_deadline)
-        self._listen(self._plugin)
+        self._hints.listen(self._plugin)
         try:
             while not self._stopping.is_set():
-                self._hint.clear()
-                self._watch_paths()
+                self._hints.take()
+                self._hints.watch(self._plugin.watch_paths)
                 self.look()
-                self._watch_paths()
+                self._hints.watch(self._plugin.watch_paths)
                 self._stopping.wait(_REST)
-                self._hint.wait(self._timing.interval)
+                self._hints.wait(self._timing.interval)
         finally:
             self._poller.forget(self.check_deadline)
-            self._stop_listening()
-            for unwatch in self._watches.values():
-                unwatch()
+            self._hints.close()
 
     def stop(self) -> None:
         """Let ``run`` return after the discovery that is under way."""
         self._stopping.set()
-        self._stop_listening()
-        self._hint.set()
+        self._hints.give()
 
     def replace(self, plugin: Plugin) -> None:
         """Go on with ``plugin``: the same one as before with other settings."""
@@ -147,46 +141,8 @@ class Discovery:
             self._plugin = plugin
             for resource in self._resources.values():
                 resource.plugin = plugin
-        self._listen(plugin)
-        self._hint.set()
-
-    # Hints.
-
-    def _watch_paths(self) -> None:
-        wanted = {Path(path) for path in self._plugin.watch_paths}
-        for path in self._watches.keys() - wanted:
-            self._watches.pop(path)()
-        for path in wanted - self._watches.keys():
-            self._watches[path] = self._poller.watch(path, lambda _name: self._hint.set())
-            self._hint.set()  # it may have changed before the watch was there
-
-    def _listen(self, plugin: Plugin) -> None:
-        self._stop_listening()
-        if not overrides(plugin, "changes"):
-            return
-        stop = self._listener = threading.Event()
-
-        def pass_on() -> None:
-            for _ in plugin.changes(stop):
-                self._hint.set()
-
-        def listen() -> None:
-            problems = Once(log)
-            while not stop.is_set():
-                try:
-                    _author.call(pass_on)
-                except DevicePluginError as error:
-                    problems.say("changes", "changes() failed", plugin=self.name, error=str(error))
-                stop.wait(_LISTEN_AGAIN)
-                self._hint.set()  # whatever happened while nobody listened
-
-        threading.Thread(target=listen, name=f"changes-{self.name}", daemon=True).start()
-
-    def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.set()
-
-    # Looking.
+        self._hints.listen(plugin)
+        self._hints.give()
 
     def look(self) -> None:
         """Discover once and publish what has changed."""

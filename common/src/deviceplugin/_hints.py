@@ -1,0 +1,82 @@
+"""Reasons to look for devices now: files that change, and events that a plugin knows of."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from deviceplugin import _author
+from deviceplugin._log import Once
+from deviceplugin._poller import Poller
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
+
+_LISTEN_AGAIN: Final = 5.0
+"""Seconds before ``changes()`` is called again after it ended."""
+
+
+class Hints:
+    """Hints for one plugin. Several that come before they are taken are one."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self._given = threading.Event()
+        self._watches: dict[Path, Callable[[], None]] = {}
+        self._listening: threading.Event | None = None
+
+    def give(self) -> None:
+        """Give a hint."""
+        self._given.set()
+
+    def take(self) -> None:
+        """Forget the hints so far."""
+        self._given.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a hint, ``seconds`` at most."""
+        self._given.wait(seconds)
+
+    def watch(self, paths: Iterable[Path | str]) -> None:
+        """Give a hint whenever one of ``paths``, and no others, changes."""
+        wanted = {Path(path) for path in paths}
+        for path in self._watches.keys() - wanted:
+            self._watches.pop(path)()
+        for path in wanted - self._watches.keys():
+            self._watches[path] = self._poller.watch(path, lambda _name: self.give())
+            self.give()  # it may have changed before the watch was there
+
+    def listen(self, plugin: Plugin) -> None:
+        """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin."""
+        self._stop_listening()
+        if not overrides(plugin, "changes"):
+            return
+        stop = self._listening = threading.Event()
+
+        def pass_on() -> None:
+            for _ in plugin.changes(stop):
+                self.give()
+
+        def listen() -> None:
+            problems = Once(log)
+            name = type(plugin).__name__
+            while not stop.is_set():
+                try:
+                    _author.call(pass_on)
+                except DevicePluginError as error:
+                    problems.say("changes", "changes() failed", plugin=name, error=str(error))
+                stop.wait(_LISTEN_AGAIN)
+                self.give()  # for whatever happened while nobody listened
+
+        threading.Thread(target=listen, name="changes", daemon=True).start()
+
+    def close(self) -> None:
+        """Watch and listen no longer."""
+        self._stop_listening()
+        self.watch(())
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.set()

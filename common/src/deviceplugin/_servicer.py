@@ -1,0 +1,255 @@
+"""What a resource answers to the kubelet: the methods of the DevicePlugin service."""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+import grpc
+
+from deviceplugin import _author
+from deviceplugin._inventory import Resource
+from deviceplugin._metrics import Metrics
+from deviceplugin._rules import natural_key
+from deviceplugin._wire import encode_allocation
+from deviceplugin.errors import (
+    AllocationError,
+    DevicePluginError,
+    UnhealthyDeviceError,
+    UnknownDeviceError,
+)
+from deviceplugin.model import Allocation, Device
+from deviceplugin.plugin import overrides
+from deviceplugin.v1beta1 import PRE_START_TIMEOUT
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS: Final = 64
+"""ListAndWatch streams at a time; the kubelet needs one."""
+_ALLOCATE_TIMEOUT: Final = 10.0
+"""Seconds: the whole node waits for the answer."""
+_PREFER_TIMEOUT: Final = 1.0
+"""Seconds: only a wish, and the node waits for this one too."""
+
+
+class Servicer:
+    """The methods of the DevicePlugin service, by their names on the wire.
+
+    ``lost`` is called when a stream ends. Everything is answered from memory, but for the hooks
+    that an author has overridden; those have a time limit.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        hooks: _author.Hooks,
+        metrics: Metrics,
+        lost: Callable[[], None],
+    ) -> None:
+        self._resource = resource
+        self._hooks = hooks
+        self._metrics = metrics
+        self._lost = lost
+        self._closed = False
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._streams: set[int] = set()
+        self._kubelets: int | None = None
+        self._awaiting = False
+        metrics.streams.labels(resource.name).set(0)
+
+    def close(self) -> None:
+        """End all streams and take no new ones."""
+        self._closed = True
+        self._resource.wake()
+
+    def expect_stream(self) -> None:
+        """Take the next stream that opens for the kubelet's: it is about to be registered."""
+        with self._lock:
+            self._awaiting, self._kubelets = True, None
+
+    @property
+    def awaiting_stream(self) -> bool:
+        """Whether the kubelet has not opened its stream since ``expect_stream``."""
+        return self._awaiting
+
+    @property
+    def watched(self) -> bool:
+        """Whether the kubelet's stream is open."""
+        return self._kubelets in self._streams
+
+    # The service, in the order of the protocol.
+
+    def GetDevicePluginOptions(self, _request: pb.Empty, _context: Any) -> pb.DevicePluginOptions:  # noqa: N802
+        return pb.DevicePluginOptions(
+            pre_start_required=overrides(self._resource.plugin, "pre_start"),
+            get_preferred_allocation_available=overrides(self._resource.plugin, "prefer"),
+        )
+
+    def ListAndWatch(self, _request: pb.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:  # noqa: N802
+        number = self._open_stream()
+        if number is None:
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already"
+            )
+        if not context.add_callback(lambda: self._close_stream(number)):
+            self._close_stream(number)
+        last = None
+        while (last := self._resource.next_list(last, lambda: self._over(number))) is not None:
+            yield last
+
+    def Allocate(self, request: pb.AllocateRequest, context: Any) -> pb.AllocateResponse:  # noqa: N802
+        resource = self._resource.name
+        with self._metrics.allocation_seconds.labels(resource).time():
+            try:
+                responses = [self._allocate(c.devices_ids) for c in request.container_requests]
+            except DevicePluginError as error:
+                self._refuse("allocation", error, context)
+        self._metrics.allocations.labels(resource, "OK").inc()
+        return pb.AllocateResponse(container_responses=responses)
+
+    def GetPreferredAllocation(  # noqa: N802
+        self, request: pb.PreferredAllocationRequest, _context: Any
+    ) -> pb.PreferredAllocationResponse:
+        return pb.PreferredAllocationResponse(
+            container_responses=[
+                pb.ContainerPreferredAllocationResponse(deviceIDs=self._prefer(container))
+                for container in request.container_requests
+            ]
+        )
+
+    def PreStartContainer(  # noqa: N802
+        self, request: pb.PreStartContainerRequest, context: Any
+    ) -> pb.PreStartContainerResponse:
+        plugin = self._resource.plugin
+        if overrides(plugin, "pre_start"):
+            try:
+                devices = self._find(request.devices_ids)
+                self._hooks.call(plugin.pre_start, devices, timeout=PRE_START_TIMEOUT - 1)
+            except DevicePluginError as error:
+                self._refuse("pre-start", error, context)
+        return pb.PreStartContainerResponse()
+
+    # What they have in common.
+
+    def _open_stream(self) -> int | None:
+        with self._lock:
+            if len(self._streams) >= MAX_STREAMS:
+                log.warning("stream refused", extra={"resource": self._resource.name})
+                return None
+            number = next(self._numbers)
+            self._streams.add(number)
+            if self._awaiting:
+                self._awaiting, self._kubelets = False, number
+        self._report_streams()
+        return number
+
+    def _close_stream(self, number: int) -> None:
+        with self._lock:
+            self._streams.discard(number)
+        self._report_streams()
+        self._resource.wake()
+        self._lost()
+
+    def _over(self, number: int) -> bool:
+        return self._closed or number not in self._streams
+
+    def _report_streams(self) -> None:
+        self._metrics.streams.labels(self._resource.name).set(len(self._streams))
+
+    def _find(self, ids: Iterable[str]) -> list[Device]:
+        known = self._resource.devices
+        unique = sorted(set(ids), key=natural_key)
+        if unknown := [device_id for device_id in unique if device_id not in known]:
+            raise UnknownDeviceError(
+                f"unknown device: {', '.join(unknown)}",
+                resource=self._resource.name,
+                device_ids=unknown,
+            )
+        return [known[device_id] for device_id in unique]
+
+    def _find_healthy(self, ids: Iterable[str]) -> list[Device]:
+        devices = self._find(ids)
+        if unhealthy := [device for device in devices if not device.health]:
+            raise UnhealthyDeviceError(
+                "unhealthy device: " + ", ".join(f"{d.id} ({d.health.reason})" for d in unhealthy),
+                resource=self._resource.name,
+                device_ids=[device.id for device in unhealthy],
+            )
+        return devices
+
+    def _allocate(self, ids: Sequence[str]) -> pb.ContainerAllocateResponse:
+        plugin = self._resource.plugin
+        devices = self._find_healthy(ids)
+
+        def answer() -> pb.ContainerAllocateResponse:
+            allocation = plugin.allocate(devices)
+            if not isinstance(allocation, Allocation):
+                raise TypeError(f"allocate() must return an Allocation, not {allocation!r}")
+            return encode_allocation(allocation)
+
+        if not overrides(plugin, "allocate"):
+            return _author.call(answer)
+        answer.__name__ = "allocate"
+        return self._hooks.call(answer, timeout=_ALLOCATE_TIMEOUT)
+
+    def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
+        """Return a valid answer, whatever the author's hook makes of it."""
+        size = request.allocation_size
+        available = sorted(set(request.available_deviceIDs), key=natural_key)
+        required = sorted(set(request.must_include_deviceIDs), key=natural_key)
+        wish = self._wish(available, required, size)
+        offered = {*available, *required}
+        answer = dict.fromkeys(itertools.chain(required, filter(offered.__contains__, wish)))
+        answer.update(dict.fromkeys(available))
+        return list(answer)[: max(size, len(required))]
+
+    def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
+        plugin, known = self._resource.plugin, self._resource.devices
+        if not overrides(plugin, "prefer"):
+            return []
+
+        def prefer() -> list[str]:
+            devices = [[known[i] for i in ids if i in known] for ids in (available, required)]
+            return [device.id for device in plugin.prefer(devices[0], devices[1], size)]
+
+        try:
+            return self._hooks.call(prefer, timeout=_PREFER_TIMEOUT)
+        except DevicePluginError as error:
+            log.warning(
+                "prefer failed, choosing in order",
+                extra={"resource": self._resource.name, "error": str(error)},
+                exc_info=error.__cause__,
+            )
+            return []
+
+    def _refuse(self, what: str, error: DevicePluginError, context: Any) -> NoReturn:
+        resource = self._resource.name
+        if isinstance(error, AllocationError) and not error.resource:
+            error.resource = resource
+        code = status_code(error)
+        text = f'invalid {what} request for "{resource}": {error}'
+        if what == "allocation":
+            self._metrics.allocations.labels(resource, code.name).inc()
+        log.warning(
+            "request refused",
+            extra={"resource": resource, "request": what, "code": code.name, "error": str(error)},
+            exc_info=error.__cause__,
+        )
+        context.abort(code, text)
+        raise AssertionError("abort returned")
+
+
+def status_code(error: DevicePluginError) -> grpc.StatusCode:
+    """Return the gRPC code by which the kubelet is told of ``error``."""
+    by_class = {
+        UnknownDeviceError: grpc.StatusCode.NOT_FOUND,
+        UnhealthyDeviceError: grpc.StatusCode.FAILED_PRECONDITION,
+        AllocationError: grpc.StatusCode.FAILED_PRECONDITION,
+        _author.HookTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    }
+    codes = (code for kind, code in by_class.items() if isinstance(error, kind))
+    return next(codes, grpc.StatusCode.INTERNAL)
