@@ -1,0 +1,143 @@
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
+from hypothesis import given
+from hypothesis import strategies as st
+
+TEXTS = st.sampled_from(["/dev/a", "/dev/b", "/dev/c"])
+ALLOCATIONS = st.builds(
+    Allocation,
+    nodes=st.lists(st.builds(DeviceNode, TEXTS, TEXTS, st.sampled_from(["r", "rw"]))),
+    mounts=st.lists(st.builds(Mount, TEXTS, TEXTS, st.booleans())),
+    envs=st.dictionaries(TEXTS, TEXTS),
+    annotations=st.dictionaries(TEXTS, TEXTS),
+    cdi_names=st.lists(TEXTS),
+)
+
+
+def test_a_device_needs_nothing_but_an_id() -> None:
+    device = Device("a")
+    assert ("a", "", Health(), None) == (device.id, device.resource, device.health, device.topology)
+    assert Allocation() == device.allocation
+    assert {} == device.attributes
+
+
+def test_health_is_a_truth_with_a_reason() -> None:
+    assert Health()
+    assert not Health.unhealthy("too hot")
+    assert "healthy" == str(Health())
+    assert "unhealthy: too hot" == str(Health.unhealthy("too hot"))
+
+
+def test_numa_nodes_are_in_order_and_without_repetitions() -> None:
+    assert (0, 1, 2) == Topology([2, 0, 1, 0]).numa_nodes
+
+
+@pytest.mark.parametrize("kind", [DeviceNode, Mount])
+def test_a_path_is_the_same_in_the_container_unless_told(kind: type[DeviceNode | Mount]) -> None:
+    assert ("/dev/a", "/dev/a") == (kind("/dev/a").host_path, kind("/dev/a").container_path)
+    assert "/dev/b" == kind("/dev/a", "/dev/b").container_path
+
+
+@pytest.mark.parametrize("kind", [DeviceNode, Mount])
+def test_a_path_object_will_do_for_a_path(kind: type[DeviceNode | Mount]) -> None:
+    paths = kind(Path("/dev/a"), Path("/dev/b"))  # type: ignore[arg-type]
+    assert kind("/dev/a", "/dev/b") == paths
+
+
+def test_a_device_node_is_for_reading_and_writing_and_a_mount_too() -> None:
+    assert "rw" == DeviceNode("/dev/a").permissions
+    assert not Mount("/opt").read_only
+
+
+def test_nothing_can_be_changed_afterwards() -> None:
+    nodes, envs = [DeviceNode("/dev/a")], {"A": "1"}
+    device = Device("a", nodes=nodes, envs=envs)
+    nodes.clear()
+    envs.clear()
+    assert (DeviceNode("/dev/a"),) == device.nodes
+    assert {"A": "1"} == device.envs
+    with pytest.raises(TypeError):
+        device.envs["B"] = "2"  # type: ignore[index]
+    with pytest.raises(FrozenInstanceError):
+        device.id = "b"  # type: ignore[misc]
+
+
+def test_a_changed_copy_keeps_the_rest() -> None:
+    device = Device("a", nodes=[DeviceNode("/dev/a")], envs={"A": "1"})
+    sick = replace(device, health=Health.unhealthy("dust"))
+    assert device.allocation == sick.allocation
+    assert device == replace(sick, health=Health())
+
+
+def test_the_recipe_of_a_device_is_its_allocation() -> None:
+    device = Device(
+        "a",
+        nodes=[DeviceNode("/dev/a")],
+        mounts=[Mount("/opt/a")],
+        envs={"A": "1"},
+        annotations={"x.io/a": "1"},
+        cdi_names=["x.io/a=1"],
+    )
+    expected = Allocation(
+        nodes=(DeviceNode("/dev/a"),),
+        mounts=(Mount("/opt/a"),),
+        envs={"A": "1"},
+        annotations={"x.io/a": "1"},
+        cdi_names=("x.io/a=1",),
+    )
+    assert expected == device.allocation
+
+
+def test_the_second_of_two_allocations_wins() -> None:
+    both = Allocation(envs={"A": "1", "B": "1"}, annotations={"k": "1"}) + Allocation(
+        envs={"B": "2"}, annotations={"k": "2"}
+    )
+    assert {"A": "1", "B": "2"} == both.envs
+    assert {"k": "2"} == both.annotations
+
+
+@given(ALLOCATIONS, ALLOCATIONS)
+def test_merged_allocations_have_everything_once_and_in_order(
+    first: Allocation, second: Allocation
+) -> None:
+    both = first + second
+    for name in ("nodes", "mounts", "cdi_names"):
+        given_items = [*getattr(first, name), *getattr(second, name)]
+        assert tuple(dict.fromkeys(given_items)) == getattr(both, name)
+    assert {**first.envs, **second.envs} == both.envs
+    assert {**first.annotations, **second.annotations} == both.annotations
+
+
+@given(ALLOCATIONS, ALLOCATIONS, ALLOCATIONS)
+def test_it_does_not_matter_which_two_of_three_are_merged_first(
+    first: Allocation, second: Allocation, third: Allocation
+) -> None:
+    assert (first + second) + third == first + (second + third)
+
+
+def test_a_device_node_makes_a_healthy_device() -> None:
+    device = Device.from_path("/dev/null")
+    assert Device("null", nodes=[DeviceNode("/dev/null")]) == device
+    assert "rw" == device.nodes[0].permissions
+
+
+def test_a_device_has_the_numa_node_that_sysfs_tells(tmp_path: Path) -> None:
+    char = tmp_path / "dev/char/1:3"
+    char.mkdir(parents=True)
+    (char / "numa_node").write_text("1\n")
+    assert Topology((1,)) == Device.from_path(Path("/dev/null"), sysfs=tmp_path).topology
+
+
+def test_a_path_that_leads_nowhere_makes_an_unhealthy_device(tmp_path: Path) -> None:
+    device = Device.from_path(tmp_path / "ttyUSB0")
+    assert "ttyUSB0" == device.id
+    assert f"unhealthy: {tmp_path}/ttyUSB0: No such file or directory" == str(device.health)
+
+
+def test_an_ordinary_file_makes_an_unhealthy_device(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    device = Device.from_path(tmp_path / "file")
+    assert f"unhealthy: {tmp_path}/file: not a device node" == str(device.health)

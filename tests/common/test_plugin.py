@@ -1,0 +1,64 @@
+from collections.abc import Iterable, Sequence
+from threading import Event
+
+import pytest
+from deviceplugin import Allocation, Device, DeviceNode, Plugin
+from deviceplugin.plugin import overrides
+from typing_extensions import override
+
+HOOKS = ["allocate", "prefer", "pre_start", "changes", "start", "stop"]
+
+
+class Plain(Plugin):
+    @override
+    def discover(self) -> Iterable[Device]:
+        return ()
+
+
+class Preparing(Plain):
+    @override
+    def pre_start(self, devices: Sequence[Device]) -> None:
+        pass
+
+
+class Derived(Preparing):
+    pass
+
+
+def test_a_plugin_must_say_which_devices_are_here() -> None:
+    with pytest.raises(TypeError, match="discover"):
+        Plugin()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_plugin_that_overrides_nothing_offers_nothing(hook: str) -> None:
+    assert not overrides(Plain(), hook)
+
+
+@pytest.mark.parametrize("plugin", [Preparing(), Derived()])
+def test_overriding_a_hook_here_or_in_a_parent_offers_it(plugin: Plugin) -> None:
+    assert ["pre_start"] == [hook for hook in HOOKS if overrides(plugin, hook)]
+
+
+def test_by_default_a_container_gets_the_recipes_of_its_devices() -> None:
+    shared = DeviceNode("/dev/shared")
+    one = Device("1", nodes=[DeviceNode("/dev/1"), shared])
+    two = Device("2", nodes=[DeviceNode("/dev/2"), shared])
+    nodes = (DeviceNode("/dev/1"), shared, DeviceNode("/dev/2"))
+    assert Allocation(nodes=nodes) == Plain().allocate([one, two])
+    assert Allocation() == Plain().allocate([])
+
+
+def test_getting_ready_and_stopping_need_nothing() -> None:
+    Plain().start("x.io/dev")
+    Plain().stop("x.io/dev")
+
+
+def test_optional_hooks_are_there_only_where_they_are_written() -> None:
+    plugin = Plain()
+    with pytest.raises(NotImplementedError):
+        plugin.prefer([], [], 1)
+    with pytest.raises(NotImplementedError):
+        plugin.pre_start([])
+    with pytest.raises(NotImplementedError):
+        plugin.changes(Event())
