@@ -1,5 +1,4 @@
 import socket
-import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -246,11 +245,6 @@ def test_what_follows_a_question_mark_or_hash_is_lost() -> None:
 
 def test_quotes_are_those_of_go() -> None:
     assert r'"a\"\\\n\x00\u200b\U000e0001ü"' == go_quote('a"\\\n\0\u200b\U000e0001ü')
-
-
-def test_the_sockets_name_is_created_not_moved(kubelet: SimulatedKubelet) -> None:
-    assert stat.S_ISSOCK(kubelet.kubelet_socket.stat().st_mode)
-    assert {"device-plugins"} == {path.name for path in kubelet.root.iterdir()}
 
 
 def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(
 ) -> None:
     directory = kubelet.plugin_dir
     stub()
-    (directory / "link.sock").symlink_to("stub.sock")
+    (directory / "link.sock").symlink_to("sub/stub.sock")
     (directory / "dangling.sock").symlink_to("nowhere")
     (directory / "fake.sock").touch()
     os.mkfifo(directory / "fifo")

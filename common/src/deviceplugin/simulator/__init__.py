@@ -4,7 +4,27 @@ It speaks the real protocols on real sockets, in any directory, and behaves as t
 Kubernetes 1.36 does, including where that is surprising.
 """
 
+from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._clock import ManualClock
+from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._errors import ContainerStartError, KubeletCrashed, KubeletStopped
 from deviceplugin.simulator._kubelet import SimulatedKubelet
+from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState, RunOptions
 from deviceplugin.simulator._stub import StubError, StubPlugin
 
-__all__ = ["SimulatedKubelet", "StubError", "StubPlugin"]
+__all__ = [
+    "Behaviour",
+    "Container",
+    "ContainerStartError",
+    "KubeletConfig",
+    "KubeletCrashed",
+    "KubeletStopped",
+    "ManualClock",
+    "Outcome",
+    "Pod",
+    "PodState",
+    "RunOptions",
+    "SimulatedKubelet",
+    "StubError",
+    "StubPlugin",
+]

@@ -19,6 +19,18 @@ class DialError(Exception):
     """Nothing that speaks HTTP/2 answered at the plugin's socket."""
 
 
+class ClientClosed(grpc.RpcError):
+    """The call was not made because the kubelet had hung up."""
+
+    def code(self) -> grpc.StatusCode:
+        """Return what a Go client returns then."""
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        """Return what a Go client says then."""
+        return "grpc: the client connection is closing"
+
+
 class PluginClient:
     """One connection to one plugin: dialled once, closed once, never reconnected."""
 
@@ -58,14 +70,12 @@ class PluginClient:
         if channel is not None:
             channel.close()
 
-    def options(self, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
-        """Ask for the plugin's options while the plugin still waits for ``context``."""
-        remaining = context.time_remaining()
-        forever = remaining > threading.TIMEOUT_MAX
-        call = self._calls["GetDevicePluginOptions"].future(
-            pb.Empty(), timeout=None if forever else remaining
-        )
-        if not context.add_callback(call.cancel):
+    def options(self, context: grpc.ServicerContext | None) -> pb.DevicePluginOptions:
+        """Ask for the plugin's options for as long as ``context`` lives; for ever without one."""
+        remaining = context.time_remaining() if context else float("inf")
+        timeout = None if remaining > threading.TIMEOUT_MAX else remaining
+        call = self._calls["GetDevicePluginOptions"].future(pb.Empty(), timeout=timeout)
+        if context and not context.add_callback(call.cancel):
             call.cancel()
         options: pb.DevicePluginOptions = call.result()
         return options
@@ -76,5 +86,8 @@ class PluginClient:
             yield from self._calls["ListAndWatch"](pb.Empty())
 
     def call(self, method: str, request: Any, timeout: float | None) -> Any:
-        """Call ``method``; no ``timeout`` waits for as long as it takes."""
-        return self._calls[method](request, timeout=timeout)
+        """Call ``method``; without ``timeout`` wait for as long as it takes."""
+        try:
+            return self._calls[method](request, timeout=timeout)
+        except ValueError:
+            raise ClientClosed from None

@@ -1,11 +1,11 @@
 """Which plugin holds which resource, kept as the kubelet keeps it."""
 
 import threading
-from collections.abc import Callable
 
 import grpc
 
 from deviceplugin.simulator._clients import DialError, PluginClient
+from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._wire import go_error
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
@@ -18,47 +18,46 @@ class ConnectError(Exception):
 class Connections:
     """The current client of each resource, and the threads that read their streams.
 
-    A client is known by its resource's name alone. So when the stream of a replaced plugin ends,
-    it is the plugin that replaced it that is disconnected; this is how Kubernetes 1.36 behaves.
+    In Kubernetes 1.36 a client is known by its resource's name alone. So when the stream of a
+    replaced plugin ends, it is the plugin that replaced it that is disconnected.
     """
 
-    def __init__(
-        self,
-        manager: DeviceManager,
-        changed: threading.Condition,
-        *,
-        dial_timeout: float,
-        listed: Callable[[str], None],
-    ) -> None:
+    def __init__(self, host: Host, manager: DeviceManager, *, dial_timeout: float) -> None:
+        self._host = host
         self._manager = manager
-        self._changed = changed
         self._dial_timeout = dial_timeout
-        self._listed = listed
-        self._clients: dict[str, PluginClient] = {}
-        self._all: set[PluginClient] = set()
+        self._current: dict[str, PluginClient] = {}
+        self._open: set[PluginClient] = set()
         self._readers: set[threading.Thread] = set()
         self._closed = False
 
-    def connect(self, resource: str, path: str, context: grpc.ServicerContext) -> None:
-        """Make the plugin at ``path`` the resource's plugin and read its lists from now on."""
+    def connect(self, resource: str, path: str, context: grpc.ServicerContext | None) -> None:
+        """Make the plugin at ``path`` the resource's plugin and read its lists from now on.
+
+        Asking for its options takes no longer than ``context`` lives.
+        """
         client = PluginClient(resource, path)
-        with self._changed:
+        early = self._host.behaviour.failed_registration_orphans
+        with self._host.changed:
             if self._closed:
                 raise ConnectError("the kubelet has stopped")
-            self._clients[resource] = client
-            self._all.add(client)
+            self._open.add(client)
+            if early:
+                self._current[resource] = client
         try:
             options = self._greet(client, context)
         except ConnectError:
-            with self._changed:
-                self._clients.pop(resource, None)
-                self._all.discard(client)
-            client.close()
+            self._give_up(client)
             raise
-        self._manager.connected(client, options)
+        with self._host.changed:
+            if not early:
+                self._current[resource] = client
+            self._manager.connected(client, options)
         self._read(client)
 
-    def _greet(self, client: PluginClient, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
+    def _greet(
+        self, client: PluginClient, context: grpc.ServicerContext | None
+    ) -> pb.DevicePluginOptions:
         try:
             client.dial(self._dial_timeout)
             return client.options(context)
@@ -72,48 +71,71 @@ class Connections:
         except grpc.RpcError as error:
             raise ConnectError(f"failed to get device plugin options: {go_error(error)}") from None
 
+    def _give_up(self, client: PluginClient) -> None:
+        with self._host.changed:
+            self._open.discard(client)
+            if self._host.behaviour.failed_registration_orphans:
+                self._current.pop(client.resource, None)
+        client.close()
+
     def _read(self, client: PluginClient) -> None:
         reader = threading.Thread(
             target=self._run, args=(client,), name=f"list-{client.resource}", daemon=True
         )
-        with self._changed:
+        with self._host.changed:
             if self._closed:
                 return
             client.streaming = True
             self._readers.add(reader)
-            self._changed.notify_all()
-        reader.start()
+            self._host.notify()
+            reader.start()
 
     def _run(self, client: PluginClient) -> None:
         for response in client.lists():
-            with self._changed:
+            with self._host.changed:
                 if self._closed:
                     break
-                self._listed(client.resource)
-                self._manager.listed(client.resource, response.devices)
-        with self._changed:
+                if self._heeds(client):
+                    self._host.metrics.lists[client.resource] += 1
+                    self._manager.listed(client.resource, response.devices)
+        with self._host.changed:
             client.streaming = False
             self._readers.discard(threading.current_thread())
-            closed = self._closed
-            self._changed.notify_all()
-        if not closed:
-            self.disconnect(client.resource)
+            self._host.notify()
+            if self._closed:
+                return
+        self._stream_ended(client)
 
-    def disconnect(self, resource: str) -> bool:
-        """Hang up on the resource's current plugin; False where there is none."""
-        with self._changed:
-            client = self._clients.pop(resource, None)
-            if client is None:
+    def _heeds(self, client: PluginClient) -> bool:
+        current = self._current.get(client.resource) is client
+        return current or self._host.behaviour.replaced_plugin_still_lists
+
+    def _stream_ended(self, client: PluginClient) -> None:
+        if self._host.behaviour.stale_stream_disconnects_successor:
+            self.disconnect(client.resource)
+        else:
+            self.disconnect(client.resource, only=client)
+            client.close()
+
+    def disconnect(self, resource: str, *, only: PluginClient | None = None) -> bool:
+        """Hang up on the resource's current plugin; False where there is none.
+
+        Does nothing if ``only`` is given and is not the current one.
+        """
+        with self._host.changed:
+            client = self._current.get(resource)
+            if client is None or only not in {None, client}:
                 return False
+            del self._current[resource]
             self._manager.disconnected(resource)
         client.close()
         return True
 
     def close(self) -> None:
         """Hang up on everybody and wait for the readers."""
-        with self._changed:
+        with self._host.changed:
             self._closed = True
-            clients, readers = list(self._all), list(self._readers)
+            clients, readers = list(self._open), list(self._readers)
         for client in clients:
             client.close()
         for reader in readers:

@@ -1,71 +1,25 @@
 """The simulated kubelet as tests and tools use it."""
 
-import os
-import random
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from deviceplugin import _rpc
-from deviceplugin.simulator._connections import Connections
-from deviceplugin.simulator._directory import sweep
-from deviceplugin.simulator._manager import DeviceManager, Endpoint
-from deviceplugin.simulator._registration import Registration
-from deviceplugin.simulator._wire import UnixServer
-from deviceplugin.v1beta1 import KUBELET_SOCKET
+from deviceplugin.simulator._errors import KubeletCrashed
+from deviceplugin.simulator._pods import Outcome, Pod, RunOptions
+from deviceplugin.simulator._process import Process
+from deviceplugin.simulator._view import KubeletView
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-_T = TypeVar("_T")
 
-_REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
-_MAX_SOCKET_PATH = 107
-_REGISTER_WORKERS = 64
-"""A Register call may hang for as long as its plugin does, and must not block the others."""
-
-
-class SimulatedKubelet:
+class SimulatedKubelet(KubeletView):
     """A kubelet that manages devices and nothing else.
 
-    ``with SimulatedKubelet(tmp_path) as kubelet: ...`` starts and stops it. It may be started
-    again after it stopped: that is a kubelet restart. Methods may be called from any thread.
+    ``with SimulatedKubelet(root) as kubelet: ...`` starts and stops it. It may be started again
+    after it stopped: that is a kubelet restart. Methods may be called from any thread; those that
+    need a running kubelet raise ``KubeletStopped`` without one, and ``KubeletCrashed`` where the
+    real one would die.
     """
-
-    def __init__(
-        self,
-        root: Path,
-        *,
-        seed: int = 0,
-        dial_timeout: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Make a kubelet whose ``/var/lib/kubelet`` is ``root``.
-
-        Args:
-            root: Created when the kubelet starts. Keep it short: the path of a socket has 107
-                bytes at most.
-            seed: Decides every random choice.
-            dial_timeout: Seconds that the kubelet gives a plugin's socket to answer.
-            clock: Seconds, for the grace period of stopped plugins.
-        """
-        self.root = root
-        self.plugin_dir = root / "device-plugins"
-        self.kubelet_socket = self.plugin_dir / KUBELET_SOCKET
-        self.registry_dir = root / "plugins_registry"
-        self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
-        self.seed = seed
-        self._rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
-        self._dial_timeout = dial_timeout
-        self._clock = clock
-        self._changed = threading.Condition()
-        self._registrations: Counter[str] = Counter()
-        self._lists: Counter[str] = Counter()
-        self._manager = DeviceManager(self._changed, clock)
-        self._connections: Connections | None = None
-        self._server: UnixServer | None = None
 
     # Life
 
@@ -81,177 +35,143 @@ class SimulatedKubelet:
     ) -> None:
         self.stop()
 
-    @property
-    def running(self) -> bool:
-        """Whether it has been started and not stopped."""
-        return self._server is not None
+    def start(self, *, readmit: bool = True) -> None:
+        """Clean the plugin directory and serve; plugins must register anew.
 
-    def start(self) -> None:
-        """Clean the plugin directory and serve registration; plugins must register anew.
+        Pods that are there already are admitted again at once, most likely before their plugins
+        are back. Without ``readmit`` this waits for a call of ``readmit()``.
 
         ``OSError`` if the directory cannot be cleaned, ``RuntimeError`` if it is running.
         """
-        if self.running:
-            raise RuntimeError("the simulated kubelet is running already")
-        length = len(os.fsencode(self.kubelet_socket))
-        if length > _MAX_SOCKET_PATH:
-            raise ValueError(
-                f"{self.kubelet_socket}: {length} bytes, and a socket path has "
-                f"{_MAX_SOCKET_PATH} at most; use a shorter root"
-            )
-        self.plugin_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        sweep(self.plugin_dir, self._rng)
-        manager = DeviceManager(self._changed, self._clock)
-        connections = Connections(
-            manager, self._changed, dial_timeout=self._dial_timeout, listed=self._count_list
-        )
-        registration = Registration(self.plugin_dir, connections, self._count_registration)
-        self._manager = manager
-        self._connections = connections
-        self._server = UnixServer(
-            self.kubelet_socket,
-            (_rpc.service(_REGISTRATION, registration),),
-            scratch=self.root / ".sock",
-            publish=_link,
-            workers=_REGISTER_WORKERS,
-        )
-        with self._changed:
-            self._changed.notify_all()
+        with self._host.changed:
+            if self.running:
+                raise RuntimeError("the simulated kubelet is running already")
+        process = Process(self._host, dial_timeout=self._dial_timeout)
+        process.start()
+        with self._host.changed:
+            self._process = process
+            self._host.notify()
+        if readmit:
+            self.readmit()
 
     def stop(self) -> None:
-        """Die: all streams break at once, and the socket file stays behind. Idempotent."""
-        server, connections = self._server, self._connections
-        if server is None or connections is None:
-            return
-        server.cancel()
-        connections.close()
-        server.stop()
-        with self._changed:
-            self._manager = DeviceManager(self._changed, self._clock)
-            self._connections = self._server = None
-            self._changed.notify_all()
+        """Die: all streams break at once, and the socket files stay behind. Idempotent."""
+        with self._host.changed:
+            process, self._process = self._process, None
+        if process is not None:
+            process.die()
+            self._host.notify()
 
-    def restart(self) -> None:
+    def restart(self, *, readmit: bool = True) -> None:
         """Stop and start. To keep it down for a while, call ``stop`` and ``start``."""
         self.stop()
-        self.start()
+        self.start(readmit=readmit)
 
-    # What it believes
+    @contextmanager
+    def _alive(self) -> Iterator[Process]:
+        """Give the running process; if it crashes, stop it and keep the reason."""
+        process = self._live()
+        try:
+            yield process
+        except KubeletCrashed as crash:
+            self._host.crashes.append(str(crash))
+            self.stop()
+            raise
 
-    @property
-    def registered(self) -> frozenset[str]:
-        """The resources whose plugin is connected and watched."""
-        with self._changed:
-            return frozenset(
-                resource
-                for resource, endpoint in self._manager.endpoints.items()
-                if endpoint.stopped_at is None and endpoint.client.streaming
-            )
+    # Pods
 
-    def registration_count(self, resource: str) -> int:
-        """Return how often Register was called for ``resource``, valid or not, over all starts."""
-        with self._changed:
-            return self._registrations[resource]
+    def admit(self, pod: Pod) -> Outcome:
+        """Admit a new pod, which gets its devices now, or reject it for good.
 
-    def lists_received(self, resource: str) -> int:
-        """Return how many device lists came for ``resource``, over all starts."""
-        with self._changed:
-            return self._lists[resource]
-
-    def devices(self, resource: str) -> dict[str, str]:
-        """Return the devices as last listed, id to health, both as they came over the wire.
-
-        They stay when the plugin is gone, until the kubelet restarts or forgets the resource.
+        Waits for other admissions, and for the plugins as long as they take.
         """
-        with self._changed:
-            known = self._manager.devices.get(resource, {})
-            return {id_: device.health for id_, device in known.items()}
+        with self._alive() as process:
+            return process.admission.admit(pod)
 
-    def capacity(self, resource: str) -> int:
-        """Return how many devices there are, well or not: what the next node status will say."""
-        return self.allocatable(resource) + len(self._ids(self._manager.unhealthy, resource))
+    def readmit(self) -> list[Outcome]:
+        """Admit again the pods from before the start that have not ended, and return how it went.
 
-    def allocatable(self, resource: str) -> int:
-        """Return how many devices are well, in use or not: what the next node status will say."""
-        return len(self._ids(self._manager.healthy, resource))
-
-    def options(self, resource: str) -> pb.DevicePluginOptions:
-        """Return the options that the plugin gave when it registered, or raise ``LookupError``."""
-        return self._endpoint(resource).options
-
-    def _ids(self, ids: dict[str, set[str]], resource: str) -> frozenset[str]:
-        with self._changed:
-            return frozenset(ids.get(resource, ()))
-
-    def _endpoint(self, resource: str) -> Endpoint:
-        with self._changed:
-            try:
-                return self._manager.endpoints[resource]
-            except KeyError:
-                raise LookupError(f"{resource} has no plugin; {self._state()}") from None
-
-    # Waiting
-
-    def wait(
-        self, condition: Callable[[], _T], *, timeout: float = 5.0, what: str = "a condition"
-    ) -> _T:
-        """Wait until ``condition`` returns something true, and return that.
-
-        It is looked at again whenever the kubelet's state changes, by whichever thread, and must
-        be quick: the kubelet stands still meanwhile. ``TimeoutError`` after ``timeout`` seconds
-        says ``what`` was waited for and what the kubelet believed.
+        Containers that ran at the start are left alone; pods that are rejected fail.
         """
-        with self._changed:
-            result = self._changed.wait_for(condition, timeout)
-            if not result:
-                raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
-            return result
+        with self._alive() as process:
+            return process.admission.readmit()
 
-    def wait_for(
-        self,
-        resource: str,
-        healthy: Collection[str],
-        unhealthy: Collection[str] = (),
-        *,
-        timeout: float = 5.0,
-    ) -> None:
-        """Wait until ``resource`` has exactly these devices, with these healths."""
-        expected = frozenset(healthy), frozenset(unhealthy)
+    def resize(self, pod: Pod) -> Outcome:
+        """Run the admission checks for an admitted pod, as an in-place resize does."""
+        with self._alive() as process:
+            return process.admission.resize(pod)
 
-        def matches() -> bool:
-            manager = self._manager
-            return resource in manager.devices and expected == (
-                self._ids(manager.healthy, resource),
-                self._ids(manager.unhealthy, resource),
-            )
+    def run_options(self, pod: Pod, container: str) -> RunOptions | None:
+        """Return what the container gets, after PreStartContainer where a plugin wants that.
 
-        what = f"{resource} to have {_health_text(*expected)}"
-        self.wait(matches, timeout=timeout, what=what)
+        None if it gets nothing. ``ContainerStartError`` if a plugin is in the way.
+        """
+        with self._alive() as process:
+            return process.starter.run_options(pod, pod.container(container))
 
-    def _state(self) -> str:
-        manager = self._manager
-        resources = sorted(manager.endpoints.keys() | manager.devices.keys())
-        connected = self.registered
-        lines = [
-            f"{resource} ({'connected' if resource in connected else 'not connected'}) has "
-            + _health_text(
-                self._ids(manager.healthy, resource), self._ids(manager.unhealthy, resource)
-            )
-            for resource in resources
-        ]
-        asked = sorted(set(self._registrations) - set(resources))
-        lines += [f"{resource} asked to register" for resource in asked]
-        condition = "running" if self.running else "stopped"
-        return f"the kubelet is {condition}, seed {self.seed}: {'; '.join(lines) or 'no plugins'}"
+    def start_container(self, pod: Pod, container: str) -> RunOptions | None:
+        """Start the container, or restart it, and return what it got; see ``run_options``."""
+        options = self.run_options(pod, container)
+        with self._host.changed:
+            state = self.pod(pod)
+            state.phase = "Running"
+            state.running.add(container)
+        return options
 
-    # Doing to plugins
+    def exit_container(self, pod: Pod, container: str) -> None:
+        """End the container; the pod goes on."""
+        with self._host.changed:
+            self.pod(pod).running.discard(container)
+
+    def run(self, pod: Pod) -> Outcome:
+        """Admit the pod and start its containers, each regular init container until it is done."""
+        outcome = self.admit(pod)
+        if outcome:
+            for container in pod.all_containers:
+                self.start_container(pod, container.name)
+                if pod.runs_once(container):
+                    self.exit_container(pod, container.name)
+        return outcome
+
+    def terminate(self, pod: Pod, phase: str = "Succeeded") -> None:
+        """End the pod. The kubelet takes its devices back some time later, silently."""
+        with self._host.changed:
+            state = self.pod(pod)
+            state.phase = phase
+            state.running.clear()
+            self._host.notify()
+
+    def delete(self, pod: Pod) -> None:
+        """End the pod and remove it from the API server, whether the kubelet runs or not."""
+        with self._host.changed:
+            self._host.pods.pop(pod.uid, None)
+            self._host.notify()
+
+    # Periodic work
+
+    def tick(self) -> None:
+        """Update the node status. The kubelet does it every 10 s, the simulation only here."""
+        self._live().manager.update_node()
+
+    def watch(self) -> None:
+        """Look at plugins_registry once; happens by itself unless ``watch_interval`` is None."""
+        self._live().watcher.look()
+
+    def take_pokes(self) -> list[frozenset[str]]:
+        """Return and forget the pods, by uid, to look at because a device's health changed."""
+        with self._host.changed:
+            pokes = list(self._host.pokes)
+            self._host.pokes.clear()
+            return pokes
+
+    # Plugins
 
     def hang_up(self, resource: str) -> None:
         """Close the connection to the resource's plugin: its stream ends, its devices are lost.
 
         ``LookupError`` if the kubelet has no connection for ``resource``.
         """
-        if self._connections is None or not self._connections.disconnect(resource):
+        if self._process is None or not self._process.connections.disconnect(resource):
             raise LookupError(f"{resource} has no connection; {self._state()}")
 
     def allocate(
@@ -298,25 +218,8 @@ class SimulatedKubelet:
         )
 
     def _call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
-        return self._endpoint(resource).client.call(method, request, timeout)
-
-    # Counting
-
-    def _count_registration(self, resource: str) -> None:
-        with self._changed:
-            self._registrations[resource] += 1
-            self._changed.notify_all()
-
-    def _count_list(self, resource: str) -> None:
-        with self._changed:
-            self._lists[resource] += 1
-
-
-def _link(scratch: Path, path: Path) -> None:
-    """Give the socket the name ``path``, so that watchers see it created, as by a bind."""
-    path.hardlink_to(scratch)
-    scratch.unlink()
-
-
-def _health_text(healthy: Collection[str], unhealthy: Collection[str]) -> str:
-    return f"healthy {sorted(healthy)} unhealthy {sorted(unhealthy)}"
+        with self._host.changed:
+            endpoint = self._manager.endpoints.get(resource)
+            if endpoint is None or endpoint.client is None:
+                raise LookupError(f"{resource} has no plugin; {self._state()}")
+        return endpoint.client.call(method, request, timeout)

@@ -1,62 +1,228 @@
 """The device manager: what the kubelet believes about every resource."""
 
-import threading
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deviceplugin.simulator import _checkpoint
 from deviceplugin.simulator._clients import PluginClient
-from deviceplugin.v1beta1 import HEALTHY
+from deviceplugin.simulator._errors import KubeletCrashed, KubeletStopped
+from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._records import Records, numa_nodes
+from deviceplugin.v1beta1 import HEALTHY, UNHEALTHY
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
+log = logging.getLogger(__name__)
 
-@dataclass
+_MAX_POKES = 100
+
+
+@dataclass(slots=True)
 class Endpoint:
     """The plugin that a resource's calls go to."""
 
-    client: PluginClient
-    options: pb.DevicePluginOptions
+    client: PluginClient | None
+    """None where only the checkpoint knows of the plugin."""
+    options: pb.DevicePluginOptions | None
     stopped_at: float | None = None
     """When its connection was lost, by the kubelet's clock."""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the connection was lost."""
+        return self.stopped_at is not None
+
 
 class DeviceManager:
-    """Devices and endpoints by resource.
+    """Devices, endpoints and grants, of one kubelet process.
 
-    ``changed`` guards everything and is notified at every change of state.
+    Public attributes are guarded by ``host.changed``.
     """
 
-    def __init__(self, changed: threading.Condition, clock: Callable[[], float]) -> None:
-        self._changed = changed
-        self._clock = clock
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.alive = True
         self.endpoints: dict[str, Endpoint] = {}
         self.healthy: dict[str, set[str]] = {}
         self.unhealthy: dict[str, set[str]] = {}
         self.devices: dict[str, dict[str, pb.Device]] = {}
         """Each resource's devices as last listed, by id; the last of equal ids."""
+        self.records = Records()
+        self.allocated: dict[str, set[str]] = {}
+        """Resource to the ids that may not be given away. Not always what the records say."""
+        self.in_flight: list[tuple[str, set[str]]] = []
+        """Resource and ids of what allocations have taken and not recorded yet."""
+        self.admitted: set[str] = set()
+        """Uids of the pods that this process has admitted."""
+        self.pending: str | None = None
+        """Uid of the pod that was last allocated for; never collected."""
+        self.sources_ready = False
+        """Whether the pods that were there at the start have been admitted again."""
+        self.running_at_start = frozenset(
+            (uid, name) for uid, state in host.pods.items() for name in state.running
+        )
+
+    def restore(self) -> None:
+        """Load the checkpoint. Its resources have no devices until their plugins come back."""
+        try:
+            checkpoint = _checkpoint.read(self._host.plugin_dir)
+        except _checkpoint.CheckpointError as error:
+            log.debug("no checkpoint: %s", error)
+            return
+        for entry in checkpoint.entries:
+            self.records.insert(entry)
+        self.allocated = self.records.devices
+        for resource in checkpoint.registered:
+            self.healthy[resource] = set()
+            self.unhealthy[resource] = set()
+            self.endpoints[resource] = Endpoint(None, None, self._host.clock())
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        with self._host.changed:
+            _checkpoint.write(self._host.plugin_dir, self.records, self.healthy)
+
+    # Plugins
 
     def connected(self, client: PluginClient, options: pb.DevicePluginOptions) -> None:
         """Send the calls of the client's resource to it from now on."""
-        with self._changed:
+        with self._host.changed:
             self.endpoints[client.resource] = Endpoint(client, options)
-            self._changed.notify_all()
+            self._host.notify()
 
     def listed(self, resource: str, devices: Iterable[pb.Device]) -> None:
         """Replace everything known about the resource's devices."""
-        with self._changed:
+        with self._host.changed:
+            before = self.devices.get(resource, {})
             healthy = self.healthy[resource] = set()
             unhealthy = self.unhealthy[resource] = set()
             known = self.devices[resource] = {}
+            concerned = set()
             for device in devices:
+                if device.ID not in before or before[device.ID].health != device.health:
+                    concerned.add(self._owner(device.ID, resource))
                 known[device.ID] = device
                 (healthy if device.health == HEALTHY else unhealthy).add(device.ID)
-            self._changed.notify_all()
+            self._poke(frozenset(uid for uid in concerned if uid))
+            self.save()
+            self._host.notify()
+
+    def _owner(self, id_: str, resource: str) -> str | None:
+        anywhere = self._host.behaviour.health_owner_ignores_resource
+        return self.records.owner(id_, None if anywhere else resource)
+
+    def _poke(self, pods: frozenset[str]) -> None:
+        if pods and len(self._host.pokes) < _MAX_POKES:
+            self._host.pokes.append(pods)
 
     def disconnected(self, resource: str) -> None:
         """Take all devices of the resource for unhealthy."""
-        with self._changed:
-            endpoint = self.endpoints.get(resource)
-            if endpoint is not None:
-                self.unhealthy.setdefault(resource, set()).update(self.healthy.pop(resource, set()))
+        with self._host.changed:
+            if endpoint := self.endpoints.get(resource):
+                lost = self.healthy.get(resource, set())
                 self.healthy[resource] = set()
-                endpoint.stopped_at = self._clock()
-            self._changed.notify_all()
+                self.unhealthy.setdefault(resource, set()).update(lost)
+                endpoint.stopped_at = self._host.clock()
+            self._host.notify()
+
+    # Node status
+
+    def update_node(self) -> None:
+        """Bring the node object up to date; forget plugins that have been gone for too long."""
+        with self._host.changed:
+            node = self._host.node
+            removed = self._expire()
+            known = self.healthy.keys() | self.unhealthy.keys()
+            healthy = {name: len(self.healthy.get(name, ())) for name in known}
+            capacity = {name: healthy[name] + len(self.unhealthy.get(name, ())) for name in known}
+            node.capacity |= capacity | dict.fromkeys(removed, 0)
+            # A resource that the kubelet does not know any more is allocatable as a whole.
+            node.allocatable = node.capacity | healthy
+            self._host.notify()
+
+    def _expire(self) -> set[str]:
+        removed = {
+            name
+            for name in self.healthy.keys() | self.unhealthy.keys()
+            if self._expired(self.endpoints.get(name))
+        }
+        for name in removed:
+            for known in (self.endpoints, self.healthy, self.unhealthy, self.devices):
+                known.pop(name, None)
+        if removed:
+            self.save()
+        return removed
+
+    def _expired(self, endpoint: Endpoint | None) -> bool:
+        if endpoint is None:
+            return True
+        if endpoint.stopped_at is None:
+            return False
+        return self._host.clock() - endpoint.stopped_at > self._host.config.stop_grace
+
+    # Grants
+
+    def manages(self, resource: str) -> bool:
+        """Whether the resource is a device plugin's, as far as the kubelet can tell."""
+        return resource in self.healthy or resource in self.allocated
+
+    def active(self, uid: str) -> bool:
+        """Whether the pod was admitted and has not come to its end."""
+        state = self._host.pods.get(uid)
+        return uid in self.admitted and state is not None and not state.terminal
+
+    def collect(self) -> None:
+        """Take back the devices of pods that are not active any more."""
+        with self._host.changed:
+            if not self.sources_ready:
+                return
+            gone = {
+                uid for uid in self.records.pods if uid != self.pending and not self.active(uid)
+            }
+            if gone:
+                self.records.forget(gone)
+                self.recount()
+
+    def recount(self) -> None:
+        """Make ``allocated`` what the records say."""
+        with self._host.changed:
+            self.allocated = self.records.devices
+            if not self._host.behaviour.collection_forgets_in_flight:
+                for resource, ids in self.in_flight:
+                    self.allocated.setdefault(resource, set()).update(ids)
+
+    def nodes_of(self, resource: str, id_: str, where: str) -> tuple[int, ...]:
+        """Return the NUMA nodes of a listed device; not listed, and the kubelet is gone."""
+        device = self.devices.get(resource, {}).get(id_)
+        if device is not None:
+            return numa_nodes(device)
+        if not self._host.behaviour.missing_device_crashes:
+            return ()
+        raise KubeletCrashed(
+            f"kubelet crashed: nil pointer dereference in {where}: device {id_!r} of {resource} "
+            f"is not listed any more; list it as Unhealthy instead (seed {self._host.seed})"
+        )
+
+    def has_topology(self, resource: str) -> bool:
+        """Whether any listed device of the resource, well or not, is near a NUMA node."""
+        return any(numa_nodes(device) for device in self.devices.get(resource, {}).values())
+
+    def health(self, pod: str, container: str) -> dict[str, dict[str, str]]:
+        """Return what the pod's status says about the container's devices, by resource and id.
+
+        A device that is not listed any more reads Healthy.
+        """
+        with self._host.changed:
+            return {
+                resource: {id_: self._health(resource, id_) for id_ in sorted(grant.ids)}
+                for resource, grant in self.records.of_container(pod, container).items()
+            }
+
+    def _health(self, resource: str, id_: str) -> str:
+        device = self.devices.get(resource, {}).get(id_)
+        return HEALTHY if device is None or device.health == HEALTHY else UNHEALTHY
+
+    def check_alive(self) -> None:
+        """Raise ``KubeletStopped`` if the process died while it was waiting for a plugin."""
+        if not self.alive:
+            raise KubeletStopped("the kubelet was stopped meanwhile")

@@ -1,11 +1,9 @@
 """The Registration service on kubelet.sock."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import grpc
 
 from deviceplugin.simulator._connections import ConnectError, Connections
+from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._naming import go_quote, is_extended_resource, socket_path
 from deviceplugin.v1beta1 import VERSION
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
@@ -14,12 +12,9 @@ from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 class Registration:
     """Answers Register; every failure has the code UNKNOWN, as errors of a Go function have."""
 
-    def __init__(
-        self, directory: Path, connections: Connections, asked: Callable[[str], None]
-    ) -> None:
-        self._directory = directory
+    def __init__(self, host: Host, connections: Connections) -> None:
+        self._host = host
         self._connections = connections
-        self._asked = asked
 
     def Register(  # noqa: N802 - the wire's name
         self, request: pb.RegisterRequest, context: grpc.ServicerContext
@@ -29,20 +24,26 @@ class Registration:
         The options in the request are ignored.
         """
         resource = request.resource_name
-        self._asked(resource)
-        if request.version != VERSION:
-            context.abort(
-                grpc.StatusCode.UNKNOWN,
-                f"requested API version {go_quote(request.version)} is not supported by kubelet. "
-                f'Supported version is ["{VERSION}"]',
-            )
-        if not is_extended_resource(resource):
-            context.abort(
-                grpc.StatusCode.UNKNOWN, f"the ResourceName {go_quote(resource)} is invalid"
-            )
+        with self._host.changed:
+            self._host.metrics.device_plugin_registration_total[resource] += 1
+            self._host.notify()
+        if complaint := _complaint(request):
+            context.abort(grpc.StatusCode.UNKNOWN, complaint)
         try:
-            path = socket_path(self._directory, request.endpoint)
+            path = socket_path(self._host.plugin_dir, request.endpoint)
             self._connections.connect(resource, path, context)
         except ConnectError as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
         return pb.Empty()
+
+
+def _complaint(request: pb.RegisterRequest) -> str:
+    """Return what is wrong with the request; nothing if all is well."""
+    if request.version != VERSION:
+        return (
+            f"requested API version {go_quote(request.version)} is not supported by kubelet. "
+            f'Supported version is ["{VERSION}"]'
+        )
+    if not is_extended_resource(request.resource_name):
+        return f"the ResourceName {go_quote(request.resource_name)} is invalid"
+    return ""

@@ -76,20 +76,22 @@ class UnixServer:
         publish: Callable[[Path, Path], None],
         workers: int,
     ) -> None:
-        """Listen on ``path`` and serve ``handlers`` with up to ``workers`` threads.
+        """Make a server of ``handlers`` on ``path`` with up to ``workers`` threads.
 
         ``scratch`` is a short free name on the same file system. ``publish`` moves it to ``path``.
         """
+        self._path = path
+        self._scratch = scratch
+        self._publish = publish
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix=f"serve-{path.name}")
         self._server = grpc.server(self._executor, handlers=[*handlers, _Unimplemented()])
-        try:
-            scratch.unlink(missing_ok=True)
-            self._server.add_insecure_port(f"unix:{scratch}")
-            self._server.start()
-            publish(scratch, path)
-        except BaseException:
-            self.stop()
-            raise
+
+    def start(self) -> None:
+        """Listen and serve. ``OSError`` if the path is taken by something else than a socket."""
+        self._scratch.unlink(missing_ok=True)
+        self._server.add_insecure_port(f"unix:{self._scratch}")
+        self._server.start()
+        self._publish(self._scratch, self._path)
 
     def cancel(self) -> None:
         """Stop serving: running calls end at once for their clients."""

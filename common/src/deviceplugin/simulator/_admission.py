@@ -1,0 +1,198 @@
+"""Admission of pods: one at a time, with nothing else happening on the node meanwhile."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from deviceplugin.simulator._allocating import Allocator
+from deviceplugin.simulator._errors import AllocationRefusedError
+from deviceplugin.simulator._hints import HintProvider
+from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState
+from deviceplugin.simulator._topology import ProviderHints, affinity
+
+
+class _RejectionError(Exception):
+    """A pod cannot run here."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SyncLoop:
+    """The kubelet's main loop: while one operation waits for a plugin, all others wait too."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._turn = threading.Lock()
+        self._since: float | None = None
+        self.busy_with = ""
+        """The operation that has the turn."""
+
+    @contextmanager
+    def turn(self, what: str) -> Iterator[None]:
+        """Wait for the others and keep the turn."""
+        with self._turn:
+            self._set(what, self._host.clock())
+            try:
+                yield
+            finally:
+                self._set("", None)
+
+    def _set(self, what: str, since: float | None) -> None:
+        with self._host.changed:
+            self.busy_with, self._since = what, since
+            self._host.notify()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the operation takes so long that the kubelet reports itself unhealthy."""
+        with self._host.changed:
+            since = self._since
+        return since is not None and (
+            self._host.clock() - since > self._host.config.sync_loop_patience
+        )
+
+
+class Admission:
+    """Decides on pods: hints, allocation, then a look at what the node has."""
+
+    def __init__(
+        self, host: Host, manager: DeviceManager, allocator: Allocator, loop: SyncLoop
+    ) -> None:
+        self._host = host
+        self._manager = manager
+        self._allocator = allocator
+        self._hints = HintProvider(host, manager)
+        self._loop = loop
+
+    def admit(self, pod: Pod) -> Outcome:
+        """Admit or reject a pod; a rejected one has failed for good."""
+        with self._host.changed:
+            if pod.uid in self._manager.admitted:
+                raise ValueError(f"pod {pod.uid} was admitted before")
+            state = self._host.pods.setdefault(pod.uid, PodState(pod))
+            if state.terminal:
+                raise ValueError(f"pod {pod.uid} has come to its end")
+            self._host.notify()
+        outcome = self._decide(pod, f"admitting pod {pod.uid}")
+        with self._host.changed:
+            if outcome:
+                self._manager.admitted.add(pod.uid)
+            else:
+                state.phase, state.reason, state.message = "Failed", outcome.reason, outcome.message
+                state.running.clear()
+            self._host.notify()
+        return outcome
+
+    def resize(self, pod: Pod) -> Outcome:
+        """Run the same checks for an admitted pod, as an in-place resize does.
+
+        The pod goes on in any case.
+        """
+        return self._decide(pod, f"resizing pod {pod.uid}")
+
+    def readmit(self) -> list[Outcome]:
+        """Admit the pods that were there when the kubelet started."""
+        with self._host.changed:
+            waiting = [
+                state.pod
+                for uid, state in self._host.pods.items()
+                if not state.terminal and uid not in self._manager.admitted
+            ]
+        outcomes = [self.admit(pod) for pod in waiting]
+        with self._host.changed:
+            self._manager.sources_ready = True
+            self._host.notify()
+        return outcomes
+
+    def _decide(self, pod: Pod, what: str) -> Outcome:
+        with self._loop.turn(what):
+            self._manager.check_alive()
+            try:
+                self._place(pod)
+                self._check_node(pod)
+            except _RejectionError as rejection:
+                return self._reject(pod, rejection)
+        return Outcome(pod, self.devices(pod))
+
+    def devices(self, pod: Pod) -> dict[str, dict[str, frozenset[str]]]:
+        """Return what the pod's containers hold: container to resource to ids."""
+        with self._host.changed:
+            held = {
+                container.name: self._manager.records.of_container(pod.uid, container.name)
+                for container in pod.all_containers
+            }
+            return {
+                name: {resource: grant.ids for resource, grant in grants.items()}
+                for name, grants in held.items()
+            }
+
+    def _reject(self, pod: Pod, rejection: _RejectionError) -> Outcome:
+        with self._host.changed:
+            self._host.metrics.admission_rejections_total[rejection.reason] += 1
+        message = str(rejection)
+        return Outcome(
+            pod,
+            reason=rejection.reason,
+            message=f"Pod was rejected: {message}",
+            event=message,
+        )
+
+    def _place(self, pod: Pod) -> None:
+        pod_scope = self._host.config.topology_scope == "pod"
+        if pod_scope and self._host.config.topology_policy != "none":
+            nodes = self._affinity(lambda: self._hints.for_pod(pod))
+            for container in pod.all_containers:
+                self._allocate(pod, container, nodes)
+            return
+        for container in pod.all_containers:
+            self._allocate(pod, container, self._container_affinity(pod, container))
+
+    def _container_affinity(self, pod: Pod, container: Container) -> int | None:
+        reusable = self._allocator.reusable(pod)
+        return self._affinity(lambda: self._hints.for_container(pod, container, reusable))
+
+    def _affinity(self, hints: Callable[[], ProviderHints]) -> int | None:
+        config = self._host.config
+        if config.topology_policy == "none":
+            return None
+        nodes, admitted = affinity(config.topology_policy, [hints()], config.numa_nodes)
+        if not admitted:
+            self._host.metrics.topology_manager_admission_errors_total += 1
+            raise _RejectionError(
+                "TopologyAffinityError", "Resources cannot be allocated with Topology locality"
+            )
+        return nodes
+
+    def _allocate(self, pod: Pod, container: Container, nodes: int | None) -> None:
+        self._allocator.affinities[pod.uid, container.name] = nodes
+        try:
+            self._allocator.allocate(pod, container)
+        except AllocationRefusedError as error:
+            if self._host.config.topology_policy != "none":
+                self._host.metrics.topology_manager_admission_errors_total += 1
+            raise _RejectionError(
+                "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected"
+            ) from None
+
+    def _check_node(self, pod: Pod) -> None:
+        """Compare with the node object, which may be behind what the device manager knows."""
+        with self._host.changed:
+            for resource in sorted(pod.resources & self._host.node.allocatable.keys()):
+                used = sum(
+                    state.pod.request(resource)
+                    for uid, state in self._host.pods.items()
+                    if uid != pod.uid and self._manager.active(uid)
+                )
+                capacity = self._host.node.allocatable[resource]
+                if pod.uid in self._manager.records.pods:
+                    capacity = max(capacity, len(self._manager.allocated.get(resource, ())))
+                if pod.request(resource) > capacity - used:
+                    raise _RejectionError(
+                        f"OutOf{resource}",
+                        f"Node didn't have enough resource: {resource}, "
+                        f"requested: {pod.request(resource)}, used: {used}, capacity: {capacity}",
+                    )

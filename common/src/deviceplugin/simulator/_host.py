@@ -1,0 +1,89 @@
+"""What outlives a kubelet process: the machine, the API server's view, and the clock."""
+
+import random
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._pods import PodState
+from deviceplugin.v1beta1 import KUBELET_SOCKET
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The kubelet's own counters, summed over all its starts."""
+
+    device_plugin_registration_total: Counter[str] = field(default_factory=Counter)
+    """Register calls by resource name, valid or not; the plugin watcher does not count."""
+    device_plugin_alloc_duration_seconds: dict[str, list[float]] = field(default_factory=dict)
+    """How long each Allocate took, by resource name, failures included."""
+    admission_rejections_total: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    topology_manager_admission_errors_total: int = 0
+    """Not counted while the policy is none."""
+    pod_resources_endpoint_requests: Counter[str] = field(default_factory=Counter)
+    """Calls of the pod resources API under total, list, get and get_allocatable."""
+    pod_resources_endpoint_errors: Counter[str] = field(default_factory=Counter)
+    """As above; the kubelet counts no errors but those of get."""
+    lists: Counter[str] = field(default_factory=Counter)
+    """Device lists received, by resource name. The kubelet does not count them."""
+
+
+@dataclass(slots=True)
+class NodeStatus:
+    """Capacity and allocatable of the node object, resource to number of devices.
+
+    Changed by node status updates only. A resource that was there once keeps its key.
+    """
+
+    capacity: dict[str, int] = field(default_factory=dict)
+    allocatable: dict[str, int] = field(default_factory=dict)
+
+
+class Host:
+    """The surroundings of every kubelet process on this machine.
+
+    ``changed`` guards all state here and in the process; it is notified at every change.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int,
+        clock: Callable[[], float],
+        behaviour: Behaviour,
+        config: KubeletConfig,
+    ) -> None:
+        self.root = root
+        self.plugin_dir = root / "device-plugins"
+        self.kubelet_socket = self.plugin_dir / KUBELET_SOCKET
+        self.registry_dir = root / "plugins_registry"
+        self.pod_resources_socket = root / "pod-resources" / KUBELET_SOCKET
+        self.seed = seed
+        self.rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self.clock = clock
+        self.behaviour = behaviour
+        self.config = config
+        self.changed = threading.Condition()
+        self.metrics = Metrics()
+        self.node = NodeStatus()
+        self.pods: dict[str, PodState] = {}
+        """By uid, in the order of their creation."""
+        self.pokes: deque[frozenset[str]] = deque()
+        """Sets of pods to look at because a device's health changed."""
+        self.crashes: list[str] = []
+
+    def notify(self) -> None:
+        """Let everybody who waits for a condition look again."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def shuffled(self, ids: set[str] | frozenset[str]) -> list[str]:
+        """Return ``ids`` in random order."""
+        with self.changed:
+            return self.rng.sample(sorted(ids), len(ids))

@@ -1,0 +1,133 @@
+"""The pod resources API: what monitoring agents are told about who has which device."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._pods import Pod
+
+_RATE = 100.0
+_BURST = 10
+
+
+class TokenBucket:
+    """A rate limit: ``rate`` calls a second, ``burst`` of them at once."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._filled = clock()
+
+    def take(self) -> bool:
+        """Whether one more call is allowed now."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class PodResources:
+    """Serves PodResourcesLister. All clients and methods share one rate limit."""
+
+    def __init__(
+        self,
+        host: Host,
+        manager: DeviceManager,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._manager = manager
+        self._bucket = TokenBucket(_RATE, _BURST, clock)
+
+    def List(  # noqa: N802 - the wire's name
+        self, _request: pb.ListPodResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.ListPodResourcesResponse:
+        """Return all active pods, those without devices too.
+
+        Takes back the devices of finished pods first, which is not as harmless as it sounds.
+        """
+        self._admit("list", context)
+        self._manager.collect()
+        with self._host.changed:
+            return pb.ListPodResourcesResponse(
+                pod_resources=[self._describe(pod) for pod in self._active()]
+            )
+
+    def Get(  # noqa: N802 - the wire's name
+        self, request: pb.GetPodResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.GetPodResourcesResponse:
+        """Return one active pod."""
+        self._admit("get", context)
+        name, namespace = request.pod_name, request.pod_namespace
+        with self._host.changed:
+            found = [p for p in self._active() if (p.name, p.namespace) == (name, namespace)]
+            if found:
+                return pb.GetPodResourcesResponse(pod_resources=self._describe(found[0]))
+            self._host.metrics.pod_resources_endpoint_errors["get"] += 1
+        text = f"pod {name} in namespace {namespace} not found"
+        return context.abort(grpc.StatusCode.UNKNOWN, text)
+
+    def GetAllocatableResources(  # noqa: N802 - the wire's name
+        self, _request: pb.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.AllocatableResourcesResponse:
+        """Return all healthy devices, in use or not."""
+        self._admit("get_allocatable", context)
+        with self._host.changed:
+            return pb.AllocatableResourcesResponse(devices=list(self._allocatable()))
+
+    def _admit(self, method: str, context: grpc.ServicerContext) -> None:
+        with self._host.changed:
+            allowed = self._bucket.take()
+            if allowed:
+                self._host.metrics.pod_resources_endpoint_requests.update(["total", method])
+        if not allowed:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+    def _active(self) -> list[Pod]:
+        pods = self._host.pods.items()
+        return [state.pod for uid, state in pods if self._manager.active(uid)]
+
+    def _describe(self, pod: Pod) -> pb.PodResources:
+        shown = [c for c in pod.all_containers if not pod.runs_once(c)]
+        return pb.PodResources(
+            name=pod.name,
+            namespace=pod.namespace,
+            containers=[
+                pb.ContainerResources(
+                    name=container.name, devices=list(self._held(pod.uid, container.name))
+                )
+                for container in shown
+            ],
+        )
+
+    def _held(self, pod: str, container: str) -> Iterator[pb.ContainerDevices]:
+        for resource, grant in self._manager.records.of_container(pod, container).items():
+            for id_ in sorted(grant.ids):
+                yield from _entries(resource, id_, grant.nodes_of(id_) or None)
+
+    def _allocatable(self) -> Iterator[pb.ContainerDevices]:
+        for resource, healthy in self._manager.healthy.items():
+            for id_ in sorted(healthy):
+                device = self._manager.devices[resource][id_]
+                nodes = [node.ID for node in device.topology.nodes]
+                # A topology without nodes hides the device: there is one entry per node.
+                yield from _entries(resource, id_, nodes if device.HasField("topology") else None)
+
+
+def _entries(resource: str, id_: str, nodes: list[int] | None) -> Iterator[pb.ContainerDevices]:
+    if nodes is None:
+        yield pb.ContainerDevices(resource_name=resource, device_ids=[id_])
+        return
+    for node in nodes:
+        topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
+        yield pb.ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)

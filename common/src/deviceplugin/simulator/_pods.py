@@ -1,0 +1,141 @@
+"""Pods, as far as the kubelet's device manager looks at them, and what becomes of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container and its limits, resource name to number of devices."""
+
+    name: str
+    limits: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    restarts_always: bool = False
+    """For an init container: it is a sidecar, which runs as long as the pod does."""
+    claimed: frozenset[str] = frozenset()
+    """Resources that come from a resource claim (DRA) instead of a device plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod: init containers and sidecars in their order, then the others."""
+
+    name: str
+    containers: Sequence[Container] = ()
+    init_containers: Sequence[Container] = ()
+    namespace: str = "default"
+    uid: str = ""
+    """``NAMESPACE/NAME`` where not given. A new pod of the same name needs a new one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uid", self.uid or f"{self.namespace}/{self.name}")
+
+    @classmethod
+    def of(cls, name: str, /, **limits: Mapping[str, int]) -> "Pod":
+        """Return a pod with one container per keyword: ``Pod.of("p", main={"x.io/dev": 1})``."""
+        return cls(name, [Container(container, wanted) for container, wanted in limits.items()])
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """All containers in the order in which the kubelet allocates for them."""
+        return (*self.init_containers, *self.containers)
+
+    def container(self, name: str) -> Container:
+        """Return the container called ``name``, or raise ``LookupError``."""
+        for container in self.all_containers:
+            if container.name == name:
+                return container
+        raise LookupError(f"pod {self.name} has no container {name}")
+
+    def runs_once(self, container: Container) -> bool:
+        """Whether ``container`` is a regular init container: finished before others start."""
+        return container in self.init_containers and not container.restarts_always
+
+    def request(self, resource: str) -> int:
+        """Return how many devices the pod needs at the same time."""
+        sidecars = peak = 0
+        for container in self.init_containers:
+            wanted = container.limits.get(resource, 0)
+            sidecars += wanted if container.restarts_always else 0
+            peak = max(peak, sidecars if container.restarts_always else sidecars + wanted)
+        return max(peak, sidecars + sum(c.limits.get(resource, 0) for c in self.containers))
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """All resources that any container has a limit for."""
+        return frozenset(name for container in self.all_containers for name in container.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the kubelet made of a pod. True if it was admitted."""
+
+    pod: Pod
+    devices: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: _NONE)
+    """Container to resource to device ids, of an admitted pod."""
+    reason: str = ""
+    """``status.reason`` of a rejected pod."""
+    message: str = ""
+    """``status.message`` of a rejected pod."""
+    event: str = ""
+    """The message of the warning event about a rejected pod."""
+
+    def __bool__(self) -> bool:
+        return not self.reason
+
+
+@dataclass(slots=True)
+class PodState:
+    """A pod as the API server knows it; outlives the kubelet."""
+
+    pod: Pod
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    running: set[str] = field(default_factory=set)
+    """Names of the containers that the container runtime runs."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the pod has come to its end."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the kubelet passes to the container runtime for a container's devices.
+
+    Messages are as the plugins sent them; paths are not checked.
+    """
+
+    envs: Mapping[str, str]
+    mounts: Sequence[pb.Mount]
+    devices: Sequence[pb.DeviceSpec]
+    annotations: Mapping[str, str]
+    cdi_devices: Sequence[str]
+
+    @classmethod
+    def merge(cls, responses: Iterable[pb.ContainerAllocateResponse]) -> "RunOptions":
+        """Merge what several plugins answered; where they disagree the first one wins."""
+        envs: dict[str, str] = {}
+        mounts: dict[str, pb.Mount] = {}
+        devices: dict[str, pb.DeviceSpec] = {}
+        annotations: dict[str, str] = {}
+        cdi_devices: dict[str, None] = {}
+        for response in responses:
+            envs = {**response.envs, **envs}
+            annotations = {**response.annotations, **annotations}
+            for mount in response.mounts:
+                mounts.setdefault(mount.container_path, mount)
+            for device in response.devices:
+                devices.setdefault(device.container_path, device)
+            cdi_devices |= dict.fromkeys(device.name for device in response.cdi_devices)
+        return cls(
+            envs, tuple(mounts.values()), tuple(devices.values()), annotations, tuple(cdi_devices)
+        )

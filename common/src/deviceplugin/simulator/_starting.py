@@ -1,0 +1,86 @@
+"""Starting containers: what a plugin answered at admission is replayed, never asked again."""
+
+import grpc
+
+from deviceplugin.simulator._allocating import Allocator
+from deviceplugin.simulator._errors import AllocationRefusedError, ContainerStartError
+from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._pods import Container, Pod, RunOptions
+from deviceplugin.simulator._wire import go_error
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+
+class Starter:
+    """Prepares containers for the runtime."""
+
+    def __init__(self, host: Host, manager: DeviceManager, allocator: Allocator) -> None:
+        self._host = host
+        self._manager = manager
+        self._allocator = allocator
+
+    def run_options(self, pod: Pod, container: Container) -> RunOptions | None:
+        """Return what the container gets, after PreStartContainer where a plugin wants it.
+
+        None if the kubelet holds nothing for it. Devices that should have been allocated at
+        admission and were not are allocated now. ``ContainerStartError`` if anything fails.
+        """
+        try:
+            if self._prepare(pod, container):
+                self._allocator.allocate(pod, container)
+        except AllocationRefusedError as error:
+            raise ContainerStartError(str(error)) from None
+        with self._host.changed:
+            grants = self._manager.records.of_container(pod.uid, container.name)
+            order = self._host.shuffled(set(grants))
+            if not grants:
+                return None
+            return RunOptions.merge(grants[resource].response for resource in order)
+
+    def _prepare(self, pod: Pod, container: Container) -> bool:
+        """Call PreStartContainer where needed. Whether any devices are missing."""
+        missing = False
+        for resource in self._host.shuffled(set(container.limits)):
+            with self._host.changed:
+                managed = self._manager.manages(resource)
+            if not managed or not container.limits[resource]:
+                continue
+            self._pre_start(pod, container, resource)
+            with self._host.changed:
+                grant = self._manager.records.get(pod.uid, container.name, resource)
+                missing |= grant is None and self._manager.active(pod.uid)
+        return missing
+
+    def _pre_start(self, pod: Pod, container: Container, resource: str) -> None:
+        with self._host.changed:
+            endpoint = self._manager.endpoints.get(resource)
+            if endpoint is None:
+                raise ContainerStartError(
+                    f"endpoint not found in cache for a registered resource: {resource}"
+                )
+            if endpoint.client is None or not (
+                endpoint.options and endpoint.options.pre_start_required
+            ):
+                return
+            grant = self._manager.records.get(pod.uid, container.name, resource)
+            if grant is None:
+                raise ContainerStartError(
+                    f"no devices found allocated in local cache for pod {pod.uid}, "
+                    f"container {container.name}, resource {resource}"
+                )
+            client, stopped = endpoint.client, endpoint.stopped
+            ids = self._host.shuffled(grant.ids)
+        failure = "device plugin PreStartContainer rpc failed with err: "
+        if stopped:
+            raise ContainerStartError(
+                f"{failure}endpoint &{{{resource} {client.path}}} has been stopped"
+            )
+        try:
+            client.call(
+                "PreStartContainer",
+                pb.PreStartContainerRequest(devices_ids=ids),
+                timeout=self._host.config.pre_start_timeout,
+            )
+        except grpc.RpcError as error:
+            self._manager.check_alive()
+            raise ContainerStartError(f"{failure}{go_error(error)}") from None

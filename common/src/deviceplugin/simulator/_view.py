@@ -1,0 +1,239 @@
+"""Looking at the kubelet, and waiting for what one wants to see."""
+
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeVar
+
+from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._errors import KubeletStopped
+from deviceplugin.simulator._host import Host, Metrics, NodeStatus
+from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._pods import Pod, PodState
+from deviceplugin.simulator._process import Process
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+_T = TypeVar("_T")
+
+
+class KubeletView:
+    """What can be seen of a simulated kubelet. Made by ``SimulatedKubelet`` only."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int = 0,
+        dial_timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+        behaviour: Behaviour | None = None,
+        config: KubeletConfig | None = None,
+    ) -> None:
+        """Make a kubelet whose ``/var/lib/kubelet`` is ``root``. It is not started yet.
+
+        Args:
+            root: Created when the kubelet starts. Keep it short: the path of a socket has 107
+                bytes at most.
+            seed: Decides every random choice.
+            dial_timeout: Seconds that the kubelet gives a plugin's socket to answer.
+            clock: Seconds, for grace periods and back-off.
+            behaviour: Defects to simulate; all of Kubernetes 1.36 where not given.
+            config: The kubelet's configuration and NUMA nodes.
+        """
+        self._host = Host(
+            root,
+            seed=seed,
+            clock=clock,
+            behaviour=behaviour or Behaviour.v1_36(),
+            config=config or KubeletConfig(),
+        )
+        self._dial_timeout = dial_timeout
+        self._process: Process | None = None
+        self.root = root
+        self.plugin_dir = self._host.plugin_dir
+        self.kubelet_socket = self._host.kubelet_socket
+        self.registry_dir = self._host.registry_dir
+        self.pod_resources_socket = self._host.pod_resources_socket
+        self.seed = seed
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started, and not been stopped nor crashed."""
+        return self._process is not None
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the kubelet counts."""
+        return self._host.metrics
+
+    @property
+    def node(self) -> NodeStatus:
+        """The node object, as of the last node status update."""
+        return self._host.node
+
+    @property
+    def crashes(self) -> tuple[str, ...]:
+        """What killed the kubelet, each time that something did."""
+        return tuple(self._host.crashes)
+
+    # Plugins
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The resources whose plugin is connected and watched."""
+        with self._host.changed:
+            return frozenset(
+                resource
+                for resource, endpoint in self._manager.endpoints.items()
+                if endpoint.client and endpoint.client.streaming and not endpoint.stopped
+            )
+
+    @property
+    def watched_sockets(self) -> dict[str, str]:
+        """The sockets in plugins_registry: path to resource, which is empty until registered."""
+        with self._host.changed:
+            return self._process.watcher.sockets if self._process else {}
+
+    def registration_count(self, resource: str) -> int:
+        """Return how often Register was called for ``resource``, valid or not, over all starts."""
+        with self._host.changed:
+            return self._host.metrics.device_plugin_registration_total[resource]
+
+    def lists_received(self, resource: str) -> int:
+        """Return how many device lists came for ``resource``, over all starts."""
+        with self._host.changed:
+            return self._host.metrics.lists[resource]
+
+    def devices(self, resource: str) -> dict[str, str]:
+        """Return the devices as last listed, id to health, both as they came over the wire.
+
+        They stay when the plugin is gone, until the kubelet restarts or forgets the resource.
+        """
+        with self._host.changed:
+            known = self._manager.devices.get(resource, {})
+            return {id_: device.health for id_, device in known.items()}
+
+    def healthy(self, resource: str) -> frozenset[str]:
+        """Return the ids of the devices that pods may get."""
+        with self._host.changed:
+            return frozenset(self._manager.healthy.get(resource, ()))
+
+    def unhealthy(self, resource: str) -> frozenset[str]:
+        """Return the ids of the devices that pods may not get, be it that their plugin is gone."""
+        with self._host.changed:
+            return frozenset(self._manager.unhealthy.get(resource, ()))
+
+    def in_use(self, resource: str) -> frozenset[str]:
+        """Return the ids that the kubelet will not give away, whether a pod has them or not."""
+        with self._host.changed:
+            return frozenset(self._manager.allocated.get(resource, ()))
+
+    def capacity(self, resource: str) -> int:
+        """Return how many devices there are, well or not: what the next node status will say."""
+        return len(self.healthy(resource)) + len(self.unhealthy(resource))
+
+    def allocatable(self, resource: str) -> int:
+        """Return how many devices are well, in use or not: what the next node status will say."""
+        return len(self.healthy(resource))
+
+    def options(self, resource: str) -> pb.DevicePluginOptions:
+        """Return the options that the plugin gave when it registered, or raise ``LookupError``."""
+        with self._host.changed:
+            endpoint = self._manager.endpoints.get(resource)
+            if endpoint is None or endpoint.options is None:
+                raise LookupError(f"{resource} has no plugin; {self._state()}")
+            return endpoint.options
+
+    # Pods
+
+    def pod(self, pod: Pod) -> PodState:
+        """Return the pod as the API server knows it, or raise ``LookupError``."""
+        with self._host.changed:
+            return self._host.pods[pod.uid]
+
+    def held(self, pod: Pod) -> dict[str, dict[str, frozenset[str]]]:
+        """Return what the kubelet has on record: container to resource to ids."""
+        return self._live().admission.devices(pod)
+
+    def device_health(self, pod: Pod) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what the pod's status says of devices: container to resource to id to health.
+
+        Init containers and sidecars are not mentioned.
+        """
+        manager = self._live().manager
+        names = [container.name for container in pod.containers]
+        return {name: manager.health(pod.uid, name) for name in names}
+
+    def healthz(self) -> list[str]:
+        """Return the names of the health checks that fail; empty is well."""
+        process = self._live()
+        return ["syncloop"] if process.loop.stalled else []
+
+    @property
+    def busy_with(self) -> str:
+        """What the kubelet is doing and everything else waits for; empty if nothing."""
+        with self._host.changed:
+            return self._process.loop.busy_with if self._process else ""
+
+    @property
+    def _manager(self) -> DeviceManager:
+        """The device manager; one that knows nothing while the kubelet is not running."""
+        return self._process.manager if self._process else DeviceManager(self._host)
+
+    def _live(self) -> Process:
+        if self._process is None:
+            raise KubeletStopped("the kubelet is not running")
+        return self._process
+
+    # Waiting
+
+    def wait(
+        self, condition: Callable[[], _T], *, timeout: float = 5.0, what: str = "a condition"
+    ) -> _T:
+        """Wait until ``condition`` returns something true, and return that.
+
+        It is looked at again whenever the kubelet's state changes, by whichever thread, and must
+        be quick: the kubelet stands still meanwhile. ``TimeoutError`` after ``timeout`` seconds
+        says ``what`` was waited for and what the kubelet believed.
+        """
+        with self._host.changed:
+            result = self._host.changed.wait_for(condition, timeout)
+            if not result:
+                raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
+            return result
+
+    def wait_for(
+        self,
+        resource: str,
+        healthy: Collection[str],
+        unhealthy: Collection[str] = (),
+        *,
+        timeout: float = 5.0,
+    ) -> None:
+        """Wait until ``resource`` has exactly these devices, with these healths."""
+        expected = frozenset(healthy), frozenset(unhealthy)
+
+        def matches() -> bool:
+            found = self.healthy(resource), self.unhealthy(resource)
+            return expected == found and resource in self._manager.devices
+
+        what = f"{resource} to have {_health_text(*expected)}"
+        self.wait(matches, timeout=timeout, what=what)
+
+    def _state(self) -> str:
+        known = self._manager.endpoints.keys() | self._manager.devices.keys()
+        connected = self.registered
+        lines = [
+            f"{resource} ({'connected' if resource in connected else 'not connected'}) has "
+            + _health_text(self.healthy(resource), self.unhealthy(resource))
+            for resource in sorted(known)
+        ]
+        asked = set(self._host.metrics.device_plugin_registration_total) - known
+        lines += [f"{resource} asked to register" for resource in sorted(asked)]
+        condition = "running" if self.running else "stopped"
+        return f"the kubelet is {condition}, seed {self.seed}: {'; '.join(lines) or 'no plugins'}"
+
+
+def _health_text(healthy: Collection[str], unhealthy: Collection[str]) -> str:
+    return f"healthy {sorted(healthy)} unhealthy {sorted(unhealthy)}"

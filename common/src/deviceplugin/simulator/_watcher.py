@@ -1,0 +1,258 @@
+"""The plugin watcher: finds plugins by the sockets in plugins_registry."""
+
+import logging
+import stat
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+import inotify_simple
+
+from deviceplugin import _rpc
+from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.simulator._connections import ConnectError, Connections
+from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._naming import dial_target, go_quote, is_extended_resource
+from deviceplugin.simulator._wire import CLIENT_OPTIONS, wait_until_ready
+from deviceplugin.v1beta1 import VERSION
+
+log = logging.getLogger(__name__)
+
+_REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
+_GET_INFO_TIMEOUT = 1.0
+_NOTIFY_TIMEOUT = 5.0
+_FIRST_BACKOFF = 0.5
+_MAX_BACKOFF = 122.0
+
+_flags = inotify_simple.flags
+_EVENTS = _flags.CREATE | _flags.MOVED_TO | _flags.DELETE
+
+
+class _NotRegisteredError(Exception):
+    """A plugin was not registered; another try follows."""
+
+
+@dataclass(slots=True)
+class _Backoff:
+    """When a socket that failed may be tried again."""
+
+    delay: float = 0.0
+    not_before: float = 0.0
+
+    def fail(self, now: float) -> None:
+        self.delay = min(self.delay * 2, _MAX_BACKOFF) or _FIRST_BACKOFF
+        self.not_before = now + self.delay
+
+
+@dataclass(slots=True)
+class _Socket:
+    """What is known about one path."""
+
+    wanted: int | None = None
+    """Number of the event that brought the socket; None once it was deleted."""
+    registered: int | None = None
+    """The event that the present registration belongs to."""
+    resource: str = ""
+    busy: bool = False
+    backoff: _Backoff = field(default_factory=_Backoff)
+
+
+class PluginWatcher:
+    """Registers what appears in plugins_registry and unregisters what is deleted from it.
+
+    Nothing here notices that a plugin's stream has ended: only a new socket helps then.
+    """
+
+    def __init__(self, host: Host, connections: Connections, *, dial_timeout: float) -> None:
+        self._host = host
+        self._connections = connections
+        self._dial_timeout = dial_timeout
+        self._sockets: dict[str, _Socket] = {}
+        self._events = 0
+        self._inotify: inotify_simple.INotify | None = None
+        self._folders: dict[int, Path] = {}
+        self._stop = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._channels: set[grpc.Channel] = set()
+
+    @property
+    def sockets(self) -> dict[str, str]:
+        """Path to resource of every socket; the resource is empty until it is registered."""
+        with self._host.changed:
+            return {
+                path: socket.resource if socket.registered is not None else ""
+                for path, socket in self._sockets.items()
+            }
+
+    def start(self) -> None:
+        """Take up what is there already and, unless left to ``look``, look at intervals."""
+        self._host.registry_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._inotify = inotify_simple.INotify()
+        self._enter(self._host.registry_dir)
+        if self._host.config.watch_interval is not None:
+            self._spawn(self._run, self._host.config.watch_interval)
+
+    def stop(self) -> None:
+        """Stop looking; registrations end with the kubelet's other connections."""
+        self._stop.set()
+        with self._host.changed:
+            threads, channels = list(self._threads), list(self._channels)
+        for channel in channels:
+            channel.close()
+        for thread in threads:
+            thread.join()
+        if self._inotify is not None:
+            self._inotify.close()
+
+    def _spawn(self, target: Any, *args: Any) -> None:
+        def run() -> None:
+            target(*args)
+            with self._host.changed:
+                self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, name="plugin-watcher", daemon=True)
+        with self._host.changed:
+            self._threads.add(thread)
+        thread.start()
+
+    def _run(self, interval: float) -> None:
+        while not self._stop.wait(interval):
+            self.look()
+
+    # Files
+
+    def _enter(self, folder: Path) -> None:
+        assert self._inotify is not None
+        self._folders[self._inotify.add_watch(folder, _EVENTS)] = folder
+        for path in sorted(folder.iterdir()):
+            self._appeared(path)
+
+    def _appeared(self, path: Path) -> None:
+        if path.name.startswith("."):
+            return
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            return
+        if stat.S_ISDIR(mode):
+            self._enter(path)
+        elif stat.S_ISSOCK(mode):
+            with self._host.changed:
+                self._events += 1
+                self._sockets.setdefault(str(path), _Socket()).wanted = self._events
+
+    def _deleted(self, path: Path) -> None:
+        with self._host.changed:
+            if socket := self._sockets.get(str(path)):
+                socket.wanted = None
+
+    def look(self) -> None:
+        """Take note of what happened to files, and start what is to be done about it."""
+        assert self._inotify is not None
+        for event in self._inotify.read(timeout=0):
+            folder = self._folders.get(event.wd)
+            if folder is None or not event.name:
+                continue
+            if event.mask & _flags.DELETE:
+                self._deleted(folder / event.name)
+            else:
+                self._appeared(folder / event.name)
+        self._reconcile()
+
+    # Plugins
+
+    def _reconcile(self) -> None:
+        now = self._host.clock()
+        with self._host.changed:
+            for path, socket in list(self._sockets.items()):
+                if socket.busy:
+                    continue
+                if socket.registered is not None:
+                    if socket.registered != socket.wanted:
+                        self._unregister(socket)
+                elif socket.wanted is None:
+                    del self._sockets[path]
+                elif now >= socket.backoff.not_before:
+                    socket.busy = True
+                    self._spawn(self._register, path, socket, socket.wanted)
+
+    def _unregister(self, socket: _Socket) -> None:
+        # By name: whoever holds the resource now is disconnected, even another socket's plugin.
+        self._connections.disconnect(socket.resource)
+        socket.registered = None
+
+    def _register(self, path: str, socket: _Socket, event: int) -> None:
+        try:
+            resource = self._introduce(path)
+        except _NotRegisteredError as error:
+            log.debug("plugin not registered", extra={"socket": path, "error": str(error)})
+            with self._host.changed:
+                socket.backoff.fail(self._host.clock())
+        else:
+            with self._host.changed:
+                socket.registered, socket.resource = event, resource
+                socket.backoff = _Backoff()
+        with self._host.changed:
+            socket.busy = False
+            self._host.notify()
+
+    def _introduce(self, path: str) -> str:
+        """Register the plugin at ``path`` and tell it the result; return its resource."""
+        options = (*CLIENT_OPTIONS[1:], ("grpc.default_authority", quote(path, safe="")))
+        channel = grpc.insecure_channel(dial_target(path), options=options)
+        with self._host.changed:
+            self._channels.add(channel)
+        try:
+            if self._stop.is_set() or not wait_until_ready(channel, self._dial_timeout):
+                raise _NotRegisteredError(f"dial failed at socket {path}")
+            return self._converse(_rpc.calls(channel, _REGISTRATION), path)
+        except (grpc.RpcError, ValueError) as error:
+            raise _NotRegisteredError(str(error)) from None
+        finally:
+            channel.close()
+            with self._host.changed:
+                self._channels.discard(channel)
+
+    def _converse(self, calls: Mapping[str, Any], path: str) -> str:
+        info = calls["GetInfo"](pb.InfoRequest(), timeout=_GET_INFO_TIMEOUT)
+        if complaint := _complaint(info, path):
+            self._refuse(calls, complaint)
+        try:
+            self._connections.connect(info.name, info.endpoint or path, None)
+        except ConnectError as error:
+            self._refuse(calls, f"plugin registration failed with err: {error}")
+        status = pb.RegistrationStatus(plugin_registered=True)
+        try:
+            calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
+        except grpc.RpcError:
+            self._connections.disconnect(info.name)
+            raise
+        name: str = info.name
+        return name
+
+    def _refuse(self, calls: Mapping[str, Any], complaint: str) -> None:
+        text = f"RegisterPlugin error -- {complaint}"
+        status = pb.RegistrationStatus(plugin_registered=False, error=text)
+        calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
+        raise _NotRegisteredError(text)
+
+
+def _complaint(info: pb.PluginInfo, path: str) -> str:
+    """Return what is wrong with how a plugin introduces itself; nothing if all is well."""
+    if info.type != "DevicePlugin":
+        return f"no handler registered for plugin type: {info.type} at socket {path}"
+    failed = "plugin validation failed with err: "
+    if VERSION not in info.supported_versions:
+        versions = " ".join(info.supported_versions)
+        return (
+            f"{failed}manager version, {VERSION}, is not among plugin supported versions "
+            f"[{versions}]"
+        )
+    if not is_extended_resource(info.name):
+        name = go_quote(info.name)
+        return f"{failed}invalid name of device plugin socket: the ResourceName {name} is invalid"
+    return ""
