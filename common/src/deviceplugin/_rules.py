@@ -1,10 +1,11 @@
 """What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.model import Device, DeviceNode, Mount
+from deviceplugin.model import Device, DeviceNode, Health, Mount, Topology
 
 MAX_ID_LENGTH: Final = 63
 _MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
@@ -12,15 +13,20 @@ _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _ENV_NAME: Final = re.compile(r"[^=\0]+")
 _PERMISSIONS: Final = re.compile(r"r?w?m?")
-_CDI_NAME: Final = re.compile(r"[A-Za-z][-\w.]*(/|\.)[-\w.]*/?[-\w.]*=[\w][-\w.:]*", re.ASCII)
-_DIGITS: Final = re.compile(r"(\d+)", re.ASCII)
+_CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
+_CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
+_CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
+_DIGITS: Final = re.compile(r"\d+", re.ASCII)
+_NUMA_NODES: Final = range(1024)  # as many as Linux can have
 
 
-def natural_key(text: str) -> tuple[tuple[str, int], ...]:
-    """Return a sort key that puts ``gpu2`` before ``gpu10``."""
-    parts = _DIGITS.split(text)
-    texts, numbers = parts[::2], parts[1::2]
-    return tuple(zip(texts, [*map(int, numbers), -1], strict=True))
+def natural_key(text: str) -> tuple[str, str]:
+    """Return a sort key that puts ``gpu2`` before ``gpu10``. Different texts never tie."""
+    return _DIGITS.sub(_padded, text), text
+
+
+def _padded(digits: re.Match[str]) -> str:
+    return digits[0].zfill(MAX_ID_LENGTH)
 
 
 def resource_name_problem(name: str) -> str:
@@ -47,12 +53,29 @@ def device_problem(device: object) -> str:
     """Return why ``device`` cannot be advertised, or an empty string."""
     if not isinstance(device, Device):
         return f"discover() must give Device objects, not {type(device).__name__}"
-    return next(_device_problems(device), "")
+    if problem := _id_problem(device.id):
+        return f"id {_shortened(device.id)!r} {problem}"
+    return next(itertools.chain(_kind_problems(device), _device_problems(device)), "")
+
+
+def _kind_problems(device: Device) -> Iterator[str]:
+    """Yield what is not of its declared type: authors need not run a type checker."""
+    for what, kind, values in (
+        ("resource", str, (device.resource,)),
+        ("health", Health, (device.health,)),
+        ("topology", Topology, (device.topology,) if device.topology is not None else ()),
+        ("node", DeviceNode, device.nodes),
+        ("mount", Mount, device.mounts),
+        ("environment variable", str, itertools.chain(*device.envs.items())),
+        ("annotation", str, itertools.chain(*device.annotations.items())),
+        ("CDI name", str, device.cdi_names),
+    ):
+        for value in values:
+            if not isinstance(value, kind):
+                yield f"{what} {value!r} is not a {kind.__name__}"
 
 
 def _device_problems(device: Device) -> Iterator[str]:
-    if problem := _id_problem(device.id):
-        yield f"id {_shortened(device.id)!r} {problem}"
     for node in device.nodes:
         yield from _node_problems(node)
     for mount in device.mounts:
@@ -63,6 +86,8 @@ def _device_problems(device: Device) -> Iterator[str]:
     for name in device.cdi_names:
         if not _CDI_NAME.fullmatch(name):
             yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+    if device.topology is not None:
+        yield from _numa_problems(device.topology)
 
 
 def _id_problem(device_id: object) -> str:
@@ -83,6 +108,12 @@ def _node_problems(node: DeviceNode) -> Iterator[str]:
     yield from _path_problems("device node", node)
     if not node.permissions or not _PERMISSIONS.fullmatch(node.permissions):
         yield f"device node {node.host_path}: permissions {node.permissions!r} are not r, w and m"
+
+
+def _numa_problems(topology: Topology) -> Iterator[str]:
+    for number in topology.numa_nodes:
+        if number not in _NUMA_NODES:
+            yield f"NUMA node {number!r} is no number of a node"
 
 
 def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:

@@ -1,0 +1,247 @@
+from typing import Any
+
+import pytest
+from deviceplugin import Device, DeviceNode, Mount, Topology
+from deviceplugin._rules import device_problem, natural_key, resource_name_problem
+from hypothesis import given
+from hypothesis import strategies as st
+
+NUMBERED = st.lists(st.sampled_from(["a", "gpu", "-", "0", "1", "9", "٣"])).map("".join)
+
+ACCEPTED = [
+    "x/foo",
+    "x.io/foo",
+    "example.com/gpu",
+    "x.io/Foo_1.b",
+    "hugepages-x.io/foo",
+    "limits.x.io/f",
+    "1.io/1",
+    "x-y.io/a-b",
+    "x.io/" + "n" * 63,
+    "d" * 244 + "/foo",
+    "l" * 70 + ".io/foo",
+]
+NEEDS_A_DOMAIN = ["", "foo", "foo.io"]
+RESERVED = [
+    "kubernetes.io/foo",
+    "a.kubernetes.io/x",
+    "notkubernetes.io/x",
+    "x.io/kubernetes.io/x",
+    "requests.x.io/foo",
+]
+BAD_DOMAIN = [
+    "/foo",
+    "X.io/foo",
+    "x_y.io/foo",
+    "x..io/foo",
+    ".x.io/foo",
+    "x.io./foo",
+    "-x.io/foo",
+    "x-.io/foo",
+    "x.-y/foo",
+    "é.io/foo",
+    "x.io\n/foo",
+    " x.io/foo",
+    "d" * 245 + "/foo",
+]
+BAD_NAME = [
+    "x.io/",
+    "x.io/-foo",
+    "x.io/foo-",
+    "x.io/.foo",
+    "x.io/foo_",
+    "x/y/z",
+    "x.io/foo/",
+    "x.io/" + "n" * 64,
+    "x.io/foo\n",
+    "x.io/f oo",
+    "x.io/fü",
+    "x.io/f,o",
+]
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_resource_names_that_the_kubelet_accepts(name: str) -> None:
+    assert "" == resource_name_problem(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        *((name, "it needs a domain") for name in NEEDS_A_DOMAIN),
+        *((name, "reserved by Kubernetes") for name in RESERVED),
+        *((name, "the domain must be") for name in BAD_DOMAIN),
+        *((name, "the name after the slash must be") for name in BAD_NAME),
+    ],
+)
+def test_resource_names_that_the_kubelet_refuses(name: str, problem: str) -> None:
+    assert problem in resource_name_problem(name)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        Device("a"),
+        Device("GPU-0123 x:/é"),
+        Device("i" * 63),
+        Device("a", nodes=[DeviceNode("/dev/a", permissions=p) for p in ("r", "w", "m", "rwm")]),
+        Device("a", mounts=[Mount("/opt/a")]),
+        Device("a", envs={"A": "", "a-b.c": "=\n"}, annotations={"x.io/a": "1"}),
+        Device("a", topology=Topology((0, 1023))),
+        Device("a", topology=Topology()),
+    ],
+)
+def test_devices_that_can_be_advertised(device: Device) -> None:
+    assert "" == device_problem(device)
+
+
+@pytest.mark.parametrize(
+    ("device_id", "problem"),
+    [
+        ("", "id '' must be a text that is not empty"),
+        (7, "id 7 must be a text that is not empty"),
+        (None, "id None must be a text that is not empty"),
+        ("i" * 64, f"id '{'i' * 64}' has 64 characters, of at most 63"),
+        ("i" * 900, f"id '{'i' * 63}...' has 900 characters, of at most 63"),
+        *(
+            (text, f"id {text!r} has control characters, unreadable bytes or blanks at an end")
+            for text in ("a\n", "a\0b", " a", "a ", "a\tb", "\udcff", "a\u2028b")
+        ),
+    ],
+)
+def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
+    assert problem == device_problem(Device(device_id))
+
+
+@pytest.mark.parametrize(
+    ("device", "problem"),
+    [
+        (
+            Device("a", nodes=[DeviceNode("dev/a")]),
+            "device node path 'dev/a' is not absolute",
+        ),
+        (
+            Device("a", nodes=[DeviceNode("/dev/a", "dev/a")]),
+            "device node path 'dev/a' is not absolute",
+        ),
+        (Device("a", nodes=[DeviceNode("")]), "device node path '' is not absolute"),
+        (Device("a", mounts=[Mount("/opt", "opt")]), "mount path 'opt' is not absolute"),
+        *(
+            (
+                Device("a", nodes=[DeviceNode("/dev/a", permissions=text)]),
+                f"device node /dev/a: permissions {text!r} are not r, w and m",
+            )
+            for text in ("", "x", "wr", "rr", "rw\n")
+        ),
+        *(
+            (Device("a", envs={name: "1"}), f"environment variable {name!r} is no variable name")
+            for name in ("", "A=B", "A\0")
+        ),
+        *(
+            (
+                Device("a", topology=Topology((number,))),
+                f"NUMA node {number} is no number of a node",
+            )
+            for number in (-1, 1024, 2**70)
+        ),
+    ],
+)
+def test_devices_that_no_runtime_could_give_to_a_container(device: Device, problem: str) -> None:
+    assert problem == device_problem(device)
+
+
+def test_the_first_problem_is_the_one_that_is_told() -> None:
+    device = Device("", nodes=[DeviceNode("a")], cdi_names=["b"])
+    assert "id '' must be a text that is not empty" == device_problem(device)
+
+
+def test_what_is_no_device_at_all_is_said_to_be_none() -> None:
+    assert "discover() must give Device objects, not str" == device_problem("/dev/a")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("resource", 7, "resource 7 is not a str"),
+        ("health", "Unhealthy", "health 'Unhealthy' is not a Health"),
+        ("health", True, "health True is not a Health"),
+        ("topology", 0, "topology 0 is not a Topology"),
+        ("nodes", ["/dev/a"], "node '/dev/a' is not a DeviceNode"),
+        ("nodes", "/", "node '/' is not a DeviceNode"),
+        ("mounts", [DeviceNode("/dev/a")], f"mount {DeviceNode('/dev/a')} is not a Mount"),
+        ("envs", {1: "a"}, "environment variable 1 is not a str"),
+        ("envs", {"A": 1}, "environment variable 1 is not a str"),
+        ("annotations", {"A": None}, "annotation None is not a str"),
+        ("cdi_names", [0], "CDI name 0 is not a str"),
+    ],
+)
+def test_what_an_author_without_a_type_checker_may_give_is_told(
+    field: str, value: object, problem: str
+) -> None:
+    given_fields: dict[str, Any] = {field: value}
+    assert problem == device_problem(Device("a", **given_fields))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia.com/gpu=0",
+        "vendor.com/class=name",
+        "vendor/class=name",
+        "k8s.gpu.example.com/gpu=0b3-gpu-1",
+        "v/c=0:1.2_3-4",
+        "Vendor-1.com/my_class.v2=GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c",
+    ],
+)
+def test_cdi_names_that_runtimes_accept(name: str) -> None:
+    assert "" == device_problem(Device("a", cdi_names=[name]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "0",
+        "gpu=0",
+        "nvidia.com=0",
+        "nvidia.com/=0",
+        "/gpu=0",
+        "nvidia.com/gpu",
+        "nvidia.com/gpu=",
+        "nvidia.com/gpu=0=1",
+        "nvidia.com/gpu/x=0",
+        "nvidia.com/gpu=0\n",
+        "nvidia.com/gpu=:0",
+        "nvidia.com/gpu=0:",
+        "nvidia.com/gpu=a b",
+        "nvidia.com/-gpu=0",
+        "nvidia.com/gpu-=0",
+        "nvidia.com./gpu=0",
+        "1vendor/gpu=0",
+        "vendor/1gpu=0",
+        "vendör/gpu=0",
+    ],
+)
+def test_cdi_names_that_runtimes_refuse(name: str) -> None:
+    expected = f"CDI name {name!r} is not of the form vendor.com/class=name"
+    assert expected == device_problem(Device("a", cdi_names=[name]))
+
+
+def test_numbers_in_ids_count_as_numbers() -> None:
+    ordered = ["", "2", "10", "a", "gpu", "gpu1", "gpu1-2", "gpu1-10", "gpu2", "gpu10", "x"]
+    assert ordered == sorted(ordered[::-1], key=natural_key)
+
+
+def test_a_number_of_any_length_can_be_put_in_order() -> None:
+    assert natural_key("a" + "1" * 5000) < natural_key("b")
+
+
+@given(NUMBERED, NUMBERED)
+def test_only_equal_ids_have_equal_places(one: str, other: str) -> None:
+    assert (one == other) == (natural_key(one) == natural_key(other))
+
+
+@given(st.integers(0, 10**60), st.integers(0, 10**60))
+def test_ids_that_differ_in_a_number_are_in_its_order(one: int, other: int) -> None:
+    expected = one < other
+    assert expected == (natural_key(f"gpu{one}-a") < natural_key(f"gpu{other}-a"))
