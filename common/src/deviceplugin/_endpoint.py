@@ -86,7 +86,7 @@ class Endpoint:
                 self._kubelet.plugin_dir,
                 hooks=self._hooks,
                 metrics=self._metrics,
-                lost=self._wake.set,
+                news=self._wake.set,
             )
         except OSError as error:
             self._report("cannot serve", error=str(error))

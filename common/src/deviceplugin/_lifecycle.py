@@ -24,7 +24,7 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
-_STOP_TIMEOUT: Final = 4.0
+_STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
 _HANDOVER_TIMEOUT: Final = 2.0
 """Seconds for a withdrawn resource to end before it may come back."""
@@ -110,7 +110,7 @@ class Host:
         self._lock = threading.RLock()
         self._resources: dict[str, Resource] = {}
         self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
-        self._stopping = False
+        self._stopping = threading.Event()
         timing = Timing(
             interval=settings.discovery_interval.total_seconds(),
             deadline=settings.discovery_deadline.total_seconds(),
@@ -139,13 +139,12 @@ class Host:
             self._group.add("http", http.run, http.stop)
         for discovery in self._discoveries:
             self._group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
+        # Last, so that it is the first to be stopped: the kubelet is told at once.
+        self._group.add("endpoints", self._withdraw_all, self._stopping.set)
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""
-        try:
-            self._group.run(_STOP_TIMEOUT)
-        finally:
-            self._withdraw_all()
+        self._group.run(_STOP_TIMEOUT)
 
     def stop(self) -> None:
         """Let ``run`` return, within 5 s."""
@@ -176,7 +175,7 @@ class Host:
     def advertise(self, resource: Resource) -> None:
         """Serve ``resource`` from now on, if that is not done yet."""
         with self._lock:
-            if self._stopping or resource.name in self._endpoints:
+            if self._stopping.is_set() or resource.name in self._endpoints:
                 return
             endpoint = Endpoint(
                 resource, kubelet=self._kubelet, poller=self._poller, metrics=self._metrics
@@ -199,8 +198,8 @@ class Host:
             self._resources.pop(resource.name, None)
 
     def _withdraw_all(self) -> None:
+        self._stopping.wait()
         with self._lock:
-            self._stopping = True
             endpoints, self._endpoints = list(self._endpoints.values()), {}
         for endpoint, _ in endpoints:
             if endpoint.resource.plugin.needs_process:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     ``form`` is ``json``, ``text``, or ``auto``: text on a terminal and JSON elsewhere.
     """
     stream = stream or sys.stderr
+    # gRPC's own lines are no JSON; what matters in them comes up as errors here.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if form == "auto":
         form = "text" if stream.isatty() else "json"
     handler = logging.StreamHandler(stream)

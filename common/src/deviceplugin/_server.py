@@ -48,24 +48,24 @@ class Server:
         *,
         hooks: Hooks,
         metrics: Metrics,
-        lost: Callable[[], None],
+        news: Callable[[], None],
     ) -> None:
         self.name = _SOCKET_NAME.format(slug=_slug(resource.name), token=secrets.token_hex(3))
         self.path = directory / self.name
-        self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, lost=lost)
-        workers = ThreadPoolExecutor(
+        self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
+        self._workers = ThreadPoolExecutor(
             MAX_STREAMS + _SPARE_WORKERS, thread_name_prefix=f"rpc-{resource.name}"
         )
         service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
         self._server = grpc.server(
-            workers,
+            self._workers,
             handlers=[_rpc.service(service, self.servicer, encoded=frozenset({"ListAndWatch"}))],
         )
         try:
             if not self._server.add_insecure_port(f"unix:{self.path}"):
                 raise OSError(f"{self.path}: cannot listen")
         except RuntimeError as error:
-            workers.shutdown(wait=False)
+            self._workers.shutdown(wait=False)
             raise OSError(f"{self.path}: cannot listen: {error}") from error
         self._server.start()
         self._identity = file_identity(self.path)
@@ -80,6 +80,7 @@ class Server:
         """End all streams, cut off what does not end, and remove the socket."""
         self.servicer.close()
         self._server.stop(_STOP_GRACE).wait(2 * _STOP_GRACE)
+        self._workers.shutdown(wait=False)  # grpcio leaves that to the garbage collector
         with suppress(OSError):
             self.path.unlink()
 

@@ -37,8 +37,8 @@ _PREFER_TIMEOUT: Final = 1.0
 class Servicer:
     """The methods of the DevicePlugin service, by their names on the wire.
 
-    ``lost`` is called when a stream ends. Everything is answered from memory, but for the hooks
-    that an author has overridden; those have a time limit.
+    ``news`` is called when a stream opens or ends. Everything is answered from memory, but for the
+    hooks that an author has overridden; those have a time limit.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Servicer:
         *,
         hooks: _author.Hooks,
         metrics: Metrics,
-        lost: Callable[[], None],
+        news: Callable[[], None],
     ) -> None:
         self._resource = resource
         self._hooks = hooks
         self._metrics = metrics
-        self._lost = lost
+        self._news = news
         self._closed = False
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -152,13 +152,13 @@ class Servicer:
             self._streams.discard(number)
         self._report_streams()
         self._resource.wake()
-        self._lost()
 
     def _over(self, number: int) -> bool:
         return self._closed or number not in self._streams
 
     def _report_streams(self) -> None:
         self._metrics.streams.labels(self._resource.name).set(len(self._streams))
+        self._news()
 
     def _find(self, ids: Iterable[str]) -> list[Device]:
         known = self._resource.devices

@@ -1,0 +1,474 @@
+"""What becomes of what ``discover()`` gives, raises or does not do."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+import deviceplugin as dp
+import pytest
+from deviceplugin import _hints
+from deviceplugin.testing import Kubelet
+from pod_resources import pod_resources
+from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+from typing_extensions import override
+
+SHORT = timedelta(milliseconds=100)
+
+
+def reasons(host: object) -> dict[str, str]:
+    """Return why each device of every resource is not well."""
+    inventory = host.inventory()  # type: ignore[attr-defined]
+    return {
+        device["id"]: device["reason"]
+        for resource in inventory["resources"]
+        for device in resource["devices"]
+    }
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+# Discoveries that fail.
+
+
+def test_a_discovery_that_raises_keeps_the_last_good_snapshot(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a", "b")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.fail(OSError("no such bus"))
+        eventually(lambda: "discovery failed" in events(caplog), "the failure to be logged")
+        plugin.set("a", "b", "c")
+        node.wait_for(RESOURCE, {"a", "b", "c"})
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+def test_a_discovery_that_goes_on_failing_is_logged_once(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.fail(OSError("no such bus"))
+        failures = node.host._metrics.discovery_errors.labels("ScriptedPlugin")
+        eventually(lambda: failures._value.get() >= 5, "five failures")
+    assert 1 == events(caplog).count("discovery failed")
+
+
+def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_the_reason(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ScriptedPlugin("a", sick("b"))
+    with kubelet.running(plugin, discovery_deadline=SHORT) as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        plugin.fail(dp.DiscoveryError("the driver does not answer"))
+        node.wait_for(RESOURCE, set(), {"a", "b"})
+        expected = {
+            "a": "not looked at for 0.1 s: the driver does not answer",
+            "b": "out of order",
+        }
+        assert expected == reasons(node.host)
+        assert "" == node.host.alive()
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_liveness_probe(
+    kubelet: Kubelet,
+) -> None:
+    hang, release = Event(), Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            if hang.is_set():
+                release.wait(10)
+            return super().discover()
+
+    with kubelet.running(HangingPlugin("a"), discovery_deadline=SHORT) as node:
+        node.wait_for(RESOURCE, {"a"})
+        hang.set()
+        node.wait_for(RESOURCE, set(), {"a"})
+        assert {"a": "not looked at for 0.1 s: discover() does not return"} == reasons(node.host)
+        hanging = "discover() does not return: HangingPlugin"
+        eventually(lambda: hanging == node.host.alive(), hanging)
+        hang.clear()
+        release.set()
+        node.wait_for(RESOURCE, {"a"})
+        assert "" == node.host.alive()
+
+
+def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
+    release = Event()
+
+    class HangingPlugin(dp.Plugin):
+        resource = RESOURCE
+
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            release.wait(30)
+            return []
+
+    with kubelet.running(HangingPlugin(), ScriptedPlugin("a", resource="example.com/b")) as node:
+        node.wait_for("example.com/b", {"a"})
+        assert "no discovery has succeeded yet: HangingPlugin" == node.host.ready()
+    release.set()
+
+
+def test_before_the_first_good_discovery_nothing_is_registered(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin()
+    plugin.fail(OSError("not yet"))
+    other = ScriptedPlugin("x", resource="example.com/other")
+    with kubelet.running(plugin, other) as node:
+        node.wait_for("example.com/other", {"x"})
+        assert ["example.com/other"] == list(node.kubelet.registered)
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "the plugin to be ready")
+
+
+def test_what_cannot_be_advertised_is_skipped_and_the_rest_goes_on(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin(
+        "good",
+        "twice",
+        "twice",
+        "",
+        "x" * 64,
+        dp.Device("odd-node", nodes=[dp.DeviceNode("dev/null")]),
+        dp.Device("elsewhere", resource="not a name"),
+        dp.Device("here", resource="example.com/here"),
+        None,  # type: ignore[arg-type]
+    )
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"good", "twice"})
+        node.wait_for("example.com/here", {"here"})
+    assert {
+        "discover() must give Device objects, not NoneType",
+        "device id 'twice' is given more than once",
+        "device node path 'dev/null' is not absolute",
+        "id '' must be a text that is not empty",
+        f"id {'x' * 64!r} has 64 characters, of at most 63",
+        "resource name 'not a name' is not valid: it needs a domain, as in example.com/gpu",
+    } == {record.problem for record in caplog.records if hasattr(record, "problem")}
+
+
+@pytest.mark.timeout(60)
+def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_stays(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a")
+    other = ScriptedPlugin("x", resource="example.com/other")
+    with kubelet.running(plugin, other) as node:
+        node.wait_for(RESOURCE, {"a"})
+        many = [f"device-with-a-rather-long-name-{number:06}" for number in range(100_000)]
+        plugin.set(*many)
+        eventually(lambda: "list refused" in events(caplog), "the list to be refused", 30)
+        (record,) = (r for r in caplog.records if r.getMessage() == "list refused")
+        assert (
+            "the list of 100001 devices for example.com/thing has 5000016 bytes, and the kubelet "
+            "takes 4194304 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
+        )
+        assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)
+        other.set("x", "y")
+        node.wait_for("example.com/other", {"x", "y"})
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+def test_ten_thousand_devices_in_one_resource_are_listed(kubelet: Kubelet) -> None:
+    ids = {f"device-{number}" for number in range(10_000)}
+    with kubelet.running(ScriptedPlugin(*ids)) as node:
+        node.wait_for(RESOURCE, ids)
+
+
+@pytest.mark.timeout(60)
+def test_a_hundred_resources_in_one_process_are_registered(kubelet: Kubelet) -> None:
+    names = [f"example.com/r{number}" for number in range(100)]
+    plugin = ScriptedPlugin(*(dp.Device(f"d-{n}", resource=n) for n in names), resource="")
+    with kubelet.running(plugin) as node:
+        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=30)
+        node.restart_kubelet()
+        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=30)
+
+
+# Resources that come and go.
+
+
+def test_a_resource_appears_and_goes_with_its_devices(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin(resource="")
+    short = {"vanished_grace": SHORT, "vanished_retention": SHORT}
+    with kubelet.running(plugin, **short) as node:
+        plugin.set(dp.Device("a", resource="example.com/one"))
+        node.wait_for("example.com/one", {"a"})
+        plugin.set(dp.Device("b", resource="example.com/two"))
+        node.wait_for("example.com/two", {"b"})
+        node.wait_for("example.com/one", set(), {"a"})
+        eventually(lambda: ("stop", "example.com/one") in plugin.hooks, "one to be stopped")
+        assert ["example.com/two"] == list(node.kubelet.registered)
+        plugin.set(dp.Device("a", resource="example.com/one"))
+        node.wait_for("example.com/one", {"a"})
+    assert {
+        "example.com/one": ["start", "stop", "start", "stop"],
+        "example.com/two": ["start", "stop"],
+    } == {
+        resource: [hook for hook, name in plugin.hooks if name == resource]
+        for resource in ("example.com/one", "example.com/two")
+    }
+
+
+def test_the_plugins_own_resource_is_there_without_devices(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin()) as node:
+        node.wait_for(RESOURCE, set())
+        assert [RESOURCE] == list(node.kubelet.registered)
+
+
+def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin._endpoint._START_AGAIN", 0.01)
+    registered: list[int] = []
+
+    class LatePlugin(ScriptedPlugin):
+        @override
+        def start(self, resource: str) -> None:
+            super().start(resource)
+            registered.append(kubelet.simulated.registration_count(resource))
+            if len(registered) < 3:
+                raise RuntimeError("the daemon is not up yet")
+
+    plugin = LatePlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a"})
+    assert [0, 0, 0] == registered
+    assert [*[("start", RESOURCE)] * 3, ("stop", RESOURCE)] == plugin.hooks
+
+
+def test_a_stop_hook_that_raises_is_logged_and_does_no_harm(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    class BadPlugin(ScriptedPlugin):
+        @override
+        def stop(self, resource: str) -> None:
+            raise RuntimeError("will not stop")
+
+    with kubelet.running(BadPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+    assert "stop() failed" in events(caplog)
+
+
+def test_two_plugins_cannot_have_one_resource(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = ScriptedPlugin("a"), ScriptedPlugin("b")
+    with kubelet.running(one, two) as node:
+        conflict = "resource belongs to another plugin"
+        eventually(lambda: conflict in events(caplog), conflict)
+        node.kubelet.wait(lambda: node.kubelet.devices(RESOURCE))
+        assert node.kubelet.devices(RESOURCE) in ({"a": "Healthy"}, {"b": "Healthy"})
+    assert 1 == events(caplog).count(conflict)
+
+
+# Devices that vanish.
+
+
+def test_a_device_that_vanishes_stays_listed_as_unhealthy(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a", "b")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        assert {"a": "", "b": "it is gone"} == reasons(node.host)
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_without_pod_resources_a_vanished_device_is_forgotten_after_the_retention(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ScriptedPlugin("a", "b")
+    nowhere = kubelet.simulated.root / "not-mounted" / "kubelet.sock"
+    with kubelet.running(
+        plugin, pod_resources_socket=nowhere, vanished_grace=SHORT, vanished_retention=SHORT
+    ) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ScriptedPlugin("a", "b", "c")
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with (
+        pod_resources(socket) as pods,
+        kubelet.running(plugin, pod_resources_socket=socket, vanished_grace=SHORT) as node,
+    ):
+        pods.held = {RESOURCE: ["b"]}
+        node.wait_for(RESOURCE, {"a", "b", "c"})
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"}, {"b", "c"})
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        pods.held = None  # cannot tell now: nothing may be forgotten
+        asked = pods.asked
+        eventually(lambda: pods.asked > asked + 1, "the kubelet to be asked")
+        assert {"a": "Healthy", "b": "Unhealthy"} == node.kubelet.devices(RESOURCE)
+        pods.held = {}
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_after_a_plugin_restart_what_pods_hold_is_in_the_first_list(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:
+        pods.held = {RESOURCE: ["a", "lost"], "example.com/not-ours": ["x"]}
+        with kubelet.running(
+            ScriptedPlugin("a", "b"), pod_resources_socket=socket, vanished_grace=SHORT
+        ) as node:
+            node.wait_for(RESOURCE, {"a", "b"}, {"lost"})
+            assert 1 == node.kubelet.lists_received(RESOURCE)
+            expected = "a pod holds it, but it has not been found since the plugin started"
+            assert expected == reasons(node.host)["lost"]
+            pods.held = {}
+            node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_the_kubelet_is_not_asked_what_pods_hold_while_nothing_has_vanished(
+    kubelet: Kubelet,
+) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    quick = timedelta(milliseconds=1)
+    plugin = ScriptedPlugin("a")
+    with (
+        pod_resources(socket) as pods,
+        kubelet.running(
+            plugin, pod_resources_socket=socket, discovery_interval=quick, vanished_grace=quick
+        ) as node,
+    ):
+        node.wait_for(RESOURCE, {"a"})
+        discoveries = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")._sum
+        before = discoveries.get()
+        eventually(lambda: discoveries.get() > before, "more discoveries")
+        assert 1 == pods.asked
+
+
+# Hints.
+
+
+def test_a_watched_path_calls_for_a_discovery(kubelet: Kubelet, tmp_path: Path) -> None:
+    class FilesPlugin(dp.Plugin):
+        resource = RESOURCE
+        watch_paths = (tmp_path / "not" / "yet",)
+
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            return [dp.Device(path.name) for path in self.watch_paths[0].glob("*")]
+
+    slow = timedelta(hours=1)
+    with kubelet.running(FilesPlugin(), discovery_interval=slow, poll_interval=slow) as node:
+        node.wait_for(RESOURCE, set())
+        (tmp_path / "not" / "yet").mkdir(parents=True)
+        (tmp_path / "not" / "yet" / "one").touch()
+        node.wait_for(RESOURCE, {"one"})
+        (tmp_path / "not" / "yet" / "one").rename(tmp_path / "not" / "yet" / "two")
+        node.wait_for(RESOURCE, {"two"}, {"one"})
+
+
+def test_paths_to_watch_may_change_with_each_discovery(kubelet: Kubelet, tmp_path: Path) -> None:
+    class MovingPlugin(dp.Plugin):
+        resource = RESOURCE
+
+        def __init__(self) -> None:
+            self.directory = tmp_path / "first"
+
+        @property
+        def watch_paths(self) -> Sequence[Path]:
+            return [self.directory]
+
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            if (self.directory / "next").exists():
+                self.directory = tmp_path / "second"
+            return [dp.Device(path.name) for path in self.directory.glob("*")]
+
+    slow = timedelta(hours=1)
+    with kubelet.running(MovingPlugin(), discovery_interval=slow, poll_interval=slow) as node:
+        node.wait_for(RESOURCE, set())
+        for name in ("second", "first"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "second" / "a").touch()
+        (tmp_path / "first" / "next").touch()
+        node.wait_for(RESOURCE, {"a"})
+        (tmp_path / "second" / "b").touch()
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_changes_call_for_a_discovery(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.set("b")
+        node.wait_for(RESOURCE, {"b"}, {"a"})
+
+
+def test_changes_that_raise_are_reported_once_and_started_again(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_hints, "_LISTEN_AGAIN", 0.01)
+    calls = threading.Semaphore(0)
+
+    class BadPlugin(ScriptedPlugin):
+        @override
+        def changes(self, stop: Event) -> Iterator[None]:
+            calls.release()
+            yield
+            raise OSError("netlink is gone")
+
+    with kubelet.running(BadPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert all(calls.acquire(timeout=5) for _ in range(4))
+    assert 1 == events(caplog).count("changes() failed")
+
+
+def test_many_changes_of_health_are_logged_in_a_few_lines(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    plugin = ScriptedPlugin(*(f"d{number}" for number in range(1000)))
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {f"d{number}" for number in range(1000)})
+        before = len(caplog.records)
+        plugin.set(*(sick(f"d{number}") for number in range(1000)))
+        node.wait_for(RESOURCE, set(), {f"d{number}" for number in range(1000)})
+        told = caplog.records[before:]
+        assert [f"d{number}" for number in range(10)] == [
+            record.device for record in told if hasattr(record, "device")
+        ]
+        assert [(0, 990)] == [
+            (vars(record)["healthy"], vars(record)["unhealthy"])
+            for record in told
+            if "healthy" in vars(record)
+        ]
+
+
+def test_devices_carry_their_recipe_and_order(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("g10", "g2", dp.Device("g1", attributes={"model": "T"}))
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"g1", "g2", "g10"})
+        assert ["g1", "g2", "g10"] == list(reasons(node.host))
+        plugin.set(replace(dp.Device("g1"), attributes={"model": "U"}), "g2", "g10")
+        eventually(lambda: _model(node.host) == "U", "the new attribute")
+
+
+def _model(host: object) -> str:
+    return host.inventory()["resources"][0]["devices"][0]["attributes"].get("model", "")  # type: ignore[attr-defined, no-any-return]

@@ -1,0 +1,288 @@
+"""From start to stop, and what is told meanwhile."""
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import deviceplugin as dp
+import pytest
+from deviceplugin._lifecycle import Group, Host
+from deviceplugin.testing import Kubelet, Node
+from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+from typing_extensions import override
+
+
+def get(node: Node, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.host.http_port}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+# Stopping.
+
+
+def test_devices_that_need_the_plugin_are_unhealthy_before_its_stream_ends(
+    kubelet: Kubelet,
+) -> None:
+    class NeededPlugin(ScriptedPlugin):
+        needs_process = True
+
+    with kubelet.running(NeededPlugin("a", sick("b"))) as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+    assert 2 == kubelet.simulated.lists_received(RESOURCE)
+
+
+def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(
+    kubelet: Kubelet,
+) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+    assert 1 == kubelet.simulated.lists_received(RESOURCE)
+
+
+OURS = ("poller", "http", "discovery", "endpoint", "rpc-example.com", "changes", "hook", "host")
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(OURS)]
+
+
+def test_stopping_ends_every_thread(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"})
+        get(node, "/metrics")
+        assert len(threads()) >= 6
+    eventually(lambda: not threads(), "all threads to end")
+
+
+def test_a_plugin_stops_without_a_kubelet(kubelet: Kubelet) -> None:
+    kubelet.simulated.stop()
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        waiting = "example.com/thing: waiting for the kubelet"
+        eventually(lambda: waiting == node.host.ready(), waiting)
+
+
+def test_run_goes_on_until_its_event_is_set(kubelet: Kubelet) -> None:
+    stop = Event()
+    arguments = {"settings": kubelet.settings(), "stop": stop}
+    thread = threading.Thread(target=dp.run, args=(ScriptedPlugin("a"),), kwargs=arguments)
+    thread.start()
+    kubelet.simulated.wait_for(RESOURCE, {"a"})
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_run_without_plugins_is_a_configuration_error() -> None:
+    with pytest.raises(dp.ConfigError, match=r"^run\(\) needs at least one plugin$"):
+        dp.run()
+
+
+def test_a_resource_name_that_cannot_be_is_a_configuration_error(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin(resource="thing")
+    with pytest.raises(dp.ConfigError) as info:
+        Host([plugin], kubelet.settings())
+    expected = (
+        "ScriptedPlugin: resource 'thing' is not valid: it needs a domain, as in example.com/gpu"
+    )
+    assert expected == str(info.value)
+
+
+def test_a_plugin_directory_with_too_long_a_path_is_a_configuration_error() -> None:
+    settings = dp.Settings(plugin_dir=Path("/" + "x" * 60), http_address="off")
+    with pytest.raises(dp.ConfigError, match=r"^plugin-dir '/x+' is too long: .* 114 bytes"):
+        Host([ScriptedPlugin()], settings)
+
+
+def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:
+    stopped = Event()
+    group = Group()
+
+    def fail() -> None:
+        raise RuntimeError("no more")
+
+    group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
+    group.add("fails", fail, lambda: None)
+    with pytest.raises(RuntimeError, match="no more"):
+        group.run(5)
+    assert stopped.is_set()
+
+
+def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    release = Event()
+    group = Group()
+    group.add("stubborn", release.wait, lambda: None)  # type: ignore[arg-type]
+    group.stop()
+    group.run(0.01)
+    release.set()
+    assert [("not stopped in time", "stubborn")] == [
+        (record.getMessage(), record.part)  # type: ignore[attr-defined]
+        for record in caplog.records
+    ]
+
+
+# Going on with another configuration.
+
+
+class NamedPlugin(ScriptedPlugin):
+    def __init__(self, name: str, *devices: str, resource: str = RESOURCE) -> None:
+        super().__init__(*devices, resource=resource)
+        self.name = name
+
+    @override
+    def allocate(self, devices: object) -> dp.Allocation:
+        return dp.Allocation(envs={"BY": self.name})
+
+
+def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None:
+    old, new = NamedPlugin("old", "a", "b"), NamedPlugin("new", "b", "c")
+    with kubelet.running(old) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        node.host.replace([new])
+        node.wait_for(RESOURCE, {"b", "c"}, {"a"})
+        assert {"BY": "new"} == dict(node.allocate("c").envs)
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+        new.set("b")
+        node.wait_for(RESOURCE, {"b"}, {"a", "c"})
+
+
+def test_a_replacement_may_have_another_resource(kubelet: Kubelet) -> None:
+    short = timedelta(milliseconds=50)
+    with kubelet.running(
+        NamedPlugin("old", "a"), vanished_grace=short, vanished_retention=short
+    ) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.host.replace([NamedPlugin("new", "a", resource="example.com/new")])
+        node.wait_for("example.com/new", {"a"})
+        node.kubelet.wait(lambda: ["example.com/new"] == list(node.kubelet.registered))
+
+
+def test_a_replacement_that_cannot_be_leaves_the_old_one(kubelet: Kubelet) -> None:
+    with kubelet.running(NamedPlugin("old", "a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(dp.ConfigError):
+            node.host.replace([NamedPlugin("new", resource="nonsense")])
+        assert {"BY": "old"} == dict(node.allocate("a").envs)
+
+
+# What is told over HTTP.
+
+
+def test_probes_tell_whether_devices_can_be_allocated(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: (200, "ok\n") == get(node, "/readyz"), "readiness")
+        assert (200, "ok\n") == get(node, "/healthz")
+        kubelet.simulated.stop()
+        away = (503, "example.com/thing: waiting for the kubelet\n")
+        eventually(lambda: away == get(node, "/readyz"), "the loss to be told")
+        assert (200, "ok\n") == get(node, "/healthz")
+
+
+def test_the_inventory_is_told_as_json(kubelet: Kubelet) -> None:
+    device = dp.Device(
+        "a",
+        topology=dp.Topology((0,)),
+        nodes=[dp.DeviceNode("/dev/null")],
+        attributes={"model": "T1000"},
+    )
+    plugin = ScriptedPlugin(device, sick("b"))
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        eventually(lambda: not node.host.ready(), "readiness")
+        status, text = get(node, "/devices")
+        told: dict[str, Any] = json.loads(text)
+        since = [d.pop("since") for d in told["resources"][0]["devices"]]
+        assert (200, 2, True) == (status, len(since), all(s.endswith("+00:00") for s in since))
+        bare: dict[str, object] = {"numa_nodes": [], "nodes": [], "attributes": {}}
+        assert {
+            "resources": [
+                {
+                    "name": RESOURCE,
+                    "plugin": "ScriptedPlugin",
+                    "registered": True,
+                    "problem": "",
+                    "devices": [
+                        {
+                            "id": "a",
+                            "healthy": True,
+                            "reason": "",
+                            "numa_nodes": [0],
+                            "nodes": ["/dev/null"],
+                            "attributes": {"model": "T1000"},
+                        },
+                        {"id": "b", "healthy": False, "reason": "out of order", **bare},
+                    ],
+                }
+            ]
+        } == told
+
+
+def samples(node: Node) -> dict[str, float]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    _, text = get(node, "/metrics")
+    return {
+        sample.name + "".join(f" {v}" for _, v in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a", sick("b"))
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        node.allocate("a")
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        plugin.fail(OSError("gone"))
+        failed = "deviceplugin_discovery_errors_total ScriptedPlugin"
+        eventually(lambda: samples(node)[failed] > 0, "a failed discovery")
+        eventually(lambda: not node.host.ready(), "readiness")
+        told = samples(node)
+        assert {
+            "deviceplugin_devices healthy example.com/thing": 1.0,
+            "deviceplugin_devices unhealthy example.com/thing": 1.0,
+            "deviceplugin_registrations_total example.com/thing": 2.0,
+            "deviceplugin_kubelet_restarts_total": 1.0,
+            "deviceplugin_registered example.com/thing": 1.0,
+            "deviceplugin_streams example.com/thing": 1.0,
+            "deviceplugin_allocations_total OK example.com/thing": 1.0,
+            "deviceplugin_allocation_duration_seconds_count example.com/thing": 1.0,
+            "deviceplugin_skipped_devices ScriptedPlugin": 0.0,
+        }.items() <= told.items()
+        assert told["deviceplugin_discovery_last_success_timestamp_seconds ScriptedPlugin"] > 1e9
+        assert told["deviceplugin_discovery_duration_seconds_count ScriptedPlugin"] >= 2
+
+
+def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("deviceplugin._endpoint._LONGEST_WAIT", 0.01)
+    failures = iter([ZeroDivisionError("a bug")])
+
+    class Plugin(dp.Plugin):
+        resource = RESOURCE
+
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            return [dp.Device("a")]
+
+    def check_in(*_arguments: object) -> bool:
+        for failure in failures:
+            raise failure
+        return True
+
+    monkeypatch.setattr("deviceplugin._endpoint.Endpoint._start_plugin", check_in)
+    with kubelet.running(Plugin()) as node:
+        node.wait_for(RESOURCE, {"a"})
+    assert "endpoint failed, starting over" in [r.getMessage() for r in caplog.records]

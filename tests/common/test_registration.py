@@ -1,0 +1,371 @@
+"""Registering, and recovering from every way to lose a registration."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import deviceplugin as dp
+import grpc
+import pytest
+from deviceplugin import _endpoint, _kubelet, _rpc
+from deviceplugin._inventory import Resource
+from deviceplugin._metrics import Metrics
+from deviceplugin._poller import Poller
+from deviceplugin._server import remove_stale_sockets
+from deviceplugin._servicer import MAX_STREAMS
+from deviceplugin.testing import Kubelet, Node
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from scripted import RESOURCE, ScriptedPlugin, descriptors, eventually, sick
+
+
+def own_sockets(kubelet: Kubelet) -> list[Path]:
+    return sorted(kubelet.simulated.plugin_dir.glob("example.com_*.sock"))
+
+
+def registered_anew(node: Node, before: int) -> None:
+    """Wait for a registration after the first ``before``, and its first list."""
+    simulated = node.kubelet
+    simulated.wait(lambda: simulated.registration_count(RESOURCE) > before)
+    node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_plugin_that_starts_before_the_kubelet_registers_once_it_is_there(
+    kubelet: Kubelet,
+) -> None:
+    kubelet.simulated.stop()
+    kubelet.simulated.kubelet_socket.unlink()
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        kubelet.simulated.start()
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_plugin_waits_for_the_plugin_directory_to_appear(kubelet: Kubelet) -> None:
+    kubelet.simulated.stop()
+    kubelet.simulated.kubelet_socket.unlink()
+    kubelet.simulated.plugin_dir.rmdir()
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        kubelet.simulated.start()
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_the_first_list_is_complete(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", sick("b"))) as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        assert 1 == node.kubelet.lists_received(RESOURCE)
+
+
+def test_nothing_is_sent_when_nothing_changed_on_the_wire(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a", sick("b", "too hot"))
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        plugin.set(sick("b", "too cold"), dp.Device("a", envs={"X": "1"}))
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert 2 == node.kubelet.lists_received(RESOURCE)
+
+
+def test_a_restarted_kubelet_gets_the_devices_again(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_stream_that_ends_with_both_sockets_in_place_is_replaced(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        before = node.kubelet.registration_count(RESOURCE)
+        node.hang_up()
+        registered_anew(node, before)
+
+
+def test_a_socket_that_is_deleted_is_replaced(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        before = node.kubelet.registration_count(RESOURCE)
+        (old,) = own_sockets(kubelet)
+        old.unlink()
+        registered_anew(node, before)
+        assert [old] != own_sockets(kubelet)
+
+
+def test_a_plugin_directory_that_is_replaced_is_followed(kubelet: Kubelet) -> None:
+    simulated = kubelet.simulated
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        simulated.stop()
+        simulated.plugin_dir.rename(simulated.root / "old")
+        simulated.start()
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == len(own_sockets(kubelet))
+
+
+def test_without_inotify_the_poll_alone_recovers(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(**_options: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("inotify_simple.INotify", exhausted)
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_an_old_server_that_stops_leaves_the_socket_of_the_new_one(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        for _ in range(5):
+            node.restart_kubelet()
+            node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == len(own_sockets(kubelet))
+
+
+def test_sockets_are_removed_at_the_end(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+    assert [] == own_sockets(kubelet)
+
+
+def test_what_a_killed_plugin_left_behind_is_removed_and_what_lives_is_not(
+    kubelet: Kubelet,
+) -> None:
+    directory = kubelet.simulated.plugin_dir
+    kept = ScriptedPlugin("a", "b")
+    with kubelet.running(kept) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        (live,) = own_sockets(kubelet)
+        dead = directory / "example.com_thing-0badf0.sock"
+        other = directory / "example.com_thing-else.sock"
+        for path in (dead, other):
+            server = grpc.server(ThreadPoolExecutor(1))
+            server.add_insecure_port(f"unix:{path}")
+            server.start()
+            path.rename(directory / "aside")
+            server.stop(None).wait()
+            (directory / "aside").rename(path)
+        remove_stale_sockets(RESOURCE, directory)
+        assert [live, other] == own_sockets(kubelet)
+
+
+@pytest.mark.timeout(60)
+def test_fifty_kubelet_restarts_at_random_moments_leak_nothing(kubelet: Kubelet) -> None:
+    simulated = kubelet.simulated
+    rng = random.Random(7)
+    pause = threading.Event()
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a", "b"})
+        before = (threading.active_count(), descriptors())
+        few = 5  # how many workers a server happens to have, against 50 of anything leaked
+        for _ in range(50):
+            pause.wait(rng.uniform(0, 0.02))
+            simulated.stop()
+            pause.wait(rng.uniform(0, 0.02))
+            simulated.start()
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == len(own_sockets(kubelet))
+        eventually(
+            lambda: threading.active_count() < before[0] + few and descriptors() < before[1] + few,
+            f"threads and descriptors to be about {before} again",
+        )
+
+
+# Streams.
+
+
+@contextmanager
+def stream(socket: Path) -> Iterator[Any]:
+    """Open one more ListAndWatch stream, as another client of the plugin."""
+    service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"unix:{socket}", options) as channel:
+        yield _rpc.calls(channel, service)["ListAndWatch"](pb.Empty())
+
+
+def healths(message: Any) -> dict[str, str]:
+    return {device.ID: device.health for device in message.devices}
+
+
+def test_every_stream_sees_the_last_of_a_hundred_rapid_changes(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        (socket,) = own_sockets(kubelet)
+        with stream(socket) as one, stream(socket) as two, stream(socket) as three:
+            streams = (one, two, three)
+            assert [{"a": "Healthy"}] * 3 == [healths(next(s)) for s in streams]
+            for number in range(100):
+                plugin.set("a", *(["b"] if number % 2 else [sick("b")]))
+            plugin.set("a", "b", "last")
+            for each in streams:
+                assert any("last" in healths(message) for message in each)
+        node.wait_for(RESOURCE, {"a", "b", "last"})
+
+
+def test_allocations_go_on_while_fifty_streams_hang(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        (socket,) = own_sockets(kubelet)
+        with _streams(socket, 50) as streams:
+            assert 50 == len([next(s) for s in streams])  # and none is ever read again
+            for _ in range(20):
+                node.allocate("a")
+            plugin.set("a", "b")
+            node.wait_for(RESOURCE, {"a", "b"})
+
+
+@contextmanager
+def _streams(socket: Path, count: int) -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(stream(socket)) for _ in range(count)]
+
+
+def test_surplus_streams_are_refused_and_the_others_go_on(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        (socket,) = own_sockets(kubelet)
+        with _streams(socket, MAX_STREAMS - 1) as streams:
+            assert MAX_STREAMS - 1 == len([next(s) for s in streams])
+            with stream(socket) as surplus, pytest.raises(grpc.RpcError) as refusal:
+                next(surplus)
+            assert grpc.StatusCode.RESOURCE_EXHAUSTED is refusal.value.code()
+            node.allocate("a")
+            assert (RESOURCE,) == tuple(node.kubelet.registered)
+
+
+def test_another_client_that_comes_and_goes_does_not_disturb_the_registration(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        (socket,) = own_sockets(kubelet)
+        with stream(socket) as other:
+            next(other)
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+# Kubelets that misbehave.
+
+
+class OddKubelet:
+    """A registration service that does what the test says, and nothing else."""
+
+    def __init__(self, path: Path, answer: Callable[[Any, grpc.ServicerContext], Any]) -> None:
+        self.asked: list[str] = []
+        self.changed = threading.Condition()
+        self._answer = answer
+        service = pb.DESCRIPTOR.services_by_name["Registration"]
+        self._server = grpc.server(ThreadPoolExecutor(8), handlers=[_rpc.service(service, self)])
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+
+    def Register(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+        with self.changed:
+            self.asked.append(request.resource_name)
+            self.changed.notify_all()
+        return self._answer(request, context)
+
+    def wait_asked(self, times: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.asked) >= times, 5)
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+
+
+@contextmanager
+def odd_kubelet(
+    kubelet: Kubelet, answer: Callable[[Any, grpc.ServicerContext], Any]
+) -> Iterator[OddKubelet]:
+    kubelet.simulated.stop()
+    odd = OddKubelet(kubelet.simulated.kubelet_socket, answer)
+    try:
+        yield odd
+    finally:
+        odd.stop()
+
+
+def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse_one(request: Any, context: grpc.ServicerContext) -> Any:
+        if request.resource_name == "example.com/bad":
+            context.abort(grpc.StatusCode.UNKNOWN, 'the ResourceName "example.com/bad" is invalid')
+        return pb.Empty()
+
+    bad = ScriptedPlugin("x", resource="example.com/bad")
+    with (
+        odd_kubelet(kubelet, refuse_one) as odd,
+        kubelet.running(ScriptedPlugin("a", "b"), bad) as node,
+    ):
+        odd.wait_asked(2)
+        refused = "the kubelet refuses the resource"
+        eventually(lambda: "refused by the kubelet" in node.host.ready(), refused)
+        assert 1 == odd.asked.count("example.com/bad")
+        assert 1 == [record.message for record in caplog.records].count(refused)
+        odd.stop()
+        kubelet.simulated.start()
+        node.wait_for("example.com/bad", {"x"})
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_kubelet_that_never_opens_its_stream_is_asked_again(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_endpoint, "_STREAM_TIMEOUT", 0.05)
+    with odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd, kubelet.running(ScriptedPlugin("a")):
+        odd.wait_asked(2)
+
+
+def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet: Kubelet) -> None:
+    hang = threading.Event()
+
+    def dial(_request: Any, _context: grpc.ServicerContext) -> Any:
+        hang.wait(10)
+        return pb.Empty()
+
+    with odd_kubelet(kubelet, dial) as odd, kubelet.running(ScriptedPlugin("a")):
+        try:
+            odd.wait_asked(1)
+            own_sockets(kubelet)[0].unlink()
+            odd.wait_asked(2)
+        finally:
+            hang.set()
+
+
+def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin()
+    endpoint = _endpoint.Endpoint(
+        Resource(RESOURCE, plugin),
+        kubelet=_kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics()),
+        poller=Poller(1.0, inotify=False),
+        metrics=Metrics(),
+    )
+    waits = [endpoint._next_wait() for _ in range(9)]
+    longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert all(limit / 2 <= wait <= limit for wait, limit in zip(waits, longest, strict=True))
+
+
+def test_a_kubelet_that_is_away_is_reported_once(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        kubelet.simulated.stop()
+        kubelet.simulated.kubelet_socket.unlink()
+        told = "waiting for the kubelet"
+        eventually(lambda: told in node.host.ready(), told)
+        threading.Event().wait(0.3)  # several attempts
+        kubelet.simulated.start()
+        node.wait_for(RESOURCE, {"a", "b"})
+    assert 2 >= [record.message for record in caplog.records].count(told)

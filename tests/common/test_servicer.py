@@ -1,0 +1,358 @@
+"""Allocation, preferred allocation and pre-start, as the kubelet sees them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from threading import Event
+
+import deviceplugin as dp
+import grpc
+import pytest
+from deviceplugin import _servicer
+from deviceplugin._author import MAX_HANGING, Hooks
+from deviceplugin._inventory import Resource
+from deviceplugin._metrics import Metrics
+from deviceplugin.testing import Kubelet
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import RESOURCE, ScriptedPlugin, sick
+from typing_extensions import override
+
+FULL = dp.Device(
+    "d2",
+    nodes=[dp.DeviceNode("/dev/d2"), dp.DeviceNode("/dev/ctl", permissions="r")],
+    mounts=[dp.Mount("/lib/d", read_only=True)],
+    envs={"D2": "yes", "LAST": "d2"},
+    annotations={"vendor.com/d2": "yes"},
+    cdi_names=["vendor.com/d=2"],
+)
+OTHER = dp.Device(
+    "d10",
+    nodes=[dp.DeviceNode("/dev/d10", "/dev/ten"), dp.DeviceNode("/dev/ctl", permissions="r")],
+    mounts=[dp.Mount("/lib/d", read_only=True)],
+    envs={"D10": "yes", "LAST": "d10"},
+    cdi_names=["vendor.com/d=10"],
+)
+
+
+def refusal(info: "pytest.ExceptionInfo[grpc.RpcError]") -> tuple[grpc.StatusCode, str | None]:
+    return info.value.code(), info.value.details()
+
+
+# Allocate.
+
+
+def test_the_default_allocation_is_the_sum_of_the_devices_in_natural_order(
+    kubelet: Kubelet,
+) -> None:
+    with kubelet.running(ScriptedPlugin(OTHER, FULL)) as node:
+        node.wait_for(RESOURCE, {"d2", "d10"})
+        expected = dp.Allocation(
+            nodes=[
+                dp.DeviceNode("/dev/d2"),
+                dp.DeviceNode("/dev/ctl", permissions="r"),
+                dp.DeviceNode("/dev/d10", "/dev/ten"),
+            ],
+            mounts=[dp.Mount("/lib/d", read_only=True)],
+            envs={"D2": "yes", "D10": "yes", "LAST": "d10"},
+            annotations={"vendor.com/d2": "yes"},
+            cdi_names=["vendor.com/d=2", "vendor.com/d=10"],
+        )
+        assert expected == node.allocate("d10", "d2")
+        assert expected == node.allocate("d2", "d10", "d2")
+
+
+def test_an_override_may_edit_what_the_default_gives(kubelet: Kubelet) -> None:
+    class EditingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            allocation = super().allocate(devices)
+            names = ",".join(device.id for device in devices)
+            return replace(allocation, nodes=()) + dp.Allocation(envs={"NAMES": names})
+
+    with kubelet.running(EditingPlugin(OTHER, FULL)) as node:
+        node.wait_for(RESOURCE, {"d2", "d10"})
+        allocation = node.allocate("d10", "d2")
+        assert () == allocation.nodes
+        assert ("d2,d10", "yes") == (allocation.envs["NAMES"], allocation.envs["D2"])
+
+
+def test_an_override_may_ignore_the_default(kubelet: Kubelet) -> None:
+    class OwnPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            return dp.Allocation(annotations={"n": str(len(devices))})
+
+    with kubelet.running(OwnPlugin(OTHER, FULL)) as node:
+        node.wait_for(RESOURCE, {"d2", "d10"})
+        assert dp.Allocation(annotations={"n": "1"}) == node.allocate("d2")
+
+
+def test_an_unknown_device_is_refused_by_name(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a", "no-10", "no-9")
+        assert (
+            grpc.StatusCode.NOT_FOUND,
+            'invalid allocation request for "example.com/thing": unknown device: no-9, no-10',
+        ) == refusal(info)
+
+
+def test_an_unhealthy_device_is_refused_with_its_reason(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", sick("b", "on fire"))) as node:
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a", "b")
+        assert (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            'invalid allocation request for "example.com/thing": unhealthy device: b (on fire)',
+        ) == refusal(info)
+
+
+def test_a_device_that_vanished_cannot_be_allocated(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.set()
+        node.wait_for(RESOURCE, set(), {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a")
+        assert grpc.StatusCode.FAILED_PRECONDITION is info.value.code()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (
+            dp.AllocationError("busy", device_ids=["a"]),
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "busy",
+        ),
+        (dp.UnknownDeviceError("what?"), grpc.StatusCode.NOT_FOUND, "what?"),
+        (dp.UnhealthyDeviceError("ill"), grpc.StatusCode.FAILED_PRECONDITION, "ill"),
+        (KeyError("model"), grpc.StatusCode.INTERNAL, "KeyError: 'model'"),
+        (dp.DevicePluginError("odd"), grpc.StatusCode.INTERNAL, "odd"),
+    ],
+)
+def test_what_an_override_raises_becomes_a_status(
+    kubelet: Kubelet, error: Exception, code: grpc.StatusCode, text: str
+) -> None:
+    class RefusingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            raise error
+
+    with kubelet.running(RefusingPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a")
+        expected = f'invalid allocation request for "example.com/thing": {text}'
+        assert (code, expected) == refusal(info)
+        refused = node.host._metrics.allocations.labels(RESOURCE, code.name)
+        assert 1 == refused._value.get()
+    if isinstance(error, dp.AllocationError):
+        assert RESOURCE == error.resource
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, "TypeError: allocate() must return an Allocation, not None"),
+        (dp.Allocation(envs={"X": 1}), "TypeError: "),  # type: ignore[dict-item]
+    ],
+)
+def test_an_override_that_returns_nonsense_is_an_internal_error(
+    kubelet: Kubelet, answer: dp.Allocation, text: str
+) -> None:
+    class BadPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            return answer
+
+    with kubelet.running(BadPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a")
+        code, details = refusal(info)
+        assert grpc.StatusCode.INTERNAL is code
+        assert text in str(details)
+
+
+def test_an_allocation_that_hangs_is_given_up_and_later_ones_are_refused_at_once(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_servicer, "_ALLOCATE_TIMEOUT", 0.05)
+    release = Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            release.wait(10)
+            return super().allocate(devices)
+
+    with kubelet.running(HangingPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        answers = []
+        for _ in range(MAX_HANGING + 1):
+            with pytest.raises(grpc.RpcError) as info:
+                node.allocate("a")
+            answers.append(refusal(info))
+        prefix = 'invalid allocation request for "example.com/thing": allocate() '
+        late = (grpc.StatusCode.DEADLINE_EXCEEDED, f"{prefix}did not return within 0.05 s")
+        refused = f"{prefix}is not called: {MAX_HANGING} earlier calls hang"
+        assert [late] * MAX_HANGING == answers[:-1]
+        assert (grpc.StatusCode.DEADLINE_EXCEEDED, refused) == answers[-1]
+        release.set()
+
+
+def test_only_what_is_overridden_is_offered(kubelet: Kubelet) -> None:
+    class BothPlugin(ScriptedPlugin):
+        @override
+        def prefer(
+            self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+        ) -> Iterable[dp.Device]:
+            return []
+
+        @override
+        def pre_start(self, devices: Sequence[dp.Device]) -> None:
+            """Do nothing."""
+
+    with kubelet.running(ScriptedPlugin("a"), BothPlugin("b", resource="example.com/both")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.wait_for("example.com/both", {"b"})
+        options = [node.kubelet.options(name) for name in (RESOURCE, "example.com/both")]
+        assert [(False, False), (True, True)] == [
+            (option.pre_start_required, option.get_preferred_allocation_available)
+            for option in options
+        ]
+        assert ["a"] == node.prefer(["a"], 1, resource=RESOURCE)
+        node.pre_start("a", resource=RESOURCE)
+
+
+# Preferred allocation.
+
+
+class PreferringPlugin(ScriptedPlugin):
+    """Prefers what a test says, known or not."""
+
+    wish: Sequence[object] = ()
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        if isinstance(self.wish, Exception):
+            raise self.wish
+        return [dp.Device(i) if isinstance(i, str) else i for i in self.wish]  # type: ignore[misc]
+
+
+def servicer(plugin: dp.Plugin, ids: Iterable[str]) -> _servicer.Servicer:
+    resource = Resource(RESOURCE, plugin)
+    resource.publish([dp.Device(device_id) for device_id in ids])
+    return _servicer.Servicer(resource, hooks=Hooks(), metrics=Metrics(), news=lambda: None)
+
+
+def preferred(
+    answering: _servicer.Servicer, available: Iterable[str], required: Iterable[str], size: int
+) -> list[str]:
+    request = pb.ContainerPreferredAllocationRequest(
+        available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
+    )
+    message = pb.PreferredAllocationRequest(container_requests=[request])
+    (answer,) = answering.GetPreferredAllocation(message, None).container_responses
+    return list(answer.deviceIDs)
+
+
+IDS = [f"d{number}" for number in range(8)]
+
+
+@given(
+    available=st.lists(st.sampled_from(IDS)),
+    wish=st.lists(st.sampled_from([*IDS, "unknown", "", None])),
+    data=st.data(),
+)
+def test_the_answer_to_a_preference_is_valid_whatever_the_hook_returns(
+    available: list[str], wish: list[object], data: st.DataObject
+) -> None:
+    required = data.draw(
+        st.lists(st.sampled_from(available), unique=True) if available else st.just([])
+    )
+    size = data.draw(st.integers(len(required), max(len(required), len(set(available)))))
+    plugin = PreferringPlugin()
+    plugin.wish = wish
+    answer = preferred(servicer(plugin, IDS), available, required, size)
+    assert size == len(answer) == len(set(answer))
+    assert set(required) <= set(answer) <= set(available)
+
+
+def test_a_preference_is_followed_as_far_as_it_goes() -> None:
+    plugin = PreferringPlugin()
+    plugin.wish = ["d5", "d3", "gone"]
+    answering = servicer(plugin, IDS)
+    assert ["d1", "d5", "d3", "d0"] == preferred(answering, IDS, ["d1"], 4)
+
+
+def test_a_preference_that_raises_is_replaced_by_the_natural_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plugin = PreferringPlugin()
+    plugin.wish = RuntimeError("no topology")  # type: ignore[assignment]
+    assert ["d2", "d10"] == preferred(servicer(plugin, ["d2", "d10"]), ["d10", "d2"], [], 2)
+    assert ["prefer failed, choosing in order"] == [r.getMessage() for r in caplog.records]
+
+
+def test_a_preference_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_servicer, "_PREFER_TIMEOUT", 0.05)
+    release = Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def prefer(
+            self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+        ) -> Iterable[dp.Device]:
+            release.wait(10)
+            return available
+
+    assert ["d0"] == preferred(servicer(HangingPlugin(), IDS), IDS, [], 1)
+    release.set()
+
+
+# Pre-start.
+
+
+class PreparingPlugin(ScriptedPlugin):
+    @override
+    def pre_start(self, devices: Sequence[dp.Device]) -> None:
+        self.hooks.append(("pre_start", ",".join(device.id for device in devices)))
+        if "stuck" in self.hooks[-1][1]:
+            raise dp.AllocationError("reset failed")
+
+
+def test_pre_start_is_given_the_devices(kubelet: Kubelet) -> None:
+    plugin = PreparingPlugin("d2", "d10")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"d2", "d10"})
+        node.pre_start("d10", "d2")
+        assert ("pre_start", "d2,d10") == plugin.hooks[-1]
+
+
+def test_pre_start_is_called_for_an_unhealthy_device_which_a_restarting_container_keeps(
+    kubelet: Kubelet,
+) -> None:
+    plugin = PreparingPlugin(sick("a"))
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, set(), {"a"})
+        node.pre_start("a")
+        assert ("pre_start", "a") == plugin.hooks[-1]
+
+
+def test_pre_start_may_refuse(kubelet: Kubelet) -> None:
+    with kubelet.running(PreparingPlugin("stuck")) as node:
+        node.wait_for(RESOURCE, {"stuck"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.pre_start("stuck")
+        assert (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            'invalid pre-start request for "example.com/thing": reset failed',
+        ) == refusal(info)

@@ -1,0 +1,85 @@
+"""A plugin whose devices a test sets, and what several tests need to know of a process."""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from threading import Condition, Event
+
+import deviceplugin as dp
+from typing_extensions import override
+
+RESOURCE = "example.com/thing"
+
+
+class ScriptedPlugin(dp.Plugin):
+    """Gives the devices that ``set`` was last called with, at once."""
+
+    resource = RESOURCE
+
+    def __init__(self, *devices: dp.Device | str, resource: str = RESOURCE) -> None:
+        self.resource = resource
+        self.hooks: list[tuple[str, str]] = []
+        self._changed = Condition()
+        self._version = 0
+        self._devices: list[dp.Device] = []
+        self._error: Exception | None = None
+        self.set(*devices)
+
+    def set(self, *devices: dp.Device | str) -> None:
+        with self._changed:
+            self._devices = [dp.Device(d) if isinstance(d, str) else d for d in devices]
+            self._error = None
+            self._version += 1
+            self._changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        with self._changed:
+            self._error = error
+            self._version += 1
+            self._changed.notify_all()
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            return list(self._devices)
+
+    @override
+    def changes(self, stop: Event) -> Iterator[None]:
+        seen = 0
+        while not stop.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda seen=seen: self._version != seen, 0.05)  # type: ignore[misc]
+                if self._version == seen:
+                    continue
+                seen = self._version
+            yield
+
+    @override
+    def start(self, resource: str) -> None:
+        self.hooks.append(("start", resource))
+
+    @override
+    def stop(self, resource: str) -> None:
+        self.hooks.append(("stop", resource))
+
+
+def sick(device_id: str, reason: str = "out of order") -> dp.Device:
+    return dp.Device(device_id, health=dp.Health.unhealthy(reason))
+
+
+def eventually(condition: Callable[[], object], what: str, timeout: float = 5.0) -> None:
+    """Wait for what nothing announces."""
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
+        pause.wait(0.01)
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
