@@ -1,0 +1,146 @@
+import threading
+import time
+from collections.abc import Iterable
+
+import pytest
+from deviceplugin import Device, DiscoveryError, Health, Plugin
+from deviceplugin._inventory import Resource
+from deviceplugin._wire import encode_list
+from typing_extensions import override
+
+SICK = Health.unhealthy("dust")
+
+
+class Plain(Plugin):
+    @override
+    def discover(self) -> Iterable[Device]:
+        return ()
+
+
+@pytest.fixture
+def resource() -> Resource:
+    return Resource("x.io/dev", Plain())
+
+
+def never() -> bool:
+    return False
+
+
+def always() -> bool:
+    return True
+
+
+class Reader:
+    """Waits for the next list in a thread of its own."""
+
+    def __init__(self, resource: Resource, last: bytes | None) -> None:
+        self._resource = resource
+        self._last = last
+        self._asked = threading.Event()
+        self._over = False
+        self.got: bytes | None = None
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        assert self._asked.wait(5)  # it has nothing to read, and is about to wait
+
+    def _read(self) -> None:
+        self.got = self._resource.next_list(self._last, self._done)
+
+    def _done(self) -> bool:
+        self._asked.set()
+        return self._over
+
+    def stop(self) -> None:
+        self._over = True
+        self._resource.wake()
+
+    def result(self) -> bytes | None:
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+        return self.got
+
+
+def test_a_resource_has_no_devices_at_first(resource: Resource) -> None:
+    assert {} == resource.devices
+    assert 0.0 == resource.since("a")
+
+
+def test_what_is_published_is_there(resource: Resource) -> None:
+    one, two = Device("1"), Device("2", health=SICK)
+    assert [one, two] == resource.publish([one, two])
+    assert {"1": one, "2": two} == resource.devices
+    assert ["1", "2"] == list(resource.devices)
+
+
+def test_only_devices_whose_health_changed_are_returned(resource: Resource) -> None:
+    resource.publish([Device("a"), Device("b")])
+    changed = Device("b", health=SICK)
+    assert [changed] == resource.publish([Device("a", attributes={"x": "1"}), changed])
+    assert [] == resource.publish([Device("a")])
+    assert [Device("b")] == resource.publish([Device("a"), Device("b")])
+
+
+def test_it_is_known_since_when_a_device_is_as_it_is(resource: Resource) -> None:
+    before = time.time()
+    resource.publish([Device("a"), Device("b")])
+    since = resource.since("a")
+    assert before <= since <= time.time()
+    resource.publish([Device("a"), Device("b", health=SICK)])
+    assert since == resource.since("a")
+    assert since <= resource.since("b")
+    resource.publish([Device("b", health=SICK)])
+    assert 0.0 == resource.since("a")
+
+
+def test_the_first_list_is_waited_for(resource: Resource) -> None:
+    reader = Reader(resource, None)
+    resource.publish([])
+    assert b"" == reader.result()
+
+
+def test_the_latest_list_is_given_at_once_to_who_has_an_older_one(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    resource.publish([Device("b")])
+    assert encode_list([Device("b")]) == resource.next_list(None, never)
+    assert encode_list([Device("b")]) == resource.next_list(encode_list([Device("a")]), never)
+
+
+def test_the_next_list_is_one_that_differs_on_the_wire(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    reader = Reader(resource, encode_list([Device("a")]))
+    resource.publish([Device("a", attributes={"x": "1"})])  # nothing that the kubelet would see
+    resource.publish([Device("b")])
+    assert encode_list([Device("b")]) == reader.result()
+
+
+def test_who_has_the_latest_list_waits_until_it_is_over(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    reader = Reader(resource, encode_list([Device("a")]))
+    resource.wake()
+    reader.stop()
+    assert reader.result() is None
+
+
+def test_a_list_that_is_waiting_is_given_even_when_it_is_over(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    assert encode_list([Device("a")]) == resource.next_list(None, always)
+    assert resource.next_list(encode_list([Device("a")]), always) is None
+
+
+def test_every_reader_gets_the_list(resource: Resource) -> None:
+    readers = [Reader(resource, None) for _ in range(5)]
+    resource.publish([Device("a")])
+    assert [encode_list([Device("a")])] * 5 == [reader.result() for reader in readers]
+
+
+def test_a_list_that_is_too_long_for_the_kubelet_leaves_the_last_one(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    many = [Device(f"{number:063}") for number in range(60_000)]
+    with pytest.raises(DiscoveryError) as raised:
+        resource.publish(many)
+    assert (
+        "the list of 60000 devices for x.io/dev has 4560000 bytes, and the kubelet takes 4194304 "
+        "at most: use fewer devices or shorter ids"
+    ) == str(raised.value)
+    assert ["a"] == list(resource.devices)
+    assert encode_list([Device("a")]) == resource.next_list(None, always)

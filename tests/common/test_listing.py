@@ -1,0 +1,92 @@
+import json
+
+from deviceplugin import Device, DeviceNode, Health, Topology
+from deviceplugin._listing import counts, describe, sort_out
+
+SICK = Health.unhealthy("dust")
+
+
+def test_devices_are_grouped_by_resource() -> None:
+    plain, other = Device("a"), Device("b", resource="x.io/other")
+    groups, problems = sort_out([plain, other], "x.io/dev")
+    assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
+    assert [] == problems
+
+
+def test_the_default_resource_is_there_without_devices() -> None:
+    assert ({"x.io/dev": {}}, []) == sort_out([], "x.io/dev")
+    assert ({}, []) == sort_out([], "")
+
+
+def test_the_same_id_may_be_used_in_two_resources() -> None:
+    groups, problems = sort_out([Device("a"), Device("a", resource="x.io/other")], "x.io/dev")
+    assert ["x.io/dev", "x.io/other"] == list(groups)
+    assert [] == problems
+
+
+def test_a_bad_device_is_left_out_and_told_and_the_others_stay() -> None:
+    groups, problems = sort_out([Device(""), Device("a"), Device("b ")], "x.io/dev")
+    assert ["a"] == list(groups["x.io/dev"])
+    assert [
+        "id '' must be a text that is not empty",
+        "id 'b ' has control characters, unreadable bytes or blanks at an end",
+    ] == problems
+
+
+def test_the_first_of_two_devices_with_one_id_is_taken() -> None:
+    sick = Device("a", health=SICK)
+    groups, problems = sort_out([sick, Device("a"), Device("a")], "x.io/dev")
+    assert {"a": sick} == groups["x.io/dev"]
+    assert ["device id 'a' is given more than once"] == problems
+
+
+def test_a_bad_resource_name_is_told_once_and_its_devices_are_left_out() -> None:
+    odd = [Device("a", resource="gpu"), Device("b", resource="gpu"), Device("c")]
+    groups, problems = sort_out(odd, "x.io/dev")
+    assert ["x.io/dev"] == list(groups)
+    assert [
+        "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu"
+    ] == problems
+
+
+def test_devices_without_any_resource_are_left_out() -> None:
+    groups, problems = sort_out([Device("a")], "")
+    assert {} == groups
+    assert ["resource name '' is not valid: it needs a domain, as in example.com/gpu"] == problems
+
+
+def test_healthy_and_unhealthy_devices_are_counted() -> None:
+    devices = {"a": Device("a"), "b": Device("b"), "c": Device("c", health=SICK)}
+    assert (2, 1) == counts(devices)
+    assert (0, 0) == counts({})
+
+
+def test_a_device_is_described_in_json() -> None:
+    device = Device(
+        "a",
+        health=SICK,
+        topology=Topology((1, 0)),
+        nodes=[DeviceNode("/dev/a", "/dev/b")],
+        attributes={"model": "T1"},
+    )
+    assert {
+        "id": "a",
+        "healthy": False,
+        "reason": "dust",
+        "since": "1970-01-01T00:00:01.500+00:00",
+        "numa_nodes": [0, 1],
+        "nodes": ["/dev/a"],
+        "attributes": {"model": "T1"},
+    } == json.loads(json.dumps(describe(device, 1.5)))
+
+
+def test_a_device_that_is_only_an_id_is_described_in_full() -> None:
+    assert {
+        "id": "a",
+        "healthy": True,
+        "reason": "",
+        "since": "1970-01-01T00:00:00.000+00:00",
+        "numa_nodes": [],
+        "nodes": [],
+        "attributes": {},
+    } == describe(Device("a"), 0)

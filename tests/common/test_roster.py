@@ -1,0 +1,101 @@
+import pytest
+from deviceplugin import Device, Health, Topology
+from deviceplugin._roster import HELD_BUT_ABSENT, VANISHED, Retention, Roster, unhealthy
+from hypothesis import given
+from hypothesis import strategies as st
+
+RETENTION = Retention(grace=10, unknown=100)
+IDS = st.frozensets(st.sampled_from(["a", "b", "c", "d10", "d9"]))
+STEPS = st.lists(st.tuples(IDS, st.none() | IDS, st.integers(0, 200)), max_size=10)
+
+
+def here(*ids: str) -> dict[str, Device]:
+    return {device_id: Device(device_id) for device_id in ids}
+
+
+def listed(roster: Roster) -> dict[str, str]:
+    return {device.id: str(device.health) for device in roster.devices()}
+
+
+def test_a_new_roster_is_empty() -> None:
+    roster = Roster(1.0)
+    assert (0, [], 1.0) == (len(roster), roster.devices(), roster.fresh_at)
+
+
+def test_the_devices_that_are_here_are_in_natural_order() -> None:
+    roster = Roster(0).updated(here("d10", "d9", "a"), 5)
+    assert ["a", "d9", "d10"] == [device.id for device in roster.devices()]
+    assert (3, 5) == (len(roster), roster.fresh_at)
+
+
+def test_a_device_that_vanishes_stays_as_unhealthy() -> None:
+    roster = Roster(0).updated(here("a", "b"), 1).updated(here("b"), 2)
+    assert {"a": f"unhealthy: {VANISHED}", "b": "healthy"} == listed(roster)
+    assert 2 == len(roster)
+
+
+def test_a_vanished_device_keeps_what_else_is_known_of_it() -> None:
+    device = Device("a", topology=Topology((1,)), attributes={"model": "T1"})
+    (gone,) = Roster(0).updated({"a": device}, 1).updated({}, 2).devices()
+    assert (device.topology, device.attributes) == (gone.topology, gone.attributes)
+
+
+def test_a_device_that_comes_back_is_as_it_comes_back() -> None:
+    roster = Roster(0).updated(here("a"), 1).updated({}, 2).updated(here("a"), 3)
+    assert {"a": "healthy"} == listed(roster)
+    assert {} == roster.vanished
+
+
+@pytest.mark.parametrize(
+    ("held", "age", "stays"),
+    [
+        ({"a"}, 1000, True),  # a pod has it
+        (set(), 9, True),  # an allocation may be under way
+        (set(), 10, False),
+        ({"b"}, 10, False),
+        (None, 99, True),  # nobody knows
+        (None, 100, False),
+    ],
+)
+def test_a_vanished_device_is_forgotten_when_no_pod_can_hold_it(
+    held: set[str] | None, age: float, *, stays: bool
+) -> None:
+    gone = Roster(0).updated(here("a"), 1).updated({}, 2)
+    assert stays == ("a" in listed(gone.retired(held, 2 + age, RETENTION)))
+
+
+def test_the_time_of_a_vanished_device_does_not_start_anew() -> None:
+    roster = Roster(0).updated(here("a"), 1).updated({}, 2).updated({}, 8).expecting({"a"}, 9)
+    assert 0 == len(roster.retired(frozenset(), 12, RETENTION))
+
+
+def test_a_device_that_a_pod_holds_is_listed_though_never_seen() -> None:
+    roster = Roster(0).updated(here("a"), 1).expecting({"a", "b"}, 1)
+    assert {"a": "healthy", "b": f"unhealthy: {HELD_BUT_ABSENT}"} == listed(roster)
+
+
+def test_a_device_that_is_here_is_never_retired() -> None:
+    roster = Roster(0).updated(here("a"), 1).retired(frozenset(), 1000, RETENTION)
+    assert {"a": "healthy"} == listed(roster)
+
+
+@given(STEPS)
+def test_a_device_that_a_pod_holds_is_never_dropped(
+    steps: list[tuple[frozenset[str], frozenset[str] | None, int]],
+) -> None:
+    roster, now = Roster(0), 0
+    for present, held, pause in steps:
+        now += pause
+        roster = roster.updated(here(*present), now)
+        roster = roster.expecting(held or frozenset(), now).retired(held, now, RETENTION)
+        ids = [device.id for device in roster.devices()]
+        assert len(set(ids)) == len(ids) == len(roster)
+        assert {*present, *(held or ())} <= set(ids)
+        assert present == {device.id for device in roster.devices() if device.health}
+
+
+def test_devices_are_made_unhealthy_and_keep_an_earlier_reason() -> None:
+    sick = Device("b", health=Health.unhealthy("dust"))
+    assert ["unhealthy: late", "unhealthy: dust"] == [
+        str(device.health) for device in unhealthy([Device("a"), sick], "late")
+    ]
