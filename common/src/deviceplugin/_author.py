@@ -31,7 +31,7 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
         return hook(*args)
     except DevicePluginError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin does not end the process
         raise HookFailedError(f"{type(error).__name__}: {error}") from error
 
 
@@ -65,7 +65,12 @@ class Hooks:
                 done.set()
 
         # A daemon: a hook that hangs must not keep the process from ending.
-        threading.Thread(target=run, name=f"hook-{name}", daemon=True).start()
+        thread = threading.Thread(target=run, name=f"hook-{name}", daemon=True)
+        try:
+            call(thread.start)
+        except HookFailedError:  # the node has no thread left
+            self._free.release()
+            raise
         if not done.wait(timeout):
             raise HookTimeoutError(f"{name}() did not return within {timeout:g} s")
         return outcome[0]()
