@@ -1,7 +1,7 @@
 """What becomes of what ``discover()`` gives, raises or does not do."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -389,16 +389,15 @@ def test_paths_to_watch_may_change_with_each_discovery(kubelet: Kubelet, tmp_pat
         resource = RESOURCE
 
         def __init__(self) -> None:
-            self.directory = tmp_path / "first"
+            self._look_in(tmp_path / "first")
 
-        @property
-        def watch_paths(self) -> Sequence[Path]:
-            return [self.directory]
+        def _look_in(self, directory: Path) -> None:
+            self.directory, self.watch_paths = directory, [directory]
 
         @override
         def discover(self) -> Iterable[dp.Device]:
             if (self.directory / "next").exists():
-                self.directory = tmp_path / "second"
+                self._look_in(tmp_path / "second")
             return [dp.Device(path.name) for path in self.directory.glob("*")]
 
     slow = timedelta(hours=1)

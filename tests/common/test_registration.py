@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deviceplugin as dp
 import grpc
+import inotify_simple
 import pytest
 from deviceplugin import _endpoint, _kubelet, _rpc
 from deviceplugin._inventory import Resource
@@ -110,7 +112,8 @@ def test_without_inotify_the_poll_alone_recovers(
     def exhausted(**_options: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("inotify_simple.INotify", exhausted)
+    without = SimpleNamespace(INotify=exhausted, flags=inotify_simple.flags)
+    monkeypatch.setattr("deviceplugin._poller.inotify_simple", without)
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         node.restart_kubelet()
