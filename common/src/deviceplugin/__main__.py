@@ -1,0 +1,86 @@
+"""The command ``deviceplugin``: the framework's own tools, one sub-command each."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import version
+from typing import Final, cast
+
+_USAGE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command, and where its ``main(argv) -> int`` is."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "kubelet": Command(
+        "deviceplugin.simulator._kubelet_cli", "run a simulated kubelet to try plugins on"
+    ),
+    "stub": Command(
+        "deviceplugin.simulator._stub_cli", "run a plugin that does what it is told, to try a node"
+    ),
+    "bench": Command("deviceplugin.bench._cli", "measure any device plugin from outside"),
+}
+"""Imported when they are called, so that none pays for the others."""
+
+_HELP: Final = """\
+usage: deviceplugin COMMAND [options]
+
+Tools to develop Kubernetes device plugins with. None needs a cluster, root or hardware.
+
+commands:
+{commands}
+
+  deviceplugin COMMAND --help   tells more about one
+  deviceplugin --version        prints the version
+
+Your own plugin is a command of its own: a program that calls deviceplugin.main(YourPlugin).
+A first session, in two terminals:
+
+  deviceplugin kubelet --help
+  gopher-device-plugin --help
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the sub-command that ``argv`` (by default the process's arguments) names.
+
+    Returns:
+        The exit status: the sub-command's, or 2 for a wrong command line.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in {"-h", "--help", "help"}:
+        (sys.stdout if words else sys.stderr).write(_help())
+        return 0 if words else _USAGE
+    name, *rest = words
+    if name == "--version":
+        sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
+        return 0
+    if name not in COMMANDS:
+        sys.stderr.write(f"deviceplugin: {_unknown(name)}\n")
+        return _USAGE
+    run = cast("Callable[[Sequence[str]], int]", import_module(COMMANDS[name].module).main)
+    return run(rest)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}   {command.summary}" for name, command in COMMANDS.items()]
+    return _HELP.format(commands="\n".join(lines))
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}"
+    return f"unknown command {name!r}: {hint}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

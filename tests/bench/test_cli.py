@@ -1,0 +1,94 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from deviceplugin.bench import _plan, main
+from deviceplugin.bench._cli import _chosen, _parser, _plan_of, _split
+
+MANY = [*_plan.many(8, 1).command]
+
+
+def test_a_command_is_measured_and_the_figures_are_printed_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figures.json"
+    counts = ["--starts=1", "--idle=0.1", "--allocations=2", "--changes=1", "--restarts=2"]
+    options = ["--quick", *counts, "--touch={devices_dir}", f"--json={path}"]
+    assert 0 == main([*options, "--", *MANY])
+    out = capsys.readouterr().out
+    (section,) = json.loads(path.read_text())["sections"]
+    assert MANY == section["command"]
+    for figure in section["figures"]:
+        assert figure["name"] in out
+        assert figure["count"] == len(figure["values"])
+
+
+def test_without_a_command_the_gopher_plugin_and_the_core_are_measured() -> None:
+    def sections(*words: str) -> int:
+        before, command = _split(words)
+        return len(list(_chosen(_parser().parse_args(before), command)))
+
+    assert 3 == sections()
+    assert 1 == sections("--gopher")
+    assert 2 == sections("--core")
+    assert 1 == sections("--", "my-plugin", "--", "x")
+
+
+def test_what_is_given_overrides_the_plan() -> None:
+    plan = _plan_of(_parser().parse_args(["--quick", "--idle=7", "--restarts=3"]))
+    assert (7, 3, _plan.QUICK.starts) == (plan.idle, plan.restarts, plan.starts)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--starts=0"],
+        ["--restarts=1"],
+        ["--idle=0"],
+        ["--no-such-option"],
+        ["--gopher", "--", "my-plugin"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main(words)
+    assert "deviceplugin bench:" in capsys.readouterr().err
+
+
+def test_help_says_how_a_command_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--help"])
+    assert "-- my-device-plugin --plugin-dir {plugin_dir}" in capsys.readouterr().out
+
+
+def test_what_cannot_be_measured_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == main(["--starts=1", "--", "no-such-command"])
+    assert "no-such-command: No such file or directory" in capsys.readouterr().err
+
+
+def test_the_gopher_plugin_must_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert 1 == main(["--gopher"])
+    assert "gopher-device-plugin is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("measure", [_plan.measure_many_devices, _plan.measure_many_resources])
+def test_the_core_is_measured(measure: object) -> None:
+    assert callable(measure)
+    said: list[str] = []
+    plan = _plan.Plan(
+        core_starts=1,
+        core_changes=1,
+        core_restarts=2,
+        core_devices=20,
+        core_resources=3,
+        settle=0.1,
+    )
+    section = measure(plan, said.append)
+    assert [section.title] == said
+    assert section.title.startswith("core: ")
+    assert all(figure.values for figure in section.figures)

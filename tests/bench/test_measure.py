@@ -1,0 +1,139 @@
+"""Measures a small plugin of this file's own; no times are asserted, a machine can be busy."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deviceplugin.bench import _measure, _plan
+from deviceplugin.bench._figures import Figure
+from deviceplugin.bench._subject import BenchError, Subject, running
+
+LEAKY = """
+import os, socket, sys, threading
+from pathlib import Path
+import deviceplugin as dp
+
+leaked = []
+
+class Leaky(dp.Plugin):
+    resource = "example.com/leaky"
+    watch_paths = [os.environ["DP_PLUGIN_DIR"]]  # changes with each restart of the kubelet
+
+    def discover(self):
+        leaked.append(socket.socket())
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        Path(os.environ["DP_PLUGIN_DIR"], "seen").touch()
+        return [dp.Device("a")]
+
+dp.main(Leaky)
+"""
+
+
+def by_name(figures: list[Figure]) -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures}
+
+
+@pytest.fixture
+def many() -> Subject:
+    return _plan.many(8, 2)
+
+
+def test_each_start_is_measured_on_a_kubelet_of_its_own(many: Subject) -> None:
+    figures = by_name(_measure.starts(many, 2))
+    assert {
+        "start to 2 resources registered",
+        "start to first list",
+        "RSS at first list",
+        "threads at first list",
+        "SIGTERM to exit",
+    } == set(figures)
+    assert {2} == {len(figure.values) for figure in figures.values()}
+    assert all(value > 0 for figure in figures.values() for value in figure.values)
+
+
+def test_a_running_plugin_is_measured_in_every_way(many: Subject) -> None:
+    with running(many) as run:
+        run.wait_listed()
+        figures = by_name(
+            [
+                *_measure.idle(run, 0.1),
+                *_measure.size(run),
+                *_measure.message(run),
+                *_measure.allocations(run, 5, 1),
+                *_measure.allocations(run, 5, 8),
+                *_measure.rss(run, "then"),
+                *_measure.changes(run, 2),
+            ]
+        )
+    assert [8, 8] == figures["devices per list"].values
+    assert [8 * 47, 8 * 47] == figures["bytes per list, without topology"].values
+    assert 5 == len(figures["Allocate of 1 device"].values)
+    assert 5 == len(figures["Allocate of 8 devices"].values)
+    assert 2 == len(figures["device change to list"].values)
+    assert figures["PSS idle"].values[0] <= figures["RSS idle"].values[0]
+    assert 0 <= min(value for figure in figures.values() for value in figure.values)
+
+
+def test_what_a_plugin_cannot_show_is_left_out(many: Subject) -> None:
+    with running(replace(many, touch="")) as run:
+        run.wait_listed()
+        assert [] == _measure.allocations(run, 1, 9)
+        assert [] == _measure.changes(run, 1)
+
+
+def test_restarts_of_the_kubelet_leave_nothing_behind(many: Subject) -> None:
+    with running(many) as run:
+        run.wait_listed()
+        figures = by_name(_measure.restarts(run, 3, seed=1, settle=0.3))
+    assert 3 == len(figures["kubelet listening to registered"].values)
+    assert figures["sockets gained by 3 restarts"].values[0] <= 0
+    assert [0] == figures["socket files gained by 3 restarts"].values
+
+
+def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught(tmp_path: Path) -> None:
+    program = tmp_path / "leaky.py"
+    program.write_text(LEAKY)
+    leaky = Subject(title="leaky", command=[sys.executable, str(program)])
+    with running(leaky) as run:
+        run.wait_listed()
+        figures = by_name(_measure.restarts(run, 4, seed=1, settle=0.3))
+    # The discovery that the last restart calls for can come after the count.
+    assert figures["sockets gained by 4 restarts"].values[0] >= 2
+    assert figures["descriptors gained by 4 restarts"].values[0] >= 2
+    assert figures["threads gained by 4 restarts"].values[0] >= 2
+
+
+def test_a_plugin_that_dies_is_reported_with_its_last_words() -> None:
+    dying = Subject(title="dying", command=["sh", "-c", "echo no such device >&2; exit 3"])
+    with running(dying) as run, pytest.raises(BenchError) as raised:
+        run.wait_registered()
+    expected = "the plugin ended before registration of 1; its last words:\n  no such device"
+    assert expected == str(raised.value)
+
+
+def test_a_plugin_that_never_registers_is_given_up() -> None:
+    idle = Subject(title="idle", command=["sleep", "60"])
+    with running(idle) as run, pytest.raises(BenchError, match=r"no registration within 0\.1 s"):
+        run.wait(lambda: run.kubelet.registered, "registration", timeout=0.1)
+
+
+def test_a_command_that_does_not_exist_is_reported() -> None:
+    subject = Subject(title="x", command=["no-such-command"])
+    with pytest.raises(BenchError, match="no-such-command: No such file"), running(subject):
+        pass
+
+
+def test_a_plugin_finds_its_directories_in_its_arguments_and_its_environment(
+    tmp_path: Path,
+) -> None:
+    report = tmp_path / "report"
+    script = 'echo "$1 $2 $DP_PLUGIN_DIR $DP_HTTP_ADDRESS"; ls "$2"'
+    words = ["sh", "-c", f"({script}) > {report}", "sh", "{plugin_dir}", "{devices_dir}"]
+    with running(Subject(title="x", command=words, files=2)) as run:
+        with pytest.raises(BenchError, match="ended"):
+            run.wait_registered()
+        root = run.kubelet.root
+    plugin_dir, devices_dir = f"{root}/device-plugins", f"{root}/devices"
+    assert f"{plugin_dir} {devices_dir} {plugin_dir} off\ndev0\ndev1\n" == report.read_text()
+    assert not root.exists()

@@ -1,0 +1,84 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deviceplugin.bench import _proc
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Has started a process of its own, and waits for a line."""
+    command = "sleep 60 & echo ready; read line"
+    with subprocess.Popen(
+        ["sh", "-c", command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_thread_more_and_a_socket_more_are_seen() -> None:
+    before = _proc.holdings(os.getpid())
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    with socket.socket():
+        after = _proc.holdings(os.getpid())
+    stop.set()
+    thread.join()
+    gained = (
+        after.threads - before.threads,
+        after.descriptors - before.descriptors,
+        after.sockets - before.sockets,
+    )
+    assert (1, 1, 1) == gained
+
+
+def test_memory_is_counted_in_bytes_and_shared_pages_in_part_only() -> None:
+    found = _proc.holdings(os.getpid())
+    assert 4 * 1024 * 1024 < found.pss <= found.rss
+
+
+def test_the_processes_that_a_process_started_belong_to_it(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    assert 2 == len(list(_proc.family(sleeper.pid)))
+    assert 2 == _proc.holdings(sleeper.pid).threads
+
+
+def test_a_process_that_does_not_exist_has_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert _proc.Holdings(0, 0, 0, 0, 0) == _proc.holdings(process.pid)
+    assert {} == _proc.activity(process.pid).by_thread
+
+
+def test_work_is_cpu_time_and_waiting_is_wakeups() -> None:
+    begin = _proc.activity(os.getpid())
+    for _ in range(10):
+        threading.Event().wait(0.001)
+    sum(range(1_000_000))
+    cpu, wakeups = _proc.activity(os.getpid()).since(begin)
+    assert cpu > 0
+    assert wakeups >= 10
+
+
+def test_a_thread_that_was_not_there_before_counts_in_full_and_one_that_ended_does_not() -> None:
+    earlier = _proc.Activity({1: (1_000_000_000, 5), 2: (9, 9)})
+    later = _proc.Activity({1: (3_000_000_000, 6), 3: (500_000_000, 2)})
+    assert (2.5, 3) == later.since(earlier)
+
+
+def test_without_schedstat_cpu_time_is_counted_in_ticks(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 20 0 0\n")
+    assert 50 * 1_000_000_000 // os.sysconf("SC_CLK_TCK") == _proc._cpu(tmp_path)

@@ -1,0 +1,55 @@
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from deviceplugin.__main__ import COMMANDS, main
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: deviceplugin COMMAND")
+    for name, command in COMMANDS.items():
+        assert f"  {name}" in text
+        assert command.summary in text
+
+
+def test_without_a_command_help_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main([])
+    assert capsys.readouterr().err.startswith("usage: deviceplugin COMMAND")
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--version"])
+    assert f"deviceplugin {version('deviceplugin')}\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("kublet", "did you mean 'kubelet'?"), ("frobnicate", "known are kubelet, stub, bench")],
+)
+def test_an_unknown_command_is_answered_with_the_nearest(
+    name: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main([name])
+    assert f"deviceplugin: unknown command {name!r}: {hint}\n" == capsys.readouterr().err
+
+
+def test_a_command_gets_the_words_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["bench", "--help"])
+    assert capsys.readouterr().out.startswith("usage: deviceplugin bench")
+
+
+def test_help_imports_no_command() -> None:
+    program = (
+        "import sys; from deviceplugin.__main__ import main; main(['--help']); "
+        "sys.exit(any(name.startswith(('grpc', 'deviceplugin.simulator')) for name in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_it_is_also_a_module() -> None:
+    words = [sys.executable, "-m", "deviceplugin", "--version"]
+    found = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert f"deviceplugin {version('deviceplugin')}\n" == found.stdout
