@@ -1,0 +1,302 @@
+"""The documentation is true: its examples run, its tables say what the code says, its links lead.
+
+A ``python`` block is executed as a module of its own; with ``<!-- continues -->`` above it, it is
+joined to the block before. Its test functions are run with the fixtures that they name. A
+``console`` block with ``<!-- run -->`` above it is run by a shell, and its output compared.
+"""
+
+import ast
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+import deviceplugin as dp
+import pytest
+from deviceplugin import _settings, _values, errors
+from deviceplugin._metrics import Metrics
+from deviceplugin.testing import Kubelet, Node
+from deviceplugin_gopher import GopherSettings
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted(
+    path
+    for pattern in ("README.md", "common/README.md", "common/docs/*.md", "plugins/*/README.md")
+    for path in ROOT.glob(pattern)
+)
+AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
+AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>\w+) -->\n)?(?P<fence>```+)(?P<kind>\w*)\n(?P<body>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    path: Path
+    line: int
+    kind: str
+    mark: str
+    body: str
+    before: str = ""
+    """The blocks that it continues."""
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+@cache
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    return [
+        Block(
+            path,
+            text.count("\n", 0, found.start("body")) + 1,
+            found["kind"],
+            found["mark"] or "",
+            found["body"],
+        )
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def python_blocks(path: Path) -> Iterator[Block]:
+    source = ""
+    for block in blocks(path):
+        if block.kind == "python":
+            before = source if block.mark == "continues" else ""
+            # Lines keep their numbers, so that an error names the place in the page.
+            before += "\n" * (block.line - 1 - before.count("\n"))
+            source = before + block.body
+            yield block._replace(before=before)
+
+
+PROGRAMS = [block for path in DOCS for block in python_blocks(path)]
+TESTS = [
+    pytest.param(program, node.name, id=f"{program}-{node.name}")
+    for program in PROGRAMS
+    for node in ast.parse(program.body).body
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+]
+
+
+def execute(program: Block) -> dict[str, Any]:
+    module = types.ModuleType(f"documentation_{program.line}")
+    sys.modules[module.__name__] = module  # where dataclasses look for annotations
+    exec(compile(program.before + program.body, str(program.path), "exec"), vars(module))
+    return vars(module)
+
+
+def rows(path: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below ``heading``, without its header."""
+    text = path.read_text(encoding="utf-8").partition(f"# {heading}\n")[2]
+    lines = iter(text.splitlines())
+    found: list[str] = []
+    for line in lines:
+        if line.startswith("|"):
+            found.append(line)
+        elif found:
+            break
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in found[2:]]
+
+
+def code(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def non_blank(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=str)
+def test_every_python_block_runs(program: Block) -> None:
+    execute(program)
+
+
+@pytest.mark.parametrize(("program", "name"), TESTS)
+def test_every_test_in_a_block_passes(
+    program: Block, name: str, request: pytest.FixtureRequest
+) -> None:
+    test = execute(program)[name]
+    test(
+        **{needed: request.getfixturevalue(needed) for needed in inspect.signature(test).parameters}
+    )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for path in DOCS for block in blocks(path) if block.mark == "run"],
+    ids=str,
+)
+def test_every_command_prints_what_its_page_shows(block: Block, tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("DP_")}
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    shown = ""
+    for line in block.body.splitlines():
+        if not line.startswith("$ "):
+            continue
+        result = subprocess.run(
+            ["sh", "-c", line[2:]],
+            cwd=tmp_path,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        shown += f"{line}\n{result.stdout}"
+    assert shown == block.body
+
+
+def test_every_mark_is_known() -> None:
+    marks = {block.mark for path in DOCS for block in blocks(path)}
+    assert marks <= {"", "continues", "run"}
+
+
+def test_the_authors_plugin_has_at_most_15_lines() -> None:
+    assert non_blank(code(AUTHORS_PLUGIN)) <= 15
+
+
+def test_the_authors_test_has_at_most_8_lines() -> None:
+    assert non_blank(code(AUTHORS_TEST)) <= 8
+
+
+@pytest.mark.parametrize("source", [AUTHORS_PLUGIN, AUTHORS_TEST], ids=["plugin", "test"])
+def test_the_readme_shows_the_template_as_it_is(source: Path) -> None:
+    shown = [block.body for block in blocks(ROOT / "common/README.md") if block.kind == "python"]
+    assert code(source) in shown
+
+
+def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
+    common = {field.name for field in fields(dp.Settings)}
+    texts = _settings.helps(settings)
+    return [
+        [
+            f"`{_settings.key(field)}`",
+            f"`{_values.write(field.default)}`",
+            texts[_settings.key(field)],
+        ]
+        for field in fields(settings)
+        if not (own and field.name in common)
+    ]
+
+
+def test_the_settings_page_lists_the_settings_of_the_code() -> None:
+    actual = rows(ROOT / "common/docs/settings.md", "All settings")
+    assert described(dp.Settings, own=False) == actual
+
+
+def test_the_gopher_page_lists_the_settings_of_the_code() -> None:
+    assert described(GopherSettings, own=True) == rows(
+        ROOT / "plugins/gopher/README.md", "Settings"
+    )
+
+
+def real_metrics() -> set[tuple[str, str, str]]:
+    """Return name, type and labels of each metric as they appear on ``/metrics``."""
+    metrics = Metrics()
+    metrics.count_devices(lambda: [("example.com/a", 1, 0)])
+    found = set()
+    for collector in metrics.registry._collector_to_names:
+        family = next(iter(collector.collect()))
+        labels = getattr(collector, "_labelnames", ()) or tuple(family.samples[0].labels)
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        found.add((f"`{family.name}{suffix}`", family.type, ", ".join(f"`{x}`" for x in labels)))
+    return found
+
+
+def test_the_metrics_page_lists_the_metrics_of_the_code() -> None:
+    actual = rows(ROOT / "common/docs/metrics.md", "Metrics")
+    assert real_metrics() == {(name, kind, labels) for name, kind, labels, _ in actual}
+    assert len(real_metrics()) == len(actual)
+
+
+def test_the_devices_page_of_a_plugin_looks_as_documented(kubelet: Kubelet) -> None:
+    page = blocks(ROOT / "common/docs/metrics.md")
+    (program,) = [block for block in PROGRAMS if block.path.name == "metrics.md"]
+    (shown,) = [json.loads(block.body) for block in page if block.kind == "json"]
+    plugin: dp.Plugin = execute(program)["CameraPlugin"]()
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+        node.wait_for("example.com/camera", {"cam0"}, {"cam1"})
+        node.kubelet.wait(lambda: not node.host.ready())
+        with urlopen(f"http://127.0.0.1:{node.host.http_port}/devices") as answer:
+            actual = json.load(answer)
+    for device, real in zip(
+        shown["resources"][0]["devices"], actual["resources"][0]["devices"], strict=True
+    ):
+        real["since"] = device["since"]
+    assert shown == actual
+
+
+def public(owner: type) -> list[str]:
+    return [
+        name
+        for name, value in vars(owner).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+
+
+def test_the_plugins_page_lists_every_hook() -> None:
+    actual = [
+        re.match(r"`(\w+)\(", row[0]) for row in rows(ROOT / "common/docs/plugins.md", "Hooks")
+    ]
+    assert public(dp.Plugin) == [name[1] for name in actual if name]
+
+
+def test_the_testing_page_lists_every_method_of_a_node() -> None:
+    actual = [
+        re.match(r"`(\w+)\(", row[0]) for row in rows(ROOT / "common/docs/testing.md", "Node")
+    ]
+    assert public(Node) == [name[1] for name in actual if name]
+
+
+def test_the_devices_page_lists_every_field_of_a_device() -> None:
+    table = rows(ROOT / "common/docs/devices.md", "Devices")
+    assert [f"`{field.name}`" for field in fields(dp.Device)] == [row[0] for row in table]
+
+
+def test_the_errors_page_draws_the_real_tree() -> None:
+    (tree,) = [b.body for b in blocks(ROOT / "common/docs/errors.md") if b.kind == "text"]
+    drawn, above = {}, [(-1, "Exception")]
+    for line in tree.splitlines():
+        name = re.search(r"\w+", line)
+        assert name
+        while above[-1][0] >= name.start():
+            above.pop()
+        drawn[name[0]] = above[-1][1]
+        above.append((name.start(), name[0]))
+    real = {
+        name: value.__mro__[1].__name__
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert real == drawn
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in _LINK.findall(_BLOCK.sub("", code(page))):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if "://" not in link and not (
+            target.exists() and (not anchor or anchor in anchors(target))
+        ):
+            broken.append(link)
+    assert [] == broken
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", _BLOCK.sub("", code(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
