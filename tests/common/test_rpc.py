@@ -1,0 +1,70 @@
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+import pytest
+from deviceplugin import _rpc
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+LIST = pb.ListAndWatchResponse(devices=[pb.Device(ID="a", health="Healthy")])
+
+
+class Implementation:
+    """Two of the service's methods, by their names."""
+
+    def GetDevicePluginOptions(self, request: pb.Empty, _context: Any) -> pb.DevicePluginOptions:  # noqa: N802
+        assert pb.Empty() == request
+        return pb.DevicePluginOptions(pre_start_required=True)
+
+    def ListAndWatch(self, _request: pb.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:  # noqa: N802
+        yield LIST.SerializeToString()
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "enough")
+
+
+@pytest.fixture(scope="module")
+def calls() -> Iterator[Any]:
+    """The callables of a client of ``Implementation``."""
+    workers = ThreadPoolExecutor(2)
+    service = _rpc.service(SERVICE, Implementation(), encoded=frozenset({"ListAndWatch"}))
+    server = grpc.server(workers, handlers=[service])
+    with TemporaryDirectory(prefix="rpc") as directory:  # paths of sockets must be short
+        target = f"unix:{Path(directory) / 'socket'}"
+        server.add_insecure_port(target)
+        server.start()
+        with grpc.insecure_channel(target) as channel:
+            yield _rpc.calls(channel, SERVICE)
+        server.stop(None).wait(5)
+    workers.shutdown()
+
+
+def test_a_client_can_call_every_method_of_the_service(calls: Any) -> None:
+    assert [
+        "Allocate",
+        "GetDevicePluginOptions",
+        "GetPreferredAllocation",
+        "ListAndWatch",
+        "PreStartContainer",
+    ] == sorted(calls)
+
+
+def test_messages_are_decoded_on_both_sides(calls: Any) -> None:
+    answer = calls["GetDevicePluginOptions"](pb.Empty(), timeout=5)
+    assert pb.DevicePluginOptions(pre_start_required=True) == answer
+
+
+def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
+    stream = calls["ListAndWatch"](pb.Empty(), timeout=5)
+    assert LIST == next(stream)
+    with pytest.raises(grpc.RpcError) as raised:
+        next(stream)
+    assert "RESOURCE_EXHAUSTED: enough" == _rpc.status_text(raised.value)
+
+
+def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        calls["Allocate"](pb.AllocateRequest(), timeout=5)
+    assert "UNIMPLEMENTED: Method not found!" == _rpc.status_text(raised.value)
