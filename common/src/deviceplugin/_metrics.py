@@ -102,7 +102,7 @@ class Metrics:
     def forget(self, resource: str) -> None:
         """Drop the gauges of a resource that has gone; its counters stay."""
         for gauge in (self.registered, self.streams):
-            gauge.remove_by_labels({"resource": resource})
+            gauge.remove(resource)
 
 
 class _Devices(Collector):

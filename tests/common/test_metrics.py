@@ -1,0 +1,122 @@
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import pytest
+from deviceplugin._metrics import Metrics
+from prometheus_client import REGISTRY, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    """The values of ``name`` as they are scraped, by the values of their labels by name."""
+    text = generate_latest(metrics.registry).decode()
+    return {
+        tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if name == sample.name
+    }
+
+
+def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
+    """The labels of each metric, but for a histogram's buckets."""
+    text = generate_latest(metrics.registry).decode()
+    return {
+        sample.name: tuple(sorted(sample.labels))
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_sum", "_created"))
+    }
+
+
+def test_the_names_and_labels_are_those_that_are_promised() -> None:
+    metrics = Metrics()
+    metrics.count_devices(lambda: [("x.io/dev", 1, 0)])
+    for metric in (metrics.registrations, metrics.registered, metrics.streams):
+        metric.labels("x.io/dev")
+    metrics.registration_failures.labels("x.io/dev", "refused")
+    metrics.allocations.labels("x.io/dev", "OK")
+    metrics.allocation_seconds.labels("x.io/dev")
+    metrics.discovery_seconds.labels("Plugin")
+    metrics.discovery_errors.labels("Plugin")
+    metrics.discovery_success.labels("Plugin")
+    metrics.skipped_devices.labels("Plugin")
+    assert {
+        "deviceplugin_build_info": ("grpc", "python", "version"),
+        "deviceplugin_registrations_total": ("resource",),
+        "deviceplugin_registration_failures_total": ("reason", "resource"),
+        "deviceplugin_registered": ("resource",),
+        "deviceplugin_kubelet_restarts_total": (),
+        "deviceplugin_streams": ("resource",),
+        "deviceplugin_allocations_total": ("code", "resource"),
+        "deviceplugin_allocation_duration_seconds_count": ("resource",),
+        "deviceplugin_discovery_duration_seconds_count": ("plugin",),
+        "deviceplugin_discovery_errors_total": ("plugin",),
+        "deviceplugin_discovery_last_success_timestamp_seconds": ("plugin",),
+        "deviceplugin_skipped_devices": ("plugin",),
+        "deviceplugin_devices": ("health", "resource"),
+    } == labels(metrics)
+
+
+def test_the_versions_that_run_are_told() -> None:
+    text = generate_latest(Metrics().registry).decode()
+    (info,) = (
+        sample.labels
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if "deviceplugin_build_info" == sample.name
+    )
+    assert {
+        "version": version("deviceplugin"),
+        "python": platform.python_version(),
+        "grpc": version("grpcio"),
+    } == info
+
+
+def test_devices_are_counted_at_each_scrape() -> None:
+    counts = [("x.io/a", 2, 1)]
+    metrics = Metrics()
+    metrics.count_devices(lambda: counts)
+    assert {
+        ("healthy", "x.io/a"): 2,
+        ("unhealthy", "x.io/a"): 1,
+    } == samples(metrics, "deviceplugin_devices")
+    counts[:] = [("x.io/b", 0, 0)]
+    assert {
+        ("healthy", "x.io/b"): 0,
+        ("unhealthy", "x.io/b"): 0,
+    } == samples(metrics, "deviceplugin_devices")
+
+
+def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_stay() -> None:
+    metrics = Metrics()
+    for resource in ("x.io/a", "x.io/b"):
+        metrics.registered.labels(resource).set(1)
+        metrics.streams.labels(resource).set(1)
+        metrics.registrations.labels(resource).inc()
+    metrics.forget("x.io/a")
+    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_registered")
+    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_streams")
+    assert {("x.io/a",): 1, ("x.io/b",): 1} == samples(metrics, "deviceplugin_registrations_total")
+
+
+def test_a_resource_without_gauges_can_be_forgotten() -> None:
+    Metrics().forget("x.io/none")
+
+
+@pytest.mark.parametrize("name", ["deviceplugin_allocation", "deviceplugin_discovery"])
+def test_times_are_counted_in_buckets(name: str) -> None:
+    metrics = Metrics()
+    metrics.allocation_seconds.labels("x").observe(0.0007)
+    metrics.discovery_seconds.labels("x").observe(0.0007)
+    buckets = samples(metrics, f"{name}_duration_seconds_bucket")
+    assert (0, 1, 1) == (buckets["0.0005", "x"], buckets["0.001", "x"], buckets["+Inf", "x"])
+    assert {("x",): 1} == samples(metrics, f"{name}_duration_seconds_count")
+
+
+def test_nothing_is_registered_for_the_whole_process() -> None:
+    one, other = Metrics(), Metrics()
+    one.kubelet_restarts.inc()
+    assert {(): 0} == samples(other, "deviceplugin_kubelet_restarts_total")
+    assert b"deviceplugin" not in generate_latest(REGISTRY)
