@@ -47,7 +47,10 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        try:
+            return json.dumps(line, default=str, allow_nan=False)
+        except (TypeError, ValueError):  # no number, a key that is no text, or a circle
+            return json.dumps({name: str(value) for name, value in line.items()})
 
 
 class _TextFormatter(logging.Formatter):
@@ -63,7 +66,8 @@ class _TextFormatter(logging.Formatter):
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
+    plain = text.isprintable() and not {" ", '"'} & set(text)
+    return text if text and plain else json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 class Once:

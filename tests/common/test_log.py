@@ -1,0 +1,238 @@
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deviceplugin import _log
+from deviceplugin._log import Once
+
+log = logging.getLogger("tests.log")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _root_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Configuring takes the handlers from the root logger: give it none, and then its own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    monkeypatch.setitem(os.environ, "GRPC_VERBOSITY", "ERROR")
+    root.handlers = []
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+
+
+def logged_as_json(event: str = "seen", **fields: Any) -> dict[str, Any]:
+    stream = io.StringIO()
+    _log.configure("info", "json", stream)
+    log.warning(event, extra=fields)
+    (line,) = stream.getvalue().splitlines()
+    decoded: dict[str, Any] = json.loads(line)
+    return decoded
+
+
+def logged_as_text(event: str = "seen", **fields: Any) -> str:
+    stream = io.StringIO()
+    _log.configure("info", "text", stream)
+    log.warning(event, extra=fields)
+    (line,) = stream.getvalue().splitlines()
+    return line
+
+
+def test_a_record_in_json_has_its_time_level_event_and_fields() -> None:
+    record = logged_as_json(resource="x.io/dev", count=2, sick=None)
+    moment = datetime.fromisoformat(record.pop("time"))
+    assert abs(datetime.now(UTC) - moment).total_seconds() < 5
+    assert {
+        "level": "warning",
+        "event": "seen",
+        "resource": "x.io/dev",
+        "count": 2,
+        "sick": None,
+    } == record
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Path("/dev/a"), "/dev/a"),
+        (b"\xff", "b'\\xff'"),
+        ("\udcff", "\udcff"),
+        ("a\nb", "a\nb"),
+        ({1: Path("/a")}, {"1": "/a"}),
+        ({("a", 1): 2}, "{('a', 1): 2}"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_value_that_json_does_not_know_is_written_as_text(value: object, written: object) -> None:
+    assert written == logged_as_json(value=value)["value"]
+
+
+def test_a_value_that_contains_itself_can_be_logged() -> None:
+    circle: list[object] = []
+    circle.append(circle)
+    assert "[[...]]" == logged_as_json(value=circle)["value"]
+
+
+def test_an_exception_in_json_stays_on_its_line() -> None:
+    stream = io.StringIO()
+    _log.configure("info", "json", stream)
+    try:
+        raise ValueError("odd")  # noqa: TRY301
+    except ValueError:
+        log.exception("failed")
+    (line,) = stream.getvalue().splitlines()
+    traceback = json.loads(line)["traceback"].splitlines()
+    assert ("Traceback (most recent call last):", "ValueError: odd") == (
+        traceback[0],
+        traceback[-1],
+    )
+
+
+def test_a_record_for_people_is_a_line_with_its_fields() -> None:
+    line = logged_as_text(resource="x.io/dev", reason="it is gone", count=2)
+    time, rest = line.split(" ", 1)
+    assert 'WARNING seen resource=x.io/dev reason="it is gone" count=2' == rest
+    assert time == datetime.strptime(time, "%H:%M:%S.%f").strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ007
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("", '""'),
+        ("a", "a"),
+        ("/dev/a:1", "/dev/a:1"),
+        ("é", "é"),
+        ("a b", '"a b"'),
+        ("a\nb", '"a\\nb"'),
+        ("a\x1b[31mb", '"a\\u001b[31mb"'),
+        ('a"b', '"a\\"b"'),
+        ("a=b", "a=b"),
+        (Path("/dev/a"), "/dev/a"),
+        (b"\xff", "b'\\xff'"),
+    ],
+)
+def test_a_value_for_people_is_quoted_where_it_could_be_misread(
+    value: object, written: str
+) -> None:
+    assert logged_as_text(value=value).endswith(f" value={written}")
+
+
+def test_an_exception_for_people_follows_its_line() -> None:
+    stream = io.StringIO()
+    _log.configure("info", "text", stream)
+    try:
+        raise ValueError("odd")  # noqa: TRY301
+    except ValueError:
+        log.exception("failed")
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith("ERROR   failed")
+    assert ("Traceback (most recent call last):", "ValueError: odd") == (lines[1], lines[-1])
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_only_what_is_severe_enough_is_logged(level: str, events: list[str]) -> None:
+    stream = io.StringIO()
+    _log.configure(level, "json", stream)
+    for severity in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+        log.log(severity, logging.getLevelName(severity).lower())
+    assert events == [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+
+
+def test_the_form_follows_the_stream_where_it_is_not_given() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    _log.configure("info", "auto", terminal)
+    log.warning("seen")
+    _log.configure("info", "auto", file)
+    log.warning("seen")
+    assert terminal.getvalue().endswith("WARNING seen\n")
+    assert "seen" == json.loads(file.getvalue())["event"]
+
+
+def test_the_log_goes_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    _log.configure("info", "json")
+    log.warning("seen")
+    assert "seen" == json.loads(stream.getvalue())["event"]
+
+
+def test_the_last_configuration_is_the_only_one() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    _log.configure("info", "json", first)
+    _log.configure("info", "json", second)
+    log.warning("seen")
+    assert ("", 1) == (first.getvalue(), len(second.getvalue().splitlines()))
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+class TestOnce:
+    """Pytest's own handler sees what is said."""
+
+    @pytest.fixture(autouse=True)
+    def _capture(self, caplog: pytest.LogCaptureFixture) -> None:
+        logging.getLogger().handlers = [caplog.handler]
+
+    def test_the_same_thing_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        once = Once(log)
+        for _ in range(3):
+            once.say("kubelet", "waiting", error="no socket", resource="x.io/dev")
+        assert [("WARNING", "waiting")] == said(caplog)
+        assert "no socket" == vars(caplog.records[0])["error"]
+
+    def test_a_thing_that_changes_is_said_again(self, caplog: pytest.LogCaptureFixture) -> None:
+        once = Once(log)
+        once.say("kubelet", "waiting", error="no socket")
+        once.say("kubelet", "waiting", error="refused")
+        once.say("kubelet", "tired", error="refused")
+        once.say("kubelet", "waiting", error="no socket")
+        assert ["waiting", "waiting", "tired", "waiting"] == [event for _, event in said(caplog)]
+
+    def test_subjects_have_nothing_to_do_with_each_other(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        once = Once(log, logging.ERROR)
+        for subject in ("a", "b", "a", "b"):
+            once.say(subject, "waiting")
+        assert [("ERROR", "waiting")] * 2 == said(caplog)
+
+    def test_what_is_over_is_said_again_when_it_comes_back(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        once = Once(log)
+        assert not once.over("kubelet")
+        once.say("kubelet", "waiting")
+        assert once.over("kubelet")
+        assert not once.over("kubelet")
+        once.say("kubelet", "waiting")
+        assert [("WARNING", "waiting")] * 2 == said(caplog)
+
+    def test_all_but_some_subjects_can_be_forgotten(self, caplog: pytest.LogCaptureFixture) -> None:
+        once = Once(log)
+        once.say("a", "waiting")
+        once.say("b", "waiting")
+        once.keep({"a"})
+        once.say("a", "waiting")
+        once.say("b", "waiting")
+        assert 3 == len(said(caplog))
