@@ -1,5 +1,6 @@
 """Values of settings, between how people write them and what they are."""
 
+import math
 import re
 import typing
 from collections.abc import Sequence
@@ -8,8 +9,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SHORTEST: Final = 0.001
+"""Seconds. Durations are whole milliseconds, so that they can be written as they were read."""
+_LONGEST: Final = 100 * 365 * 86400
+"""Seconds. Far less than what the clocks of Python and the kernel can count."""
 _TRUTHS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False,
     "no": False,
@@ -45,6 +50,12 @@ def parse(value: Any, kind: Any) -> Any:
         raise ValueError(f"is not {_NAMES[kind]}") from None
 
 
+def _number(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
+
+
 def _choice(value: Any, choices: Any) -> Any:
     if value not in choices:
         raise ValueError(f"is none of {', '.join(choices)}")
@@ -55,9 +66,9 @@ def _duration(text: str) -> timedelta:
     if not _DURATION.fullmatch(text):
         raise ValueError(text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if not seconds:
+    if not _SHORTEST <= seconds <= _LONGEST:
         raise ValueError(text)
-    return timedelta(seconds=seconds)
+    return timedelta(milliseconds=round(seconds * 1000))
 
 
 def _path(text: str) -> Path:
@@ -69,7 +80,7 @@ def _path(text: str) -> Path:
 _PARSERS: Final[dict[Any, Any]] = {
     str: str,
     int: int,
-    float: float,
+    float: _number,
     Path: _path,
     timedelta: _duration,
 }

@@ -1,0 +1,208 @@
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from deviceplugin._values import metavar, parse, write, write_duration
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+LEVEL = Literal["debug", "info"]
+KINDS: list[Any] = [
+    str,
+    int,
+    float,
+    bool,
+    Path,
+    timedelta,
+    LEVEL,
+    tuple[str, ...],
+    tuple[int, ...],
+    Sequence[timedelta],
+]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates(),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=5,
+)
+DURATIONS = st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(
+    lambda duration: timedelta(milliseconds=duration // timedelta(milliseconds=1))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1ms", 0.001),
+        ("250ms", 0.25),
+        ("30s", 30),
+        ("0.5s", 0.5),
+        ("1m30s", 90),
+        ("90m", 5400),
+        ("24h", 86400),
+        ("1d2h", 93600),
+        ("1.5h", 5400),
+        ("0s1ms", 0.001),
+    ],
+)
+def test_durations_are_written_as_people_write_them(text: str, seconds: float) -> None:
+    assert timedelta(seconds=seconds) == parse(text, timedelta)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "30", "s", "-1s", "0s", "0.1ms", "1 s", "1S", "1w", "1s\n", "1e3s", "\u0661s"),
+        *("9" * 20 + "d", "9" * 400 + "d", "101000d"),
+        *(30, 1.5, True, None, ["30s"]),
+    ],
+)
+def test_what_is_no_duration_is_told_with_an_example(value: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"^is not a duration above zero, such as 30s, 1m30s or 24h"
+    ):
+        parse(value, timedelta)
+
+
+@given(DURATIONS)
+def test_a_duration_comes_back_as_it_was_written(duration: timedelta) -> None:
+    assert duration == parse(write_duration(duration), timedelta)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (30, "30s"),
+        (90, "1m30s"),
+        (86400, "1d"),
+        (0.25, "250ms"),
+        (3661.001, "1h1m1s1ms"),
+        (0, "0s"),
+    ],
+)
+def test_a_duration_is_written_in_its_largest_units(seconds: float, text: str) -> None:
+    assert text == write_duration(timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("value", ["true", "True", "yes", "ON", "1", True, 1])
+def test_what_is_true(value: object) -> None:
+    assert parse(value, bool) is True
+
+
+@pytest.mark.parametrize("value", ["false", "No", "off", "0", False, 0])
+def test_what_is_false(value: object) -> None:
+    assert parse(value, bool) is False
+
+
+@pytest.mark.parametrize("value", ["", "maybe", "2", 2, None, [True], 1.0])
+def test_what_is_neither_true_nor_false(value: object) -> None:
+    with pytest.raises(ValueError, match=r"^is none of true, yes, on, 1, false, no, off, 0$"):
+        parse(value, bool)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        ("a b", str, "a b"),
+        ("", str, ""),
+        (5, str, "5"),
+        ("-7", int, -7),
+        (7, int, 7),
+        ("1.5", float, 1.5),
+        (2, float, 2.0),
+        ("/dev", Path, Path("/dev")),
+        ("debug", LEVEL, "debug"),
+        ("a,b", tuple[str, ...], ("a", "b")),
+        (" a , b ", tuple[str, ...], ("a", "b")),
+        ("", tuple[str, ...], ()),
+        ("a,,b,", tuple[str, ...], ("a", "b")),
+        (["a", "b,c"], tuple[str, ...], ("a", "b,c")),
+        ([], tuple[str, ...], ()),
+        ("1,2", tuple[int, ...], (1, 2)),
+        ([1, "2"], tuple[int, ...], (1, 2)),
+        (["yes", False], Sequence[bool], (True, False)),
+        ("/a,/b", Sequence[Path], (Path("/a"), Path("/b"))),
+        ("info,debug", tuple[LEVEL, ...], ("info", "debug")),
+        ("1s,2m", tuple[timedelta, ...], (timedelta(seconds=1), timedelta(minutes=2))),
+    ],
+)
+def test_a_value_is_read_as_what_it_is(value: object, kind: Any, expected: object) -> None:
+    found = parse(value, kind)
+    assert (type(expected), expected) == (type(found), found)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "problem"),
+    [
+        (True, str, "is not a text"),
+        (None, str, "is not a text"),
+        (["a"], str, "is not a text"),
+        ({"a": 1}, str, "is not a text"),
+        ("x", int, "is not a whole number"),
+        ("", int, "is not a whole number"),
+        (1.5, int, "is not a whole number"),
+        (True, int, "is not a whole number"),
+        ("9" * 5000, int, "is not a whole number"),
+        ("x", float, "is not a number"),
+        ("nan", float, "is not a number"),
+        (float("inf"), float, "is not a number"),
+        ("dev", Path, "is not an absolute path"),
+        ("", Path, "is not an absolute path"),
+        ("~/dev", Path, "is not an absolute path"),
+        ("loud", LEVEL, "is none of debug, info"),
+        (["debug"], LEVEL, "is none of debug, info"),
+        (None, LEVEL, "is none of debug, info"),
+        (5, tuple[int, ...], "is not a list"),
+        ({"a": 1}, tuple[str, ...], "is not a list"),
+        ("1,x", tuple[int, ...], "is not a whole number"),
+        ([["a"]], tuple[str, ...], "is not a text"),
+    ],
+)
+def test_a_value_of_another_kind_is_told(value: object, kind: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        parse(value, kind)
+
+
+@given(ANYTHING, st.sampled_from(KINDS))
+@example("9" * 400 + "d", timedelta)
+def test_a_value_that_cannot_be_read_is_a_value_error_and_nothing_else(
+    value: object, kind: Any
+) -> None:
+    with suppress(ValueError):
+        write(parse(value, kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (str, "TEXT"),
+        (int, "N"),
+        (float, "N"),
+        (bool, "true|false"),
+        (Path, "PATH"),
+        (timedelta, "DURATION"),
+        (LEVEL, "debug|info"),
+        (tuple[str, ...], "TEXT"),
+    ],
+)
+def test_a_usage_text_says_of_what_kind_a_value_is(kind: Any, text: str) -> None:
+    assert text == metavar(kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("a", "a"),
+        (7, 7),
+        (True, True),
+        (Path("/dev"), "/dev"),
+        (timedelta(seconds=90), "1m30s"),
+        ((Path("/a"), timedelta(seconds=1)), ["/a", "1s"]),
+    ],
+)
+def test_a_value_is_written_as_one_would_write_it_into_a_file(
+    value: object, written: object
+) -> None:
+    assert written == write(value)
