@@ -104,11 +104,11 @@ class Endpoint:
             if seen != self._last_seen:
                 self._last_seen, self._losses = seen, 0
             server.servicer.expect_stream()
-            if self._register(server, seen):
-                self._watch(server, seen)
+            if (kubelet := self._register(server, seen)) is not None:
+                self._watch(server, kubelet)
                 return
 
-    def _register(self, server: Server, seen: Identity) -> bool:
+    def _register(self, server: Server, seen: Identity) -> Identity:
         def moot() -> bool:
             return self._stopping or server.gone or self._kubelet.identity() != seen
 
@@ -123,14 +123,14 @@ class Endpoint:
             )
             while not moot():
                 wait_unless(moot, self._wake, _LONGEST_WAIT)
-            return False
+            return None
 
-    def _watch(self, server: Server, seen: Identity) -> None:
+    def _watch(self, server: Server, kubelet: Identity) -> None:
         """Return once the registration is lost."""
         since = time.monotonic()
         log.info("registered", extra={"resource": self.resource.name})
         self._said.over("serve")
-        while not (reason := self._loss(server, seen, since)):
+        while not (reason := self._loss(server, kubelet, since)):
             awaiting = server.servicer.awaiting_stream
             self._set_problem("waiting for the kubelet's stream" if awaiting else "")
             self._wake.wait(_STREAM_TIMEOUT if awaiting else None)
@@ -139,14 +139,14 @@ class Endpoint:
             return
         log.info("registration lost", extra={"resource": self.resource.name, "reason": reason})
         self._set_problem(reason)
-        self._settle(since, seen)
+        self._settle(since, kubelet)
 
-    def _loss(self, server: Server, seen: Identity, since: float) -> str:
+    def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
         """Return how the registration was lost; empty if it was not."""
         now = self._kubelet.identity()
         if self._stopping:
             return "the plugin is stopping"
-        if now is not None and now != seen:
+        if now is not None and now != kubelet:
             return "the kubelet restarted"
         if server.gone:
             return "the plugin's socket was removed"
@@ -155,7 +155,7 @@ class Endpoint:
             return "the kubelet did not open its stream" if late else ""
         return "" if server.servicer.watched else "the kubelet ended its stream"
 
-    def _settle(self, since: float, seen: Identity) -> None:
+    def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait before a next registration with this same kubelet, if the last was short-lived.
 
         Two plugins that take one resource from each other must not do so without a pause.
@@ -164,7 +164,7 @@ class Endpoint:
             self._losses = 0
             return
         wait = self._next_wait()
-        wait_unless(lambda: self._stopping or self._kubelet.identity() != seen, self._wake, wait)
+        wait_unless(lambda: self._stopping or self._kubelet.identity() != kubelet, self._wake, wait)
 
     def _next_wait(self) -> float:
         self._losses += 1

@@ -56,8 +56,10 @@ class Kubelet:
 
     def register(
         self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
-    ) -> bool:
-        """Register until the kubelet accepts; False once ``moot`` says that there is no point.
+    ) -> Identity:
+        """Register until a kubelet accepts, and return its identity.
+
+        None once ``moot`` says that there is no point.
 
         Waits between attempts, longer each time up to 5 s. Setting ``wake`` has ``moot`` asked
         again; this clears it.
@@ -84,19 +86,20 @@ class Kubelet:
             reraise=True,
         )
         try:
-            retrying(self._register_once, resource, socket_name, wake=wake, moot=moot)
+            kubelet = retrying(self._register_once, resource, socket_name, wake=wake, moot=moot)
         except KubeletUnavailableError:
-            return False
+            return None
         except RegistrationRefusedError:
             self._metrics.registration_failures.labels(resource, "refused").inc()
             raise
         self._metrics.registrations.labels(resource).inc()
-        return True
+        return kubelet
 
     def _register_once(
         self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
-    ) -> None:
-        if self.identity() is None:
+    ) -> Identity:
+        kubelet = self.identity()
+        if kubelet is None:
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
         request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
         # A channel of its own: a shared one would back off between attempts by itself.
@@ -115,6 +118,7 @@ class Kubelet:
                     raise KubeletUnavailableError("the socket was removed while registering")
             if call.code() is not grpc.StatusCode.OK:
                 raise _failure(call, self.socket)
+        return kubelet
 
 
 def _failure(call: grpc.RpcError, socket: Path) -> Exception:
