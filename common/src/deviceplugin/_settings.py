@@ -166,7 +166,8 @@ def read_file(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # what all three parsers raise, and a wrong encoding
-        raise ConfigError(f"{path}: not valid: {error}") from error
+        reason = " ".join(str(error).split())  # YAML's has many lines
+        raise ConfigError(f"{path}: not valid: {reason}") from error
     if not isinstance(value, Mapping):
         raise ConfigError(f"{path}: must have keys and values, as in 'log-level: debug'")
     return value

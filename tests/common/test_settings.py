@@ -1,0 +1,260 @@
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deviceplugin import ConfigError, Settings
+from deviceplugin._settings import dump, helps, key, load, read_file, suspicious_variables, variable
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings(Settings):
+    """Settings as an author writes them."""
+
+    serial: str
+    """Which one. Needed."""
+    shared: bool = False
+    """Whether it is shared."""
+    paths: tuple[Path, ...] = ()
+    """Where to look: 100 % of it,
+    on several lines."""
+    ports: tuple[int, ...] = field(default_factory=lambda: (1, 2))
+    silent: int = 0
+
+    def method(self) -> None:
+        """No field."""
+
+
+NAMES = [key(field) for field in fields(Settings)]
+
+
+def read(tmp_path: Path, text: str = "", *, name: str = "config.yaml", **flags: str) -> OwnSettings:
+    file = tmp_path / name
+    file.write_text(text)
+    return load(OwnSettings, flags={"serial": "s1", **flags}, file=file, environ={})
+
+
+def problem(
+    settings: type[Settings] = Settings,
+    *,
+    flags: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(settings, flags=flags or {}, file=file, environ=environ or {})
+    return str(raised.value)
+
+
+def test_the_defaults_are_those_of_the_class() -> None:
+    assert Settings() == load(Settings, flags={}, environ={})
+
+
+def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "DP_LOG_LEVEL", "error")
+    monkeypatch.setitem(os.environ, "DP_LOG_LEVLE", "error")
+    assert "error" == load(Settings, flags={}).log_level
+    assert {"DP_LOG_LEVLE": "DP_LOG_LEVEL"} == suspicious_variables(Settings)
+
+
+@pytest.mark.parametrize(
+    ("sources", "level"),
+    [("fev", "debug"), ("ev", "info"), ("v", "warning"), ("f", "debug"), ("fv", "debug")],
+)
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, sources: str, level: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('log-level = "warning"\n' if "v" in sources else "")
+    settings = load(
+        Settings,
+        flags={"log-level": "debug"} if "f" in sources else {},
+        environ={"DP_LOG_LEVEL": "info"} if "e" in sources else {},
+        file=file,
+    )
+    assert level == settings.log_level
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.toml", 'shared = true\npaths = ["/a", "/b"]\nports = [3]\npoll-interval = "7s"\n'),
+        (
+            "c.json",
+            '{"shared": true, "paths": ["/a", "/b"], "ports": [3], "poll-interval": "7s"}',
+        ),
+        ("c.yaml", "shared: true\npaths: [/a, /b]\nports:\n- 3\npoll-interval: 7s\n"),
+        ("c.yml", "shared: yes\npaths: /a,/b\nports: '3'\npoll-interval: 7s\n"),
+        ("config", "shared: on\npaths: /a, /b\nports: ['3']\npoll-interval: 7s\n"),
+    ],
+)
+def test_a_file_may_be_toml_json_or_yaml(tmp_path: Path, name: str, text: str) -> None:
+    expected = OwnSettings(
+        serial="s1",
+        shared=True,
+        paths=(Path("/a"), Path("/b")),
+        ports=(3,),
+        poll_interval=timedelta(seconds=7),
+    )
+    assert expected == read(tmp_path, text, name=name)
+
+
+def test_flags_and_environment_hold_truths_and_lists_as_text() -> None:
+    settings = load(
+        OwnSettings,
+        flags={"serial": "s1", "shared": "no", "ports": "1, 2"},
+        environ={"DP_PATHS": "/a,/b", "DP_SHARED": "yes"},
+    )
+    assert (False, (1, 2), (Path("/a"), Path("/b"))) == (
+        settings.shared,
+        settings.ports,
+        settings.paths,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "{}"])
+def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
+    assert OwnSettings(serial="s1") == read(tmp_path, text)
+
+
+def test_a_field_without_a_default_is_needed() -> None:
+    assert "--serial (or DP_SERIAL) is needed" == problem(OwnSettings)
+    assert "s2" == load(OwnSettings, flags={}, environ={"DP_SERIAL": "s2"}).serial
+
+
+def test_a_wrong_value_is_told_with_where_it_stands(tmp_path: Path) -> None:
+    levels = "is none of debug, info, warning, error"
+    file = tmp_path / "config.yaml"
+    file.write_text("log-level: loud\n")
+    assert f"{file}: log-level: 'loud' {levels}" == problem(file=file)
+    environ = {"DP_LOG_LEVEL": "loud"}
+    expected = f"environment variable DP_LOG_LEVEL: 'loud' {levels}"
+    assert expected == problem(file=file, environ=environ)
+    flags = {"log-level": ""}
+    assert f"--log-level: '' {levels}" == problem(file=file, environ=environ, flags=flags)
+
+
+def test_a_number_is_no_duration(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("poll-interval: 30\n")
+    expected = "30 is not a duration above zero, such as 30s, 1m30s or 24h"
+    assert f"{file}: poll-interval: {expected}" == problem(file=file)
+
+
+def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"plugin_dir": "/x", "log-levle": "info", "zzz": 1}))
+    assert [
+        f"{file}: unknown key 'plugin_dir': did you mean 'plugin-dir'?",
+        f"{file}: unknown key 'log-levle': did you mean 'log-level'?",
+        f"{file}: unknown key 'zzz': known are {', '.join(NAMES)}",
+    ] == problem(file=file).splitlines()
+
+
+def test_a_key_that_is_no_text_is_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("1: a\n")
+    assert problem(file=file).startswith(f"{file}: unknown key 1: known are plugin-dir, ")
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("serail: s1\n")
+    assert {
+        f"{file}: unknown key 'serail': did you mean 'serial'?",
+        "--serial (or DP_SERIAL) is needed",
+        "environment variable DP_SHARED: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
+    } == set(problem(OwnSettings, file=file, environ={"DP_SHARED": "maybe"}).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("c.toml", b"log-level = ", "not valid: Invalid value"),
+        ("c.json", b"{", "not valid: Expecting property name"),
+        ("c.yaml", b"a: [", "not valid: while parsing a flow node expected the node content"),
+        ("c.yaml", b"a: 2001-99-99\n", "not valid: month must be in 1..12"),
+        ("c.yaml", b"\xff", "not valid: 'utf-8' codec can't decode byte 0xff"),
+        ("c.yaml", b"- a\n", "must have keys and values, as in 'log-level: debug'"),
+        ("c.yaml", b"text", "must have keys and values, as in 'log-level: debug'"),
+        ("c.json", b"[]", "must have keys and values, as in 'log-level: debug'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_line(
+    tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        read_file(file)
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"{file}: {expected}")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert f"{tmp_path}/none: No such file or directory" == problem(file=tmp_path / "none")
+    assert f"{tmp_path}: Is a directory" == problem(file=tmp_path)
+
+
+def test_without_pyyaml_the_other_forms_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    (tmp_path / "c.yaml").write_text("a: 1\n")
+    expected = (
+        f"{tmp_path}/c.yaml: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write "
+        "the file as .toml or .json"
+    )
+    assert expected == problem(file=tmp_path / "c.yaml")
+    (tmp_path / "c.json").write_text('{"log-level": "debug"}')
+    assert {"log-level": "debug"} == read_file(tmp_path / "c.json")
+
+
+def test_a_variable_that_looks_misspelt_is_found() -> None:
+    environ = {
+        "DP_LOG_LEVEL": "info",
+        "DP_LOG_LEVLE": "info",
+        "DP_SERVICE_PORT": "tcp://1.2.3.4:80",
+        "LOG_LEVLE": "info",
+    }
+    assert {"DP_LOG_LEVLE": "DP_LOG_LEVEL"} == suspicious_variables(Settings, environ)
+
+
+def test_names_follow_from_the_field_by_rule() -> None:
+    (own,) = (field for field in fields(OwnSettings) if field.name == "plugin_dir")
+    assert ("plugin-dir", "DP_PLUGIN_DIR") == (key(own), variable(own))
+
+
+def test_what_is_dumped_can_be_read_again(tmp_path: Path) -> None:
+    settings = OwnSettings(
+        serial="7", shared=True, paths=(Path("/a"),), poll_interval=timedelta(seconds=90)
+    )
+    dumped = dump(settings)
+    assert ("1m30s", ["/a"], [1, 2]) == (dumped["poll-interval"], dumped["paths"], dumped["ports"])
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(dumped))
+    assert settings == load(OwnSettings, flags={}, file=file, environ={})
+
+
+def test_every_setting_has_a_help_text_that_ends_as_a_sentence() -> None:
+    texts = helps(Settings)
+    assert NAMES == list(texts)
+    assert [] == [name for name, text in texts.items() if not text.endswith(".")]
+
+
+def test_the_help_of_a_field_is_the_text_below_it_on_one_line() -> None:
+    texts = helps(OwnSettings)
+    assert "Which one. Needed." == texts["serial"]
+    assert "Where to look: 100 % of it, on several lines." == texts["paths"]
+    assert [*NAMES, "serial", "shared", "paths"] == list(texts)
+
+
+def test_without_its_source_a_class_has_no_help_of_its_own() -> None:
+    space: dict[str, Any] = {"Settings": Settings, "dataclass": dataclass, "__name__": "nowhere"}
+    exec("@dataclass(frozen=True)\nclass Made(Settings):\n    x: int = 1\n    'Help.'\n", space)
+    assert NAMES == list(helps(space["Made"]))
