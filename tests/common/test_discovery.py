@@ -449,6 +449,8 @@ def test_many_changes_of_health_are_logged_in_a_few_lines(
         before = len(caplog.records)
         plugin.set(*(sick(f"d{number}") for number in range(1000)))
         node.wait_for(RESOURCE, set(), {f"d{number}" for number in range(1000)})
+        summary = "more devices changed"
+        eventually(lambda: summary in events(caplog)[before:], summary)
         told = caplog.records[before:]
         assert [f"d{number}" for number in range(10)] == [
             record.device for record in told if hasattr(record, "device")

@@ -247,19 +247,20 @@ def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
         plugin.fail(OSError("gone"))
         failed = "deviceplugin_discovery_errors_total ScriptedPlugin"
         eventually(lambda: samples(node)[failed] > 0, "a failed discovery")
-        eventually(lambda: not node.host.ready(), "readiness")
-        told = samples(node)
-        assert {
+        expected = {
             "deviceplugin_devices healthy example.com/thing": 1.0,
             "deviceplugin_devices unhealthy example.com/thing": 1.0,
-            "deviceplugin_registrations_total example.com/thing": 2.0,
             "deviceplugin_kubelet_restarts_total": 1.0,
             "deviceplugin_registered example.com/thing": 1.0,
             "deviceplugin_streams example.com/thing": 1.0,
             "deviceplugin_allocations_total OK example.com/thing": 1.0,
             "deviceplugin_allocation_duration_seconds_count example.com/thing": 1.0,
             "deviceplugin_skipped_devices ScriptedPlugin": 0.0,
-        }.items() <= told.items()
+        }
+        eventually(lambda: expected.items() <= samples(node).items(), f"the metrics {expected}")
+        told = samples(node)
+        # At least: a kubelet that is about to stop may take one more.
+        assert told["deviceplugin_registrations_total example.com/thing"] >= 2
         assert told["deviceplugin_discovery_last_success_timestamp_seconds ScriptedPlugin"] > 1e9
         assert told["deviceplugin_discovery_duration_seconds_count ScriptedPlugin"] >= 2
 
