@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.request import urlopen
 
 import deviceplugin as dp
 import pytest
 from deviceplugin import _settings, _values, errors
+from deviceplugin._listing import sort_out
 from deviceplugin._metrics import Metrics
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin_gopher import GopherSettings
@@ -264,6 +265,29 @@ def test_the_testing_page_lists_every_method_of_a_node() -> None:
 def test_the_devices_page_lists_every_field_of_a_device() -> None:
     table = rows(ROOT / "common/docs/devices.md", "Devices")
     assert [f"`{field.name}`" for field in fields(dp.Device)] == [row[0] for row in table]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "str",
+        dp.Device("a", health=True),  # type: ignore[arg-type]
+        dp.Device(""),
+        dp.Device(" a"),
+        dp.Device("a", nodes=[dp.DeviceNode("dev/x")]),
+        dp.Device("a", nodes=[dp.DeviceNode("/dev/x", permissions="x")]),
+        dp.Device("a", envs={"A=B": "1"}),
+        dp.Device("a", cdi_names=["gpu0"]),
+        dp.Device("a", topology=dp.Topology([-1])),
+        dp.Device("a", resource="gpu"),
+    ],
+    ids=str,
+)
+def test_the_devices_page_shows_what_is_said_of_a_skipped_device(device: object) -> None:
+    _, problems = sort_out(cast("list[dp.Device]", [device]), "")
+    shown = [row[2] for row in rows(ROOT / "common/docs/devices.md", "What is skipped")]
+    assert {f"`{problem}`" for problem in problems} <= set(shown)
+    assert 1 == len(problems)
 
 
 def test_the_errors_page_draws_the_real_tree() -> None:
