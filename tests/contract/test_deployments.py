@@ -1,0 +1,136 @@
+"""The manifests are safe, run the plugins that there are, and are what kustomize makes of them."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deployment_policy import problems
+from kustomize import Manifest, render, render_by_kustomize
+
+ROOT = Path(__file__).parents[2]
+PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
+PLUGINS.remove("base")
+EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
+
+
+def folder(plugin: str) -> Path:
+    return ROOT / "deployments" / plugin
+
+
+def settings(plugin: str) -> dict[str, Any]:
+    program = str(Path(sys.executable).with_name(f"{plugin}-device-plugin"))
+    words = [program, "--print-config"]
+    done = subprocess.run(words, capture_output=True, check=True, env={})
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def in_order(manifests: list[Manifest]) -> list[Manifest]:
+    return sorted(manifests, key=lambda manifest: str(manifest["kind"]))
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
+    assert [] == problems([*render(folder(plugin))], f"{plugin}-device-plugin")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_kustomize_renders_the_same(plugin: str) -> None:
+    rendered = render_by_kustomize(folder(plugin))
+    if rendered is None:
+        pytest.skip("no kustomize")
+    assert in_order(rendered) == in_order(render(folder(plugin)))
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_needs_few_lines_besides_the_base(plugin: str) -> None:
+    lines = [line for path in folder(plugin).iterdir() for line in path.read_text().splitlines()]
+    assert len([line for line in lines if line.strip()]) <= 40
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_the_image_has_the_plugins_name_and_version(plugin: str) -> None:
+    (daemonset,) = (m for m in render(folder(plugin)) if m["kind"] == "DaemonSet")
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    project = (ROOT / "plugins" / plugin / "pyproject.toml").read_text()
+    version = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
+    assert version is not None
+    assert f"{plugin}-device-plugin:{version[1]}" == container["image"]
+
+
+def test_the_base_is_for_no_plugin_by_itself() -> None:
+    (daemonset,) = (m for m in render(folder("base")) if m["kind"] == "DaemonSet")
+    assert "device-plugin" == daemonset["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+def _container(manifests: list[Manifest]) -> Any:
+    (daemonset,) = (m for m in manifests if m["kind"] == "DaemonSet")
+    return daemonset["spec"]["template"]["spec"]["containers"][0]
+
+
+def _pod(manifests: list[Manifest]) -> Any:
+    (daemonset,) = (m for m in manifests if m["kind"] == "DaemonSet")
+    return daemonset["spec"]["template"]["spec"]
+
+
+BREAK: dict[str, Callable[[list[Manifest]], object]] = {
+    "gopher-device-plugin says: gopher-device-plugin: error: unrecognized arguments: --dir=/x": (
+        lambda m: _container(m)["args"].append("--dir=/x")
+    ),
+    "DP_LOGLEVEL is no setting": lambda m: _container(m)["env"].append(
+        {"name": "DP_LOGLEVEL", "value": "debug"}
+    ),
+    "directory: /etc/other is not mounted": lambda m: _container(m)["args"].append(
+        "--directory=/etc/other"
+    ),
+    "container: securityContext.capabilities is {'drop': ['ALL'], 'add': ['SYS_ADMIN']}, "
+    "not {'drop': ['ALL']}": lambda m: _container(m)["securityContext"]["capabilities"].update(
+        add=["SYS_ADMIN"]
+    ),
+    "container: securityContext.privileged is True, not False": lambda m: _container(m)[
+        "securityContext"
+    ].update(privileged=True),
+    "container: no resources.limits.memory": lambda m: _container(m)["resources"].pop("limits"),
+    "volumes and mounts differ: ['gophers']": lambda m: _pod(m)["volumes"].pop(),
+    "volume gophers: /etc is too wide": lambda m: _pod(m)["volumes"][-1]["hostPath"].update(
+        path="/etc"
+    ),
+    "volume gophers: no type": lambda m: _pod(m)["volumes"][-1]["hostPath"].pop("type"),
+    "mount gophers: can be written to": lambda m: _container(m)["volumeMounts"][-1].pop("readOnly"),
+    "pod: hostNetwork is True, not None": lambda m: _pod(m).update(hostNetwork=True),
+    "http-address 127.0.0.1:9494 cannot be probed on port {'http': 9494}": lambda m: _container(m)[
+        "env"
+    ].clear(),
+    "no ServiceAccount": lambda m: m.__delitem__(1),
+}
+
+
+@pytest.mark.parametrize("problem", BREAK)
+def test_a_manifest_that_is_broken_on_purpose_is_caught(problem: str) -> None:
+    manifests = render(folder("gopher"))
+    BREAK[problem](manifests)
+    assert [problem] == problems([*manifests], "gopher-device-plugin")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_asks_for_the_resource_of_its_plugin(example: Path) -> None:
+    pod = yaml.safe_load((example / "pod.yaml").read_text())
+    (container,) = pod["spec"]["containers"]
+    assert {settings(example.name)["resource"]} == set(container["resources"]["limits"])
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_has_five_parts(example: Path) -> None:
+    text = (example / "README.md").read_text()
+    assert ["Needs", "Run", "What you will see", "Clean up"] == re.findall(
+        r"^## (.+)$", text, re.MULTILINE
+    )
+    assert "```\n" in text.partition("## Needs")[0], "the picture"
+    for path in re.findall(r"-[fk] (\S+)", text):
+        assert (ROOT / path).exists()
