@@ -22,10 +22,22 @@ from urllib.request import urlopen
 
 import deviceplugin as dp
 import pytest
-from deviceplugin import _settings, _values, errors
+from deviceplugin import (
+    _discovery,
+    _endpoint,
+    _hints,
+    _kubelet,
+    _lifecycle,
+    _roster,
+    _servicer,
+    _settings,
+    _values,
+    errors,
+)
 from deviceplugin._listing import sort_out
 from deviceplugin._metrics import Metrics
 from deviceplugin.testing import Kubelet, Node
+from deviceplugin.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin_gopher import GopherSettings
 
 ROOT = Path(__file__).parents[2]
@@ -255,6 +267,35 @@ def test_the_plugins_page_lists_every_hook() -> None:
     assert public(dp.Plugin) == [name[1] for name in actual if name]
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (
+            "plugins",
+            f"`hook-allocate`, a new one for each call | {_servicer._ALLOCATE_TIMEOUT:g} s |",
+        ),
+        ("plugins", f"`hook-prefer`, a new one for each call | {_servicer._PREFER_TIMEOUT:g} s |"),
+        ("plugins", f"`hook-pre_start`, a new one for each call | {PRE_START_TIMEOUT - 1:g} s |"),
+        ("plugins", f"a process that stops waits at most {_lifecycle._STOP_TIMEOUT:g} s"),
+        ("plugins", f"tried again after {_endpoint._START_AGAIN:g} s"),
+        ("plugins", f"called again after {_hints._LISTEN_AGAIN:g} s"),
+        ("shutdown", f"is waited for, at most {_lifecycle._STOP_TIMEOUT:g} s"),
+        ("registration", f"a deadline of {_kubelet._REGISTER_TIMEOUT:g} s"),
+        ("registration", f"a bound that doubles to {_kubelet._LONGEST_WAIT:g} s"),
+        ("registration", f"no stream is opened for {_endpoint._STREAM_TIMEOUT:g} s"),
+        ("registration", f"`{_servicer.MAX_STREAMS} streams are open already`"),
+        ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
+        ("discovery", f"more than {_discovery.MAX_DEVICES:,} devices"),
+        ("discovery", f"a rest of {1000 * _discovery._REST:g} ms"),
+        ("vanished-devices", f"at most every {_discovery._ASK_INTERVAL:g} s"),
+        ("vanished-devices", f"`{_roster.VANISHED}`"),
+        ("vanished-devices", f"`{_roster.HELD_BUT_ABSENT}`"),
+    ],
+)
+def test_limits_and_reasons_are_those_of_the_code(page: str, text: str) -> None:
+    assert text in code(ROOT / f"common/docs/{page}.md")
+
+
 def test_the_testing_page_lists_every_method_of_a_node() -> None:
     actual = [
         re.match(r"`(\w+)\(", row[0]) for row in rows(ROOT / "common/docs/testing.md", "Node")
@@ -306,6 +347,12 @@ def test_the_errors_page_draws_the_real_tree() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     }
     assert real == drawn
+
+
+def test_every_page_is_on_the_map() -> None:
+    mapped = set(_LINK.findall(code(ROOT / "common/README.md")))
+    pages = {f"docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
+    assert set() == pages - mapped
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
