@@ -8,6 +8,7 @@ import logging
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ _DIRECTORY: Final = (
 _FILE: Final = _EVENTS.CLOSE_WRITE | _EVENTS.ATTRIB | _EVENTS.DELETE_SELF | _EVENTS.MOVE_SELF
 _WITHOUT_INOTIFY: Final = 1.0
 """Seconds between looks where inotify is not to be had."""
+
+_LONGEST: Final = 24 * 3600.0
+"""Seconds between looks, at most; the kernel cannot count many more."""
 
 Signature = tuple[int, int, int, int] | None
 
@@ -119,14 +123,19 @@ class Poller:
         if self._inotify is not None:
             poll.register(self._inotify.fileno(), select.POLLIN)
         try:
+            due = time.monotonic() + self._pause()
             while not self._stopping:
-                interval = min(self._interval, _WITHOUT_INOTIFY if self._short else self._interval)
-                if poll.poll(interval * 1000):
-                    self._read()
-                else:
+                left = due - time.monotonic()
+                if left <= 0:  # also while one event follows another
                     self._look()
+                    due = time.monotonic() + self._pause()
+                elif poll.poll(left * 1000):
+                    self._read()
         finally:
             self._close()
+
+    def _pause(self) -> float:
+        return min(self._interval, _WITHOUT_INOTIFY if self._short else _LONGEST)
 
     def _close(self) -> None:
         with self._lock:
@@ -142,7 +151,7 @@ class Poller:
             return
         events = self._inotify.read(timeout=0)
         if any(event.mask & _EVENTS.Q_OVERFLOW for event in events):
-            self._look()
+            self._look(lost=True)
             return
         for watch, name in self._affected(events):
             watch.callback(name)
@@ -155,46 +164,45 @@ class Poller:
             names = dict.fromkeys(e.name for e in events if e.wd in watch.descriptors)
             if not names:
                 continue
-            moved = self._rearm(watch)
-            if moved is None:  # something happened beside the path, not to it
+            old, new = self._rearm(watch)
+            if old is None and new is None:  # something happened beside the path, not to it
                 continue
+            moved = (old or ())[:2] != (new or ())[:2]
             yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
 
-    def _rearm(self, watch: _Watch) -> bool | None:
-        """Follow the path; True if it is another file now, None if it is missing as before."""
+    def _rearm(self, watch: _Watch) -> tuple[Signature, Signature]:
+        """Follow the path; return what it was and what it is now."""
         with self._lock:
+            if watch not in self._watches:  # ended meanwhile
+                return None, None
+            # Even if it looks the same: a new directory can have the number of the old one.
+            self._arm(watch)
             old, watch.signature = watch.signature, _signature(watch.path)
-            if old is None and watch.signature is None:
-                self._arm(watch)
-                return None
-            moved = (old or ())[:2] != (watch.signature or ())[:2]
-            if moved:
-                self._arm(watch)
-            return moved
+            return old, watch.signature
 
-    def _look(self) -> None:
+    def _look(self, *, lost: bool = False) -> None:
+        """Tell of what has changed since the last look; of everything if events were ``lost``."""
         with self._lock:
             watches, ticks = list(self._watches), list(self._ticks)
         for watch in watches:
-            old = watch.signature
-            self._rearm(watch)
-            if old != watch.signature:
+            old, new = self._rearm(watch)
+            if lost or old != new:
                 watch.callback(None)
         for tick in ticks:
             tick()
 
     def _arm(self, watch: _Watch) -> None:
         """Watch the path itself, or the nearest directory above that exists."""
-        old, watch.descriptors = watch.descriptors, set()
-        armed = None
-        while self._inotify is not None and armed != watch.path:
-            armed = self._arm_nearest(watch)
-            if armed is None or not watch.path.exists():
-                break  # else it came into being meanwhile
-        self._release(old - watch.descriptors)
+        spare = watch.descriptors
+        last, armed = None, self._arm_nearest(watch)
+        while armed not in (None, watch.path, last):
+            # Look again: what comes below may have come into being before it was watched.
+            spare = spare | watch.descriptors
+            last, armed = armed, self._arm_nearest(watch)
+        self._release(spare - watch.descriptors)
 
     def _arm_nearest(self, watch: _Watch) -> Path | None:
-        for path in (watch.path, *watch.path.parents):
+        for path in (watch.path, *watch.path.parents) if self._inotify is not None else ():
             try:
                 mask = _DIRECTORY if path.is_dir() else _FILE
                 watch.descriptors = {self._inotify.add_watch(path, mask)}

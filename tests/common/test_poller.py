@@ -1,0 +1,378 @@
+import errno
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn
+
+import inotify_simple
+import pytest
+from deviceplugin._poller import Poller
+
+NEVER = 3600.0
+SOON = 0.01
+TIMEOUT = 5.0
+
+
+class Changes:
+    """A callback that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self._told: SimpleQueue[str | None] = SimpleQueue()
+
+    def __call__(self, name: str | None) -> None:
+        self._told.put(name)
+
+    def next(self) -> str | None:
+        return self._told.get(timeout=TIMEOUT)
+
+    def until(self, name: str | None) -> None:
+        """Wait until told of ``name``; what comes before does not matter."""
+        while self.next() != name:
+            pass
+
+    def rest(self) -> list[str | None]:
+        rest = []
+        try:
+            while True:
+                rest.append(self._told.get_nowait())
+        except Empty:
+            return rest
+
+
+@contextmanager
+def running(poller: Poller) -> Iterator[Poller]:
+    """Run ``poller`` in a thread, and stop it at the end."""
+    errors = []
+
+    def run() -> None:
+        try:
+            poller.run()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield poller
+    finally:
+        poller.stop()
+        thread.join(TIMEOUT)
+    assert not thread.is_alive()
+    assert [] == errors
+
+
+def watches_in_the_kernel() -> int:
+    """How many inotify watches this process has."""
+    descriptors = Path("/proc/self/fdinfo").iterdir()
+    texts = [path.read_text() for path in descriptors if path.exists()]
+    return sum(line.startswith("inotify wd:") for text in texts for line in text.splitlines())
+
+
+def inotify_instances() -> int:
+    """How many inotify instances this process has."""
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum("anon_inode:inotify" == str(path.readlink()) for path in links)
+
+
+def test_entries_that_come_change_and_go_are_told_by_name(tmp_path: Path) -> None:
+    changes = Changes()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(tmp_path, changes)
+        (tmp_path / "a").touch()
+        assert "a" == changes.next()
+        changes.rest()
+        (tmp_path / "a").chmod(0o600)
+        changes.until("a")
+        (tmp_path / "a").rename(tmp_path / "b")
+        changes.until("b")
+        (tmp_path / "b").unlink()
+        assert "b" == changes.next()
+
+
+def test_an_undecodable_name_is_told_like_any_other(tmp_path: Path) -> None:
+    changes = Changes()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(tmp_path, changes)
+        (tmp_path / "\udcff").touch()
+        assert "\udcff" == changes.next()
+
+
+def test_a_file_that_is_written_is_told(tmp_path: Path) -> None:
+    changes, file = Changes(), tmp_path / "file"
+    file.touch()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(file, changes)
+        (tmp_path / "beside").touch()
+        file.write_text("new")
+        assert changes.next() is None
+
+
+def test_a_file_that_is_replaced_is_followed(tmp_path: Path) -> None:
+    changes, file = Changes(), tmp_path / "file"
+    file.touch()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(file, changes)
+        for text in ("one", "two", "three"):
+            (tmp_path / "new").write_text(text)
+            (tmp_path / "new").replace(file)
+            assert changes.next() is None
+            file.write_text(text)
+            assert changes.next() is None
+
+
+def test_a_directory_that_is_replaced_by_renaming_is_followed(tmp_path: Path) -> None:
+    changes, directory = Changes(), tmp_path / "d"
+    directory.mkdir()
+    (tmp_path / "new").mkdir()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(directory, changes)
+        directory.rename(tmp_path / "old")
+        assert changes.next() is None
+        (tmp_path / "new").rename(directory)
+        assert changes.next() is None
+        (directory / "a").touch()
+        changes.until("a")
+        (tmp_path / "old/b").touch()
+        (directory / "c").touch()
+        changes.until("c")
+    assert "b" not in changes.rest()
+
+
+def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path: Path) -> None:
+    changes, directory = Changes(), tmp_path / "d"
+    directory.mkdir()
+    poller = Poller(NEVER)
+    poller.watch(directory, changes)
+    directory.rmdir()
+    directory.mkdir()  # on many file systems it has the number of the old one
+    with running(poller):
+        assert changes.next() is None
+        (directory / "a").touch()
+        changes.until("a")
+
+
+def test_a_path_is_waited_for_however_many_directories_are_missing(tmp_path: Path) -> None:
+    changes, path = Changes(), tmp_path / "a/b/c"
+    with running(Poller(NEVER)) as poller:
+        poller.watch(path, changes)
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a/b").mkdir()
+        (tmp_path / "a/b/beside").touch()
+        path.mkdir()
+        assert changes.next() is None
+        (path / "entry").touch()
+        changes.until("entry")
+
+
+def test_a_directory_that_comes_while_the_one_above_is_about_to_be_watched_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, path, real = Changes(), tmp_path / "a/b/c", inotify_simple.INotify.add_watch
+
+    def add_watch(inotify: Any, watched: Path, mask: int) -> int:
+        if watched == tmp_path / "a":
+            (tmp_path / "a/b").mkdir(exist_ok=True)
+        return int(real(inotify, watched, mask))
+
+    monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
+    with running(Poller(NEVER)) as poller:
+        (tmp_path / "a").mkdir()
+        poller.watch(path, changes)
+        assert 1 == watches_in_the_kernel()
+        path.touch()
+        assert changes.next() is None
+
+
+def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None:
+    changes, directory = Changes(), tmp_path / "d"
+    directory.mkdir()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(directory, changes)
+        directory.rmdir()
+        assert changes.next() is None
+        (tmp_path / "beside").touch()
+        directory.mkdir()
+        assert changes.next() is None
+    assert [] == changes.rest()
+
+
+def test_a_path_below_a_file_is_waited_for(tmp_path: Path) -> None:
+    changes, file = Changes(), tmp_path / "file"
+    file.touch()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(file / "below", changes)
+        file.unlink()
+        file.mkdir()
+        (file / "below").touch()
+        assert changes.next() is None
+
+
+def test_several_watches_of_one_path_are_all_told(tmp_path: Path) -> None:
+    first, second = Changes(), Changes()
+    with running(Poller(NEVER)) as poller:
+        end = poller.watch(tmp_path, first)
+        poller.watch(tmp_path, second)
+        assert 1 == watches_in_the_kernel()
+        (tmp_path / "a").touch()
+        assert ("a", "a") == (first.next(), second.next())
+        end()
+        first.rest()
+        (tmp_path / "b").touch()
+        second.until("b")
+        assert [] == first.rest()
+
+
+def test_a_watch_that_has_ended_leaves_nothing_in_the_kernel(tmp_path: Path) -> None:
+    with running(Poller(NEVER)) as poller:
+        end = poller.watch(tmp_path, Changes())
+        assert 1 == watches_in_the_kernel()
+        end()
+        end()
+        assert 0 == watches_in_the_kernel()
+
+
+def test_a_watch_that_is_ended_by_what_it_tells_stays_ended(tmp_path: Path) -> None:
+    changes = Changes()
+    with running(Poller(NEVER)) as poller:
+        ends = [poller.watch(tmp_path, lambda _name: end_all()) for _ in range(2)]
+
+        def end_all() -> None:
+            for end in ends:
+                end()
+            changes(None)
+
+        (tmp_path / "a").touch()
+        changes.next()
+        assert 0 == watches_in_the_kernel()
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+def test_looks_find_what_no_event_told(tmp_path: Path, *, inotify: bool) -> None:
+    changes, ticks = Changes(), Changes()
+    (tmp_path / "target").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("/none")
+    with running(Poller(SOON, inotify=inotify)) as poller:
+        poller.watch(link, changes)
+        poller.every(lambda: ticks("tick"))
+        (tmp_path / "new").symlink_to("target")
+        (tmp_path / "new").replace(link)
+        assert changes.next() is None
+        (tmp_path / "target/a").touch()
+        assert changes.next() in {None, "a"}
+        link.unlink()
+        changes.until(None)
+        assert "tick" == ticks.next()
+    assert not inotify or 0 == watches_in_the_kernel()
+
+
+def test_a_tick_that_is_forgotten_comes_no_more() -> None:
+    ticks, others = Changes(), Changes()
+
+    def tick() -> None:
+        ticks("tick")
+
+    with running(Poller(SOON)) as poller:
+        poller.every(tick)
+        ticks.next()
+        poller.forget(tick)
+        ticks.rest()
+        poller.every(lambda: others("tick"))
+        others.next()
+        others.next()
+        assert len(ticks.rest()) <= 1  # one may have been under way
+
+
+def test_looks_go_on_while_one_event_follows_another(tmp_path: Path) -> None:
+    ticks = Changes()
+    with running(Poller(SOON)) as poller:
+        poller.every(lambda: ticks("tick"))
+        poller.watch(tmp_path, lambda _name: (tmp_path / "a").touch())
+        (tmp_path / "a").touch()
+        assert ["tick"] * 3 == [ticks.next() for _ in range(3)]
+
+
+def test_when_events_were_lost_everyone_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, file = Changes(), tmp_path / "file"
+    file.touch()
+    lost = inotify_simple.Event(-1, inotify_simple.flags.Q_OVERFLOW, 0, "")
+    real = inotify_simple.INotify.read
+    monkeypatch.setattr(
+        inotify_simple.INotify, "read", lambda *_, **__: [lost, *real(*_, **__)][:1]
+    )
+    with running(Poller(NEVER)) as poller:
+        poller.watch(tmp_path, changes)
+        poller.watch(tmp_path / "none", changes)
+        file.chmod(0o600)  # no look at the directory would show this
+        assert [None, None] == [changes.next(), changes.next()]
+
+
+def test_without_inotify_files_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    changes = Changes()
+    with monkeypatch.context() as patch:
+        patch.setattr(inotify_simple, "INotify", exhausted)
+        poller = Poller(SOON)
+    with running(poller):
+        poller.watch(tmp_path / "a", changes)
+        (tmp_path / "a").touch()
+        assert changes.next() is None
+    assert [
+        "no inotify, looking at files every second instead: raise fs.inotify limits"
+    ] == caplog.messages
+    assert "[Errno 24] Too many open files" == vars(caplog.records[0])["error"]
+
+
+def test_when_no_watches_are_left_files_are_looked_at_and_it_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted(*_: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(inotify_simple.INotify, "add_watch", exhausted)
+    changes = Changes()
+    with running(Poller(SOON)) as poller:
+        for name in ("a", "b"):
+            poller.watch(tmp_path / name, changes)
+            (tmp_path / name).touch()
+            assert changes.next() is None
+    assert ["[Errno 28] No space left on device"] == [
+        vars(record)["error"] for record in caplog.records if record.levelno == logging.WARNING
+    ]
+
+
+def test_a_poller_that_is_stopped_first_does_not_run() -> None:
+    poller = Poller(NEVER)
+    poller.stop()
+    poller.run()
+    poller.stop()
+
+
+def test_a_poller_that_has_stopped_gives_everything_back(tmp_path: Path) -> None:
+    before = inotify_instances()
+    poller = Poller(NEVER)
+    assert before + 1 == inotify_instances()
+    with running(poller):
+        end = poller.watch(tmp_path, Changes())
+    assert before == inotify_instances()
+    poller.watch(tmp_path, Changes())()
+    end()
+    poller.stop()
+
+
+def test_an_interval_may_be_longer_than_the_kernel_can_count(tmp_path: Path) -> None:
+    changes = Changes()
+    with running(Poller(365 * 24 * 3600.0)) as poller:
+        poller.watch(tmp_path, changes)
+        (tmp_path / "a").touch()
+        assert "a" == changes.next()
