@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from deviceplugin.simulator import SimulatedKubelet, StubPlugin
-from deviceplugin.simulator._stub import Devices
+from deviceplugin.simulator import (
+    Behaviour,
+    KubeletConfig,
+    ManualClock,
+    SimulatedKubelet,
+    StubPlugin,
+)
 
 
 @pytest.fixture
@@ -17,20 +22,46 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def kubelet(root: Path) -> Iterator[SimulatedKubelet]:
-    with SimulatedKubelet(root, dial_timeout=0.3) as kubelet:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def behaviour() -> Behaviour:
+    """What ``kubelet`` does; tests parametrise it."""
+    return Behaviour.v1_36()
+
+
+@pytest.fixture
+def config() -> KubeletConfig:
+    """How ``kubelet`` is configured; tests parametrise it."""
+    return KubeletConfig(watch_interval=None, pre_start_timeout=0.2)
+
+
+@pytest.fixture
+def kubelet(
+    root: Path, clock: ManualClock, behaviour: Behaviour, config: KubeletConfig
+) -> Iterator[SimulatedKubelet]:
+    kubelet = SimulatedKubelet(
+        root, dial_timeout=0.3, clock=clock, behaviour=behaviour, config=config
+    )
+    with kubelet:
         yield kubelet
 
 
 @pytest.fixture
 def stub(kubelet: SimulatedKubelet) -> Iterator[Callable[..., StubPlugin]]:
-    """Makes plugins that serve and are not registered yet, and stops them all at the end."""
+    """Makes plugins that serve and are not registered, and stops them all at the end."""
     stubs = []
 
     def start(
-        resource: str = "x.io/dev", devices: Devices = ("a", "b"), **options: object
+        resource: str = "x.io/dev",
+        devices: object = ("a", "b"),
+        *,
+        directory: Path | None = None,
+        **options: object,
     ) -> StubPlugin:
-        plugin = StubPlugin(kubelet.plugin_dir, resource, devices, **options)  # type: ignore[arg-type]
+        plugin = StubPlugin(directory or kubelet.plugin_dir, resource, devices, **options)  # type: ignore[arg-type]
         plugin.start()
         stubs.append(plugin)
         return plugin
@@ -38,3 +69,19 @@ def stub(kubelet: SimulatedKubelet) -> Iterator[Callable[..., StubPlugin]]:
     yield start
     for plugin in stubs:
         plugin.stop()
+
+
+@pytest.fixture
+def plugin(kubelet: SimulatedKubelet, stub: Callable[..., StubPlugin]) -> Callable[..., StubPlugin]:
+    """Makes plugins that are registered and whose first list has arrived."""
+
+    def start(
+        resource: str = "x.io/dev", devices: object = ("a", "b"), **options: object
+    ) -> StubPlugin:
+        plugin = stub(resource, devices, **options)
+        received = kubelet.lists_received(resource)
+        plugin.register()
+        kubelet.wait(lambda: kubelet.lists_received(resource) > received)
+        return plugin
+
+    return start

@@ -61,10 +61,7 @@ def test_errors_of_direct_calls_come_as_they_are(kubelet: SimulatedKubelet, stub
     plugin = stub()
     plugin.register()
 
-    def fail(_ids: object) -> None:
-        raise StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
-
-    plugin.on_pre_start = fail
+    plugin.failing["PreStartContainer"] = StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
     with pytest.raises(grpc.RpcError, match="busy"):
         kubelet.pre_start(R, ["a"])
     with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
@@ -131,10 +128,7 @@ def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, stub: Stub, name: 
 def test_failing_options_refuse_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
     plugin = stub()
 
-    def fail() -> None:
-        raise StubError("no options")
-
-    plugin.on_options = fail  # type: ignore[assignment]
+    plugin.failing["GetDevicePluginOptions"] = StubError("no options")
     text = "failed to get device plugin options: rpc error: code = Internal desc = no options"
     assert (grpc.StatusCode.UNKNOWN, text) == refusal(plugin)
     assert set() == kubelet.registered
@@ -161,18 +155,12 @@ def test_a_plugin_that_gives_up_on_register_is_not_registered(
     kubelet: SimulatedKubelet, stub: Stub
 ) -> None:
     plugin = stub()
-    release = threading.Event()
-
-    def hang() -> object:
-        release.wait(5)
-        return pb.DevicePluginOptions()
-
-    plugin.on_options = hang  # type: ignore[assignment]
+    plugin.hold("GetDevicePluginOptions")
     with pytest.raises(grpc.RpcError):
         plugin.register(timeout=0.1)
     other = stub(resource="x.io/other", name="other.sock")
     other.register()
-    release.set()
+    plugin.release()
     kubelet.wait_for("x.io/other", {"a", "b"})
     assert {"x.io/other"} == kubelet.registered
     assert ["GetDevicePluginOptions"] == plugin.calls

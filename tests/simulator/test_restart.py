@@ -92,13 +92,12 @@ def test_a_register_call_that_hangs_does_not_keep_the_kubelet_from_stopping(
     kubelet: SimulatedKubelet, stub: Stub
 ) -> None:
     plugin = stub()
-    release = threading.Event()
-    plugin.on_options = lambda: release.wait(5)  # type: ignore[assignment, return-value]
+    plugin.hold("GetDevicePluginOptions")
     caller = threading.Thread(target=_try_to_register, args=(plugin,))
     caller.start()
     plugin.wait(lambda: plugin.calls)
     kubelet.stop()
-    release.set()
+    plugin.release()
     caller.join()
     assert not kubelet.running
 

@@ -10,7 +10,8 @@ from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._errors import ContainerStartError, KubeletCrashed, KubeletStopped
 from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState, RunOptions
-from deviceplugin.simulator._stub import StubError, StubPlugin
+from deviceplugin.simulator._stub import StubPlugin
+from deviceplugin.simulator._stub_service import StubError
 
 __all__ = [
     "Behaviour",

@@ -153,9 +153,15 @@ class SimulatedKubelet(KubeletView):
         """Update the node status. The kubelet does it every 10 s, the simulation only here."""
         self._live().manager.update_node()
 
-    def watch(self) -> None:
-        """Look at plugins_registry once; happens by itself unless ``watch_interval`` is None."""
-        self._live().watcher.look()
+    def watch(self, *, settle: bool = True) -> None:
+        """Look at plugins_registry once; happens by itself unless ``watch_interval`` is None.
+
+        Waits for the registrations that this starts, at most 5 s, unless ``settle`` is false.
+        """
+        watcher = self._live().watcher
+        watcher.look()
+        if settle:
+            self.wait(lambda: not watcher.busy, what="plugins in plugins_registry to be registered")
 
     def take_pokes(self) -> list[frozenset[str]]:
         """Return and forget the pods, by uid, to look at because a device's health changed."""

@@ -88,6 +88,12 @@ class PluginWatcher:
                 for path, socket in self._sockets.items()
             }
 
+    @property
+    def busy(self) -> bool:
+        """Whether a plugin is being registered."""
+        with self._host.changed:
+            return any(socket.busy for socket in self._sockets.values())
+
     def start(self) -> None:
         """Take up what is there already and, unless left to ``look``, look at intervals."""
         self._host.registry_dir.mkdir(mode=0o750, parents=True, exist_ok=True)

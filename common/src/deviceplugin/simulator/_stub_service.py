@@ -1,0 +1,227 @@
+"""The calls that a stub plugin answers, and the script by which it does."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+import grpc
+
+from deviceplugin.pluginregistration import pluginregistration_pb2 as watcher_pb
+from deviceplugin.v1beta1 import HEALTHY, VERSION
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+_T = TypeVar("_T")
+
+Devices = Mapping[str, str] | Iterable[str | pb.Device]
+"""Device id to health, or ids of healthy devices, or whole messages."""
+
+
+class StubError(Exception):
+    """A status to answer a call with."""
+
+    def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INTERNAL) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+
+
+def _list(devices: Devices) -> list[pb.Device]:
+    if isinstance(devices, Mapping):
+        return [pb.Device(ID=id_, health=health) for id_, health in devices.items()]
+    return [
+        pb.Device(ID=device, health=HEALTHY) if isinstance(device, str) else device
+        for device in devices
+    ]
+
+
+def _answer_envs(ids: list[str]) -> pb.AllocateResponse:
+    container = pb.ContainerAllocateResponse(envs={"DEVICES": ",".join(ids)})
+    return pb.AllocateResponse(container_responses=[container])
+
+
+def _prefer_first(
+    request: pb.ContainerPreferredAllocationRequest,
+) -> pb.PreferredAllocationResponse:
+    ids = [*request.must_include_deviceIDs, *sorted(request.available_deviceIDs)]
+    chosen = list(dict.fromkeys(ids))[: request.allocation_size]
+    answer = pb.ContainerPreferredAllocationResponse(deviceIDs=chosen)
+    return pb.PreferredAllocationResponse(container_responses=[answer])
+
+
+class StubService:
+    """Answers calls as it is told, and remembers them.
+
+    By default Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
+    what sorts first. ``failing`` makes a method fail, ``hold`` makes it wait.
+    """
+
+    def __init__(
+        self, resource: str, devices: Devices, options: pb.DevicePluginOptions | None
+    ) -> None:
+        self.options = options or pb.DevicePluginOptions()
+        self.info = watcher_pb.PluginInfo(
+            type="DevicePlugin", name=resource, supported_versions=[VERSION]
+        )
+        """The answer to GetInfo."""
+        self.failing: dict[str, StubError] = {}
+        """The methods that fail, by name. ``ListAndWatch`` fails when it would send a list."""
+        self.on_allocate: Callable[[list[str]], pb.AllocateResponse] = _answer_envs
+        self.on_prefer: Callable[
+            [pb.ContainerPreferredAllocationRequest], pb.PreferredAllocationResponse
+        ] = _prefer_first
+        self.calls: list[str] = []
+        """The names of the methods called, in order."""
+        self.allocated: list[list[str]] = []
+        """The ids of each Allocate call, sorted."""
+        self.preferred: list[pb.ContainerPreferredAllocationRequest] = []
+        self.pre_started: list[list[str]] = []
+        self.statuses: list[watcher_pb.RegistrationStatus] = []
+        """What NotifyRegistrationStatus was called with."""
+        self.deadlines: dict[str, float] = {}
+        """Seconds that the last call of each method was given."""
+        self._changed = threading.Condition()
+        self._held: set[str] = set()
+        self._list = _list(devices)
+        self._version = 0
+        self._ended = 0
+        self._streams = 0
+
+    @property
+    def streams(self) -> int:
+        """How many kubelet streams are open."""
+        with self._changed:
+            return self._streams
+
+    # Script
+
+    def update(self, devices: Devices) -> None:
+        """Send this list on all streams, now and first thing on later ones."""
+        with self._changed:
+            self._list = _list(devices)
+            self._version += 1
+            self._changed.notify_all()
+
+    def end_streams(self) -> None:
+        """Return from every open ListAndWatch."""
+        with self._changed:
+            self._ended += 1
+            self._changed.notify_all()
+
+    def hold(self, method: str) -> None:
+        """Let calls of ``method`` wait, also those to come, until they are released."""
+        with self._changed:
+            self._held.add(method)
+
+    def release(self, *methods: str) -> None:
+        """Let held calls of ``methods`` go on; of all methods where none is given."""
+        with self._changed:
+            self._held -= set(methods or self._held)
+            self._changed.notify_all()
+
+    def wait(self, condition: Callable[[], object], *, timeout: float = 5.0) -> None:
+        """Wait until ``condition`` holds; looked at again after every call and change."""
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout):
+                raise TimeoutError(
+                    f"{self.info.name} waited {timeout:g} s; calls were {self.calls}"
+                )
+
+    # What the kubelet calls
+
+    def GetDevicePluginOptions(  # noqa: N802 - the wire's name
+        self, _request: pb.Empty, context: grpc.ServicerContext
+    ) -> pb.DevicePluginOptions:
+        """Answer with ``options``."""
+        return self._answer("GetDevicePluginOptions", context, lambda: self.options)
+
+    def ListAndWatch(  # noqa: N802 - the wire's name
+        self, _request: pb.Empty, context: grpc.ServicerContext
+    ) -> Iterator[pb.ListAndWatchResponse]:
+        """Send the list, and each new one, until told to end or until the kubelet is gone."""
+        with self._changed:
+            self._streams += 1
+            sent, ended = -1, self._ended
+            self._note("ListAndWatch", context)
+        context.add_callback(self._notify)
+        try:
+            while (sent := self._next(sent, ended, context)) >= 0:
+                self._fail("ListAndWatch", context)
+                yield pb.ListAndWatchResponse(devices=self._list)
+        finally:
+            with self._changed:
+                self._streams -= 1
+                self._changed.notify_all()
+
+    def _next(self, sent: int, ended: int, context: grpc.ServicerContext) -> int:
+        """Wait for a list after ``sent`` and return its version, or -1 if the stream is over."""
+        with self._changed:
+            while (
+                (sent == self._version or "ListAndWatch" in self._held)
+                and ended == self._ended
+                and context.is_active()
+            ):
+                self._changed.wait()
+            over = ended != self._ended or not context.is_active()
+            return -1 if over else self._version
+
+    def GetPreferredAllocation(  # noqa: N802 - the wire's name
+        self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> pb.PreferredAllocationResponse:
+        """Answer as ``on_prefer`` does for the first container."""
+        container = request.container_requests[0]
+        self.preferred.append(container)
+        return self._answer("GetPreferredAllocation", context, lambda: self.on_prefer(container))
+
+    def Allocate(  # noqa: N802 - the wire's name
+        self, request: pb.AllocateRequest, context: grpc.ServicerContext
+    ) -> pb.AllocateResponse:
+        """Answer as ``on_allocate`` does for the first container."""
+        ids = sorted(request.container_requests[0].devices_ids)
+        self.allocated.append(ids)
+        return self._answer("Allocate", context, lambda: self.on_allocate(ids))
+
+    def PreStartContainer(  # noqa: N802 - the wire's name
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        """Take note of the devices."""
+        self.pre_started.append(sorted(request.devices_ids))
+        return self._answer("PreStartContainer", context, pb.PreStartContainerResponse)
+
+    def GetInfo(  # noqa: N802 - the wire's name
+        self, _request: watcher_pb.InfoRequest, context: grpc.ServicerContext
+    ) -> watcher_pb.PluginInfo:
+        """Answer with ``info``."""
+        return self._answer("GetInfo", context, lambda: self.info)
+
+    def NotifyRegistrationStatus(  # noqa: N802 - the wire's name
+        self, request: watcher_pb.RegistrationStatus, context: grpc.ServicerContext
+    ) -> watcher_pb.RegistrationStatusResponse:
+        """Take note of the status."""
+        self.statuses.append(request)
+        return self._answer(
+            "NotifyRegistrationStatus", context, watcher_pb.RegistrationStatusResponse
+        )
+
+    def _answer(
+        self, method: str, context: grpc.ServicerContext, behaviour: Callable[[], _T]
+    ) -> _T:
+        self._note(method, context)
+        context.add_callback(self._notify)
+        with self._changed:
+            self._changed.wait_for(lambda: method not in self._held or not context.is_active())
+        self._fail(method, context)
+        return behaviour()
+
+    def _fail(self, method: str, context: grpc.ServicerContext) -> None:
+        if error := self.failing.get(method):
+            context.abort(error.code, error.text)
+
+    def _note(self, method: str, context: grpc.ServicerContext) -> None:
+        with self._changed:
+            self.calls.append(method)
+            self.deadlines[method] = context.time_remaining()
+            self._changed.notify_all()
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

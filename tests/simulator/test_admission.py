@@ -1,0 +1,479 @@
+"""Admission of pods: which devices they get, and what is said when they get none."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from deviceplugin.simulator import (
+    Behaviour,
+    Container,
+    KubeletStopped,
+    ManualClock,
+    Outcome,
+    Pod,
+    SimulatedKubelet,
+    StubError,
+    StubPlugin,
+)
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+
+
+def reason(outcome: Outcome) -> str:
+    """Return why a pod was rejected, without what all such messages have."""
+    assert "UnexpectedAdmissionError" == outcome.reason
+    assert f"Pod was rejected: {outcome.event}" == outcome.message
+    prefix, suffix = "Allocate failed due to ", ", which is unexpected"
+    assert outcome.event.startswith(prefix)
+    assert outcome.event.endswith(suffix)
+    return outcome.event[len(prefix) : -len(suffix)]
+
+
+def ids(outcome: Outcome, container: str = "main", resource: str = R) -> frozenset[str]:
+    assert outcome, outcome.message
+    return outcome.devices[container][resource]
+
+
+# As upstream's TestPodContainerDeviceAllocation.
+def test_a_pod_gets_as_many_devices_as_it_asks_for(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    dev, net = plugin(devices=["a", "b", "c"], name="1"), plugin("x.io/net", ["n"], name="2")
+    outcome = kubelet.admit(Pod.of("p", main={R: 2, "x.io/net": 1}))
+    assert 2 == len(ids(outcome))
+    assert {"n"} == ids(outcome, resource="x.io/net")
+    assert [sorted(ids(outcome))] == dev.allocated
+    assert [["n"]] == net.allocated
+    expected = "requested number of devices unavailable for x.io/dev. Requested: 2, Available: 1"
+    assert expected == reason(kubelet.admit(Pod.of("q", main={R: 2})))
+    assert ids(kubelet.admit(Pod.of("r", main={R: 1}))).isdisjoint(ids(outcome))
+
+
+def test_a_rejected_pod_has_failed_for_good(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(devices=[])
+    pod = Pod.of("p", main={R: 1})
+    outcome = kubelet.admit(pod)
+    state = kubelet.pod(pod)
+    assert ("Failed", outcome.reason, outcome.message) == (state.phase, state.reason, state.message)
+    assert {"UnexpectedAdmissionError": 1} == kubelet.metrics.admission_rejections_total
+    assert 0 == kubelet.metrics.topology_manager_admission_errors_total
+    with pytest.raises(ValueError, match="has come to its end"):
+        kubelet.admit(pod)
+
+
+def test_a_pod_is_admitted_once(kubelet: SimulatedKubelet) -> None:
+    pod = Pod.of("p", main={})
+    assert kubelet.admit(pod)
+    with pytest.raises(ValueError, match="was admitted before"):
+        kubelet.admit(pod)
+
+
+# As upstream's TestPodContainerDeviceToAllocate.
+def test_without_healthy_devices_nothing_is_allocated(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices={"a": "Unhealthy"})
+    expected = "no healthy devices present; cannot allocate unhealthy devices x.io/dev"
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    assert expected == reason(kubelet.admit(Pod.of("zero", main={R: 0})))
+
+
+def test_an_expired_resource_that_somebody_holds_is_unregistered(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    assert kubelet.admit(Pod.of("holder", main={R: 1}))
+    stub.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    clock.advance(301)
+    kubelet.tick()
+    expected = "cannot allocate unregistered device x.io/dev"
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+
+
+def test_an_expired_resource_that_nobody_holds_is_out_of_stock(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    plugin().stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.tick()
+    clock.advance(301)
+    kubelet.tick()
+    outcome = kubelet.admit(Pod.of("p", main={R: 1}))
+    assert "OutOfx.io/dev" == outcome.reason
+    assert outcome.message == (
+        "Pod was rejected: Node didn't have enough resource: x.io/dev, "
+        "requested: 1, used: 0, capacity: 0"
+    )
+
+
+def test_a_resource_that_the_node_has_never_had_is_left_out(kubelet: SimulatedKubelet) -> None:
+    outcome = kubelet.run(Pod.of("p", main={"x.io/never": 1}))
+    assert outcome
+    assert {"main": {}} == outcome.devices
+
+
+def test_a_lost_plugin_rejects_new_pods(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin().stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    expected = "no healthy devices present; cannot allocate unhealthy devices x.io/dev"
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+
+
+def test_asking_for_nothing_calls_nobody(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin()
+    assert kubelet.admit(Pod.of("p", main={R: 0}))
+    assert [] == stub.allocated
+
+
+def test_the_plugins_error_is_in_the_pods_status(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a"])
+    stub.failing["Allocate"] = StubError("gpu busy", grpc.StatusCode.FAILED_PRECONDITION)
+    expected = "rpc error: code = FailedPrecondition desc = gpu busy"
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    stub.failing.clear()
+    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
+
+
+def test_a_plugin_that_dies_during_allocate_rejects_the_pod_and_no_device_is_lost(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    stub.hold("Allocate")
+    admitting = Admitting(kubelet, Pod.of("p", main={R: 1}))
+    stub.wait(lambda: stub.allocated)
+    stub.stop()
+    assert reason(admitting.outcome).startswith("rpc error: code = Unavailable desc = ")
+    assert set() == kubelet.in_use(R)
+
+
+class Admitting:
+    """An admission in a thread of its own."""
+
+    def __init__(self, kubelet: SimulatedKubelet, pod: Pod) -> None:
+        self._result: Outcome | Exception | None = None
+
+        def admit() -> None:
+            try:
+                self._result = kubelet.admit(pod)
+            except Exception as error:  # told by ``outcome``
+                self._result = error
+
+        self._thread = threading.Thread(target=admit)
+        self._thread.start()
+
+    @property
+    def outcome(self) -> Outcome:
+        self._thread.join(5)
+        if isinstance(self._result, Exception):
+            raise self._result
+        assert self._result is not None
+        return self._result
+
+
+def test_a_hanging_allocate_stalls_the_whole_node(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    stub = plugin(name="1")
+    plugin("x.io/other", ["o"], name="2")
+    stub.hold("Allocate")
+    first = Admitting(kubelet, Pod.of("first", main={R: 1}))
+    stub.wait(lambda: stub.allocated)
+    second = Admitting(kubelet, Pod.of("second", main={"x.io/other": 1}))
+    assert "admitting pod default/first" == kubelet.busy_with
+    assert [] == kubelet.healthz()
+    clock.advance(301)
+    assert ["syncloop"] == kubelet.healthz()
+    stub.release()
+    assert first.outcome
+    assert second.outcome
+    assert "" == kubelet.busy_with
+    assert [] == kubelet.healthz()
+
+
+def test_allocate_has_no_deadline_and_is_measured(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin()
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert stub.deadlines["Allocate"] > 1e6
+    (duration,) = kubelet.metrics.device_plugin_alloc_duration_seconds[R]
+    assert 0 < duration < 5
+
+
+def test_a_kubelet_that_stops_during_allocate_decides_nothing(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    stub.hold("Allocate")
+    pod = Pod.of("p", main={R: 1})
+    admitting = Admitting(kubelet, pod)
+    stub.wait(lambda: stub.allocated)
+    kubelet.stop()
+    with pytest.raises(KubeletStopped):
+        _ = admitting.outcome
+    assert "Pending" == kubelet.pod(pod).phase
+    with pytest.raises(KubeletStopped):
+        kubelet.admit(Pod.of("q", main={}))
+
+
+def test_devices_of_a_finished_pod_are_free_at_the_next_allocation(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    kubelet.terminate(pod)
+    assert {"a"} == kubelet.in_use(R)
+    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
+
+
+def test_what_was_allocated_before_a_failure_stays_until_the_next_collection(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a"])
+    pod = Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})])
+    assert not kubelet.admit(pod)
+    assert {"one": {R: {"a"}}, "two": {}} == kubelet.held(pod)
+    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
+
+
+# As upstream's TestInitContainerDeviceAllocation.
+def test_devices_of_init_containers_are_used_again(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a", "b", "c", "d", "e"])
+    pod = Pod(
+        "p",
+        [Container("app1", {R: 1}), Container("app2", {R: 2})],
+        [Container("init1", {R: 1}), Container("init2", {R: 3})],
+    )
+    outcome = kubelet.admit(pod)
+    assert ids(outcome, "init1") < ids(outcome, "init2")
+    assert ids(outcome, "app1") | ids(outcome, "app2") == ids(outcome, "init2")
+    assert ids(outcome, "app1").isdisjoint(ids(outcome, "app2"))
+    assert 4 == len(stub.allocated)
+    assert 3 == len(kubelet.in_use(R))
+
+
+# As upstream's TestRestartableInitContainerDeviceAllocation.
+def test_sidecars_keep_their_devices_and_may_take_those_of_init_containers(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a", "b", "c", "d"])
+    sidecar = Container("sidecar", {R: 1}, restarts_always=True)
+    pod = Pod("p", [Container("app", {R: 2})], [Container("init", {R: 1}), sidecar])
+    outcome = kubelet.admit(pod)
+    assert ids(outcome, "init") == ids(outcome, "sidecar")
+    assert ids(outcome, "app").isdisjoint(ids(outcome, "sidecar"))
+    assert 3 == pod.request(R) == len(kubelet.in_use(R))
+
+
+def test_another_pod_does_not_get_what_may_be_used_again(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a", "b"])
+    assert kubelet.admit(Pod("p", [Container("app", {})], [Container("init", {R: 1})]))
+    assert 1 == len(ids(kubelet.admit(Pod.of("q", main={R: 1}))))
+    assert not kubelet.admit(Pod.of("r", main={R: 1}))
+
+
+# As upstream's TestGetPodDeviceRequest.
+@pytest.mark.parametrize(
+    ("init", "sidecars", "apps", "expected"),
+    [([], [], [1, 2], 3), ([5], [], [1, 2], 5), ([1, 2], [], [3], 3), ([2], [1], [1], 3)],
+)
+def test_a_pod_needs_what_runs_at_the_same_time(
+    init: list[int], sidecars: list[int], apps: list[int], expected: int
+) -> None:
+    before = [
+        Container(f"s{n}", {R: wanted}, restarts_always=True) for n, wanted in enumerate(sidecars)
+    ]
+    before += [Container(f"i{n}", {R: wanted}) for n, wanted in enumerate(init)]
+    after = [Container(f"a{n}", {R: wanted}) for n, wanted in enumerate(apps)]
+    assert expected == Pod("p", after, before).request(R)
+
+
+# As upstream's TestAdmitPodWithDRAResources.
+def test_a_claimed_resource_is_not_the_device_plugins(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    claiming = Container("one", {R: 1}, claimed=frozenset({R}))
+    assert kubelet.admit(Pod("p", [claiming, Container("two", {R: 1})]))
+    assert 1 == len(stub.allocated)
+
+
+# As upstream's TestUpdatePluginResources.
+def test_the_node_is_taken_to_have_at_least_what_is_allocated(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    kubelet.tick()
+    stub.update(["a", "b"])
+    kubelet.wait_for(R, {"a", "b"})
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert {R: 1} == kubelet.node.allocatable
+    assert kubelet.admit(Pod.of("q", main={R: 1}))
+
+
+# As upstream's TestGetPodAndContainerForDevice.
+def test_what_a_pod_holds_is_on_record(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1}, other={})
+    assert kubelet.admit(pod)
+    assert {"main": {R: {"a"}}, "other": {}} == kubelet.held(pod)
+    assert {"a"} == kubelet.in_use(R)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_seed_decides(root: Path, seed: int) -> None:
+    def run(directory: Path) -> list[list[str]]:
+        with (
+            SimulatedKubelet(directory, seed=seed) as kubelet,
+            StubPlugin(kubelet.plugin_dir, R, [f"d{n}" for n in range(50)]) as stub,
+        ):
+            kubelet.wait(lambda: kubelet.capacity(R))
+            for number in range(5):
+                assert kubelet.admit(Pod.of(f"p{number}", main={R: 3}))
+            return stub.allocated
+
+    assert run(root / "1") == run(root / "2")
+
+
+def test_a_pod_needs_no_uid_of_its_own() -> None:
+    assert "default/p" == Pod("p").uid
+    assert "u" == Pod("p", uid="u").uid
+    with pytest.raises(LookupError, match="pod p has no container none"):
+        Pod("p").container("none")
+
+
+# Preferred allocation.
+
+PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+
+
+def answer(*lists: list[str]) -> pb.PreferredAllocationResponse:
+    responses = [pb.ContainerPreferredAllocationResponse(deviceIDs=each) for each in lists]
+    return pb.PreferredAllocationResponse(container_responses=responses)
+
+
+# As upstream's TestGetPreferredAllocationParameters.
+def test_the_plugin_is_asked_for_its_preference(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a", "b", "c"], options=PREFERS)
+    assert {"a", "b"} == ids(kubelet.admit(Pod.of("p", main={R: 2})))
+    (request,) = stub.preferred
+    assert {"a", "b", "c"} == set(request.available_deviceIDs)
+    assert [] == request.must_include_deviceIDs
+    assert 2 == request.allocation_size
+    assert stub.deadlines["GetPreferredAllocation"] > 1e6
+
+
+def test_the_plugin_is_asked_even_if_there_is_no_choice(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"], options=PREFERS)
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert 1 == len(stub.preferred)
+
+
+def test_a_plugin_that_offers_no_preference_is_not_asked(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert [] == stub.preferred
+
+
+def test_devices_to_be_used_again_must_be_included(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a", "b", "c"], options=PREFERS)
+    stub.on_prefer = lambda request: answer(["b", *request.available_deviceIDs])
+    pod = Pod("p", [Container("app", {R: 2})], [Container("init", {R: 1})])
+    outcome = kubelet.admit(pod)
+    _, request = stub.preferred
+    assert list(ids(outcome, "init")) == request.must_include_deviceIDs
+    assert {"a", "b", "c"} == set(request.available_deviceIDs)
+    assert 2 == request.allocation_size
+    assert ids(outcome, "init") < ids(outcome, "app")
+
+
+def test_devices_to_be_used_again_that_are_enough_ask_nobody(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a", "b"], options=PREFERS)
+    assert kubelet.admit(Pod("p", [Container("app", {R: 1})], [Container("init", {R: 1})]))
+    assert 1 == len(stub.preferred)
+
+
+# As upstream's TestGetPreferredAllocation.
+@pytest.mark.parametrize(
+    ("preferred", "certain"),
+    [
+        (answer(["c", "d"]), {"c", "d"}),
+        (answer(["d"]), {"d"}),
+        (answer(["x", "d", "d"]), {"d"}),
+        (answer(["a", "b"], ["c", "d"]), {"a", "b"}),
+        (answer([]), set()),
+        (answer(), set()),
+    ],
+)
+def test_a_preference_is_followed_as_far_as_it_goes(
+    kubelet: SimulatedKubelet,
+    plugin: Make,
+    preferred: pb.PreferredAllocationResponse,
+    certain: set[str],
+) -> None:
+    stub = plugin(devices=["a", "b", "c", "d"], options=PREFERS)
+    stub.on_prefer = lambda _request: preferred
+    got = ids(kubelet.admit(Pod.of("p", main={R: 2})))
+    assert 2 == len(got)
+    assert certain <= got
+
+
+def test_of_too_many_preferred_devices_some_are_taken(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a", "b", "c", "d"], options=PREFERS)
+    stub.on_prefer = lambda _request: answer(["b", "c", "d"])
+    assert ids(kubelet.admit(Pod.of("p", main={R: 2}))) < {"b", "c", "d"}
+
+
+def test_a_failing_preference_rejects_the_pod(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(options=PREFERS)
+    stub.failing["GetPreferredAllocation"] = StubError("oops")
+    expected = (
+        "device plugin GetPreferredAllocation rpc failed with err: "
+        "rpc error: code = Internal desc = oops"
+    )
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+
+
+# What the kubelet loses.
+
+leaky_or_fixed = pytest.mark.parametrize(
+    ("behaviour", "leaked"), [(Behaviour.v1_36(), {"a"}), (Behaviour.fixed(), set())]
+)
+
+
+@leaky_or_fixed
+def test_an_answer_for_no_container_leaks_the_devices(
+    kubelet: SimulatedKubelet, plugin: Make, leaked: set[str]
+) -> None:
+    stub = plugin(devices=["a"])
+    answering, stub.on_allocate = stub.on_allocate, lambda _ids: pb.AllocateResponse()
+    expected = "no containers return in allocation response "
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    assert leaked == kubelet.in_use(R)
+    stub.on_allocate = answering
+    assert bool(leaked) != bool(kubelet.admit(Pod.of("q", main={R: 1})))
+
+
+def test_a_leak_ends_with_the_next_allocate_that_fails_properly(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    stub.on_allocate = lambda _ids: pb.AllocateResponse()
+    assert not kubelet.admit(Pod.of("p", main={R: 1}))
+    assert 1 == len(kubelet.in_use(R))
+    stub.failing["Allocate"] = StubError("no")
+    assert not kubelet.admit(Pod.of("q", main={R: 1}))
+    assert set() == kubelet.in_use(R)

@@ -1,0 +1,310 @@
+"""Device lists and what the node says of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deviceplugin.simulator import (
+    Behaviour,
+    ManualClock,
+    Pod,
+    SimulatedKubelet,
+    StubError,
+    StubPlugin,
+)
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+
+
+def node(kubelet: SimulatedKubelet) -> tuple[int | None, int | None]:
+    kubelet.tick()
+    return kubelet.node.capacity.get(R), kubelet.node.allocatable.get(R)
+
+
+# As upstream's TestRun.
+def test_lists_are_taken_in_order_with_their_healths(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+    assert {"a": "Healthy", "b": "Healthy", "c": "Unhealthy"} == kubelet.devices(R)
+    stub.update({"a": "Unhealthy", "d": "Healthy"})
+    kubelet.wait_for(R, {"d"}, {"a"})
+    assert 2 == kubelet.lists_received(R)
+
+
+@pytest.mark.parametrize("health", ["healthy", "HEALTHY", "", "Unknown", "Healthy "])
+def test_only_the_exact_word_is_healthy(
+    kubelet: SimulatedKubelet, plugin: Make, health: str
+) -> None:
+    plugin(devices={"a": health})
+    kubelet.wait_for(R, (), {"a"})
+
+
+def test_an_id_that_is_listed_twice_counts_once(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(devices=["a", "a"])
+    assert (1, 1) == node(kubelet)
+
+
+def test_an_id_that_is_listed_with_two_healths_is_both(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    well, ill = pb.Device(ID="a", health="Healthy"), pb.Device(ID="a", health="Unhealthy")
+    plugin(devices=[well, ill])
+    assert (2, 1) == node(kubelet)
+    assert {"a": "Unhealthy"} == kubelet.devices(R)
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+
+
+@pytest.mark.parametrize("id_", ["", "x" * 200])
+def test_any_id_is_accepted_and_allocated(
+    kubelet: SimulatedKubelet, plugin: Make, id_: str
+) -> None:
+    stub = plugin(devices=[id_])
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert [[id_]] == stub.allocated
+
+
+def test_an_empty_list_keeps_the_resource(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=[])
+    assert (0, 0) == node(kubelet)
+    assert 1 == stub.streams
+
+
+def test_before_the_first_list_the_resource_is_unknown(
+    kubelet: SimulatedKubelet, stub: Make
+) -> None:
+    silent = stub()
+    silent.hold("ListAndWatch")
+    silent.register()
+    kubelet.wait(lambda: kubelet.registered)
+    assert (None, None) == node(kubelet)
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert [] == silent.allocated
+
+
+def test_a_list_of_more_than_4_mib_ends_the_stream(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a"])
+    stub.update([f"{number:034}" for number in range(100_000)])
+    kubelet.wait_for(R, (), {"a"})
+    assert set() == kubelet.registered
+
+
+def test_a_list_of_nearly_4_mib_is_taken(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(devices=[f"{number:034}" for number in range(60_000)])
+    assert 60_000 == kubelet.capacity(R)
+
+
+def test_every_list_writes_the_checkpoint_even_if_nothing_changed(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    file = kubelet.plugin_dir / "kubelet_internal_checkpoint"
+    before = file.stat().st_ino, file.stat().st_ctime_ns
+    stub.update(["a", "b"])
+    kubelet.wait(lambda: kubelet.lists_received(R) == 2)
+    assert before != (file.stat().st_ino, file.stat().st_ctime_ns)
+    assert 0o600 == file.stat().st_mode & 0o777
+
+
+# As upstream's TestUpdateCapacityAllocatable.
+def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+    assert (3, 2) == node(kubelet)
+    kubelet.admit(Pod.of("p", main={R: 1}))
+    assert (3, 2) == node(kubelet)
+    stub.stop()
+    kubelet.wait_for(R, (), {"a", "b", "c"})
+    assert (3, 0) == node(kubelet)
+    clock.advance(301)
+    assert (0, 0) == node(kubelet)
+
+
+def test_the_node_changes_at_status_updates_only(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a"])
+    assert (1, 1) == node(kubelet)
+    stub.update(["a", "b"])
+    kubelet.wait_for(R, {"a", "b"})
+    assert {R: 1} == kubelet.node.capacity
+    assert (2, 2) == node(kubelet)
+
+
+# As upstream's TestEndpointSyncOnDisconnect.
+def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    plugin().stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    clock.advance(300)
+    assert (2, 0) == node(kubelet)
+    assert kubelet.options(R) is not None
+    clock.advance(1)
+    assert (0, 0) == node(kubelet)
+    assert {} == kubelet.devices(R)
+    with pytest.raises(LookupError):
+        kubelet.options(R)
+
+
+def test_the_grace_period_ends_at_a_status_update_only(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    plugin().stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    clock.advance(1000)
+    assert 2 == kubelet.capacity(R)
+
+
+def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    plugin(name="1").stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    clock.advance(301)
+    assert (0, 0) == node(kubelet)
+    plugin(name="2")
+    assert (2, 2) == node(kubelet)
+
+
+# As upstream's end-to-end test: when ListAndWatch fails immediately.
+def test_a_stream_that_fails_at_once_is_not_tried_again(
+    kubelet: SimulatedKubelet, stub: Make
+) -> None:
+    failing = stub()
+    failing.failing["ListAndWatch"] = StubError("no")
+    failing.register()
+    kubelet.wait(lambda: not kubelet.registered)
+    failing.wait(lambda: failing.streams == 0)
+    kubelet.wait(lambda: node(kubelet) == (0, 0))
+    assert ["GetDevicePluginOptions", "ListAndWatch"] == failing.calls
+
+
+@pytest.mark.parametrize("end", ["return", "error", "death"])
+def test_all_ends_of_a_stream_are_the_same(
+    kubelet: SimulatedKubelet, plugin: Make, end: str
+) -> None:
+    stub = plugin()
+    if end == "return":
+        stub.end_streams()
+    elif end == "error":
+        stub.failing["ListAndWatch"] = StubError("gone")
+        stub.update(["c"])
+    else:
+        stub.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    assert (2, 0) == node(kubelet)
+    assert ["GetDevicePluginOptions", "ListAndWatch"] == stub.calls
+
+
+# As upstream's TestResetExtendedResource.
+def test_an_empty_plugin_directory_zeroes_the_node(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin().stop()
+    assert (2, 2) == node(kubelet) or (2, 0) == node(kubelet)
+    kubelet.stop()
+    for path in kubelet.plugin_dir.iterdir():
+        path.unlink()
+    (kubelet.plugin_dir / ".litter").touch()
+    kubelet.start()
+    assert ({R: 0}, {R: 0}) == (kubelet.node.capacity, kubelet.node.allocatable)
+
+
+def test_without_checkpoint_the_node_keeps_what_it_had(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin()
+    assert (2, 2) == node(kubelet)
+    kubelet.stop()
+    (kubelet.plugin_dir / "kubelet_internal_checkpoint").unlink()
+    kubelet.start()
+    assert (2, 2) == node(kubelet)
+
+
+# As upstream's TestFeatureGateResourceHealthStatus.
+def test_a_change_of_health_pokes_the_pod_that_has_the_device(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    stub.update({"a": "Unhealthy"})
+    kubelet.wait_for(R, (), {"a"})
+    assert [{pod.uid}] == kubelet.take_pokes()
+    stub.update({"a": "Unhealthy", "b": "Healthy"})
+    kubelet.wait_for(R, {"b"}, {"a"})
+    assert [] == kubelet.take_pokes()
+
+
+def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    stub.update([])
+    kubelet.wait_for(R, ())
+    assert [] == kubelet.take_pokes()
+    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
+    stub.update(["a"])
+    kubelet.wait_for(R, {"a"})
+    assert [{pod.uid}] == kubelet.take_pokes()
+
+
+def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a"])
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    for number in range(120):
+        health = "Healthy" if number % 2 else "Unhealthy"
+        stub.update({"a": health})
+        kubelet.wait(lambda number=number: kubelet.lists_received(R) == number + 2)  # type: ignore[misc]
+    assert 100 == len(kubelet.take_pokes())
+
+
+# As upstream's TestUpdateAllocatedResourcesStatus.
+def test_the_pods_status_tells_the_health_of_each_device(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    pod = Pod.of("p", main={R: 2})
+    assert kubelet.admit(pod)
+    stub.update({"a": "Healthy", "b": "Odd"})
+    kubelet.wait_for(R, {"a"}, {"b"})
+    assert {"main": {R: {"a": "Healthy", "b": "Unhealthy"}}} == kubelet.device_health(pod)
+
+
+def test_the_end_of_the_stream_does_not_show_in_the_pods_status(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    stub.stop()
+    kubelet.wait_for(R, (), {"a"})
+    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "poked"), [(Behaviour.v1_36(), "first"), (Behaviour.fixed(), "second")]
+)
+def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
+    kubelet: SimulatedKubelet, plugin: Make, poked: str
+) -> None:
+    plugin("x.io/one", ["a"], name="one")
+    two = plugin("x.io/two", ["a"], name="two")
+    assert kubelet.admit(Pod.of("first", main={"x.io/one": 1}))
+    assert kubelet.admit(Pod.of("second", main={"x.io/two": 1}))
+    two.update({"a": "Unhealthy"})
+    kubelet.wait_for("x.io/two", (), {"a"})
+    assert [{f"default/{poked}"}] == kubelet.take_pokes()
+
+
+# As upstream's TestNewManagerImplStart.
+def test_stopping_is_idempotent(root: Path) -> None:
+    kubelet = SimulatedKubelet(root)
+    kubelet.stop()
+    kubelet.start()
+    kubelet.stop()
+    kubelet.stop()
+    assert not kubelet.running

@@ -1,0 +1,208 @@
+"""The pod resources API."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import grpc
+import inotify_simple
+import pytest
+from deviceplugin import _rpc
+from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin
+from deviceplugin.simulator._podresources import TokenBucket
+from deviceplugin.v1beta1 import deviceplugin_pb2 as plugin_pb
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+Calls = Mapping[str, Callable[..., Any]]
+
+
+@pytest.fixture
+def agent(kubelet: SimulatedKubelet) -> Iterator[Calls]:
+    """A client of the pod resources API."""
+    service = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        yield _rpc.calls(channel, service)
+
+
+def listed(agent: Calls) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:
+    """Return pod to container to (resource, id, NUMA nodes)."""
+    response = agent["List"](pb.ListPodResourcesRequest())
+    return {
+        pod.name: {container.name: entries(container.devices) for container in pod.containers}
+        for pod in response.pod_resources
+    }
+
+
+def entries(devices: Any) -> list[tuple[str, str, list[int]]]:
+    return [
+        (each.resource_name, *each.device_ids, [node.ID for node in each.topology.nodes])
+        for each in devices
+    ]
+
+
+def near(id_: str, *nodes: int) -> plugin_pb.Device:
+    topology = plugin_pb.TopologyInfo(nodes=[plugin_pb.NUMANode(ID=node) for node in nodes])
+    return plugin_pb.Device(ID=id_, health="Healthy", topology=topology)
+
+
+# As upstream's TestListPodResourcesV1.
+def test_all_active_pods_are_listed_with_or_without_devices(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    plugin(devices=["a"])
+    assert {} == listed(agent)
+    assert kubelet.admit(Pod.of("with", main={R: 1}, other={}))
+    assert kubelet.admit(Pod.of("without", main={}))
+    expected = {"with": {"main": [(R, "a", [])], "other": []}, "without": {"main": []}}
+    assert expected == listed(agent)
+
+
+# As upstream's TestListPodResourcesUsesOnlyActivePodsV1.
+def test_pods_that_have_ended_are_not_listed(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    assert not kubelet.admit(Pod.of("rejected", main={R: 1}))
+    kubelet.terminate(pod)
+    assert {} == listed(agent)
+
+
+# As upstream's TestListPodResourcesWithInitContainersV1.
+def test_sidecars_are_listed_and_init_containers_are_not(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    plugin(devices=["a", "b"])
+    sidecar = Container("sidecar", {R: 1}, restarts_always=True)
+    assert kubelet.admit(Pod("p", [Container("main")], [Container("init", {R: 1}), sidecar]))
+    assert ["sidecar", "main"] == list(listed(agent)["p"])
+
+
+def test_a_device_near_two_nodes_is_listed_once_for_each(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    plugin(devices=[near("a", 0, 1)])
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(agent)
+
+
+# As upstream's TestAllocatableResources.
+def test_allocatable_are_all_healthy_devices_in_use_or_not(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    ill = plugin_pb.Device(ID="ill", health="Unhealthy")
+    stub = plugin(devices=["a", near("b", 1), ill, near("hidden")])
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    response = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+    assert [(R, "a", []), (R, "b", [1])] == entries(response.devices)
+    stub.stop()
+    kubelet.wait(lambda: not kubelet.healthy(R))
+    response = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+    assert [] == entries(response.devices)
+
+
+# As upstream's TestGetPodResourcesV1.
+def test_one_pod_can_be_asked_for(kubelet: SimulatedKubelet, plugin: Make, agent: Calls) -> None:
+    plugin(devices=["a"])
+    assert kubelet.admit(Pod("p", [Container("main", {R: 1})], namespace="ns"))
+    request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns")
+    found = agent["Get"](request).pod_resources
+    assert ("p", "ns") == (found.name, found.namespace)
+    assert [(R, "a", [])] == entries(found.containers[0].devices)
+
+
+def test_a_pod_that_is_not_there_is_an_error(kubelet: SimulatedKubelet, agent: Calls) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        agent["Get"](pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns"))
+    call = cast("grpc.Call", raised.value)
+    assert (grpc.StatusCode.UNKNOWN, "pod p in namespace ns not found") == (
+        call.code(),
+        call.details(),
+    )
+    assert {"get": 1} == kubelet.metrics.pod_resources_endpoint_errors
+    assert {"get": 1, "total": 1} == kubelet.metrics.pod_resources_endpoint_requests
+
+
+# As upstream's end-to-end test: tight-loop List hits the rate limit.
+def test_all_clients_and_methods_share_one_rate_limit(agent: Calls) -> None:
+    def hurry() -> None:
+        for _ in range(500):
+            agent["List"](pb.ListPodResourcesRequest())
+            agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+
+    with pytest.raises(grpc.RpcError, match="rejected by rate limit") as raised:
+        hurry()
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED == cast("grpc.Call", raised.value).code()
+
+
+def test_the_rate_limit_is_100_a_second_and_10_at_once() -> None:
+    now = 0.0
+    bucket = TokenBucket(100, 10, lambda: now)
+    assert 10 == sum(bucket.take() for _ in range(20))
+    now = 0.05
+    assert 5 == sum(bucket.take() for _ in range(20))
+    now = 100.0
+    assert 10 == sum(bucket.take() for _ in range(20))
+
+
+def test_listing_takes_back_the_devices_of_finished_pods(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    plugin(devices=["a"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    assert kubelet.admit(Pod.of("later", main={}))
+    kubelet.terminate(pod)
+    agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+    assert {"a"} == kubelet.in_use(R)
+    listed(agent)
+    assert set() == kubelet.in_use(R)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "twice"), [(Behaviour.v1_36(), True), (Behaviour.fixed(), False)]
+)
+def test_listing_during_allocate_lets_a_device_be_given_away_twice(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, twice: bool
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    finished = Pod.of("finished", main={R: 1})
+    assert kubelet.admit(finished)
+    holder = Pod.of("holder", main={R: 1})
+    stub.hold("Allocate")
+    admitting = threading.Thread(target=kubelet.admit, args=(holder,))
+    admitting.start()
+    stub.wait(lambda: len(stub.allocated) == 2)
+    kubelet.terminate(finished)
+    listed(agent)
+    stub.release()
+    admitting.join()
+    assert kubelet.admit(Pod.of("second", main={R: 1}))
+    assert twice == bool(kubelet.admit(Pod.of("third", main={R: 1})))
+
+
+def test_the_socket_is_moved_into_place(kubelet: SimulatedKubelet) -> None:
+    kubelet.stop()
+    with inotify_simple.INotify() as inotify:
+        flags = inotify_simple.flags
+        inotify.add_watch(kubelet.pod_resources_socket.parent, flags.CREATE | flags.MOVED_TO)
+        kubelet.start()
+        (event,) = inotify.read(timeout=0)
+    assert (flags.MOVED_TO, "kubelet.sock") == (event.mask, event.name)
+
+
+def test_the_plugin_directorys_socket_is_created(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin()
+    kubelet.stop()
+    with inotify_simple.INotify() as inotify:
+        flags = inotify_simple.flags
+        inotify.add_watch(kubelet.plugin_dir, flags.CREATE | flags.DELETE | flags.MOVED_TO)
+        kubelet.start()
+        events = [(event.mask, event.name) for event in inotify.read(timeout=0)]
+    *deleted, last = events
+    assert {(flags.DELETE, "kubelet.sock"), (flags.DELETE, "stub.sock")} == set(deleted)
+    assert (flags.CREATE, "kubelet.sock") == last

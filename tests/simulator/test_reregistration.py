@@ -1,0 +1,157 @@
+"""What becomes of the plugin that had the resource before."""
+
+from collections.abc import Callable
+
+import grpc
+import pytest
+from deviceplugin.simulator import (
+    Behaviour,
+    Outcome,
+    Pod,
+    SimulatedKubelet,
+    StubError,
+    StubPlugin,
+)
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+
+fixed = pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
+
+
+def message(outcome: Outcome) -> str:
+    assert not outcome
+    return outcome.message
+
+
+# As upstream's TestDevicePluginReRegistration.
+def test_the_latest_list_replaces_that_of_earlier_sockets(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a", "b"], name="1")
+    plugin(devices=["b", "c"], name="2")
+    kubelet.wait_for(R, {"b", "c"})
+    plugin(devices=["d"], name="3")
+    kubelet.wait_for(R, {"d"})
+    assert kubelet.capacity(R) == kubelet.allocatable(R) == 1
+
+
+def test_calls_go_to_the_new_plugin(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    old, new = plugin(name="old"), plugin(name="new")
+    kubelet.allocate(R, ["a"])
+    assert ([], [["a"]]) == (old.allocated, new.allocated)
+
+
+def test_a_replaced_plugin_is_neither_told_nor_disconnected(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    old = plugin(name="old")
+    plugin(name="new")
+    assert 1 == old.streams
+    assert {R} == kubelet.registered
+
+
+def test_lists_of_a_replaced_plugin_still_count(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    old = plugin(devices=["a"], name="old")
+    new = plugin(devices=["b"], name="new")
+    kubelet.wait_for(R, {"b"})
+    old.update(["a"])
+    kubelet.wait_for(R, {"a"})
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    assert [["a"]] == new.allocated
+
+
+@fixed
+def test_fixed_lists_of_a_replaced_plugin_are_ignored(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    old = plugin(devices=["a"], name="old")
+    new = plugin(devices=["b"], name="new")
+    old.update(["x"])
+    new.update(["b", "c"])
+    kubelet.wait_for(R, {"b", "c"})
+    assert 3 == kubelet.lists_received(R)
+
+
+def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    old, new = plugin(name="old"), plugin(name="new")
+    old.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    new.wait(lambda: new.streams == 0)
+    assert set() == kubelet.registered
+
+
+@fixed
+def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    old, new = plugin(name="old"), plugin(name="new")
+    old.stop()
+    new.update(["c"])
+    kubelet.wait_for(R, {"c"})
+    assert {R} == kubelet.registered
+    new.stop()
+    kubelet.wait_for(R, (), {"c"})
+
+
+def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    twice = plugin()
+    twice.register()
+    twice.wait(lambda: twice.streams == 2)
+    kubelet.wait(lambda: kubelet.lists_received(R) == 2)
+    twice.end_streams()
+    twice.wait(lambda: twice.streams == 0)
+    kubelet.wait_for(R, (), {"a", "b"})
+
+
+def test_a_failed_registration_orphans_the_plugin_from_before(
+    kubelet: SimulatedKubelet, plugin: Make, stub: Make
+) -> None:
+    healthy = plugin(name="healthy")
+    broken = stub(name="broken")
+    broken.failing["GetDevicePluginOptions"] = StubError("no")
+    with pytest.raises(grpc.RpcError):
+        broken.register()
+    healthy.stop()
+    kubelet.wait(lambda: not kubelet.registered)
+    assert {"a", "b"} == kubelet.healthy(R)
+    expected = (
+        "Pod was rejected: Allocate failed due to rpc error: code = Unavailable "
+        "desc = connection error: "
+    )
+    assert message(kubelet.admit(Pod.of("p", main={R: 1}))).startswith(expected)
+
+
+@fixed
+def test_fixed_a_failed_registration_changes_nothing(
+    kubelet: SimulatedKubelet, plugin: Make, stub: Make
+) -> None:
+    healthy = plugin(name="healthy")
+    broken = stub(name="broken")
+    broken.failing["GetDevicePluginOptions"] = StubError("no")
+    with pytest.raises(grpc.RpcError):
+        broken.register()
+    assert {R} == kubelet.registered
+    healthy.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+
+
+def test_an_orphan_that_registers_again_is_watched_again(
+    kubelet: SimulatedKubelet, plugin: Make, stub: Make
+) -> None:
+    healthy = plugin(name="healthy")
+    broken = stub(name="broken")
+    broken.failing["GetDevicePluginOptions"] = StubError("no")
+    with pytest.raises(grpc.RpcError):
+        broken.register()
+    healthy.end_streams()
+    kubelet.wait(lambda: not kubelet.registered)
+    healthy.register()
+    kubelet.wait(lambda: kubelet.registered)
+    healthy.stop()
+    kubelet.wait_for(R, (), {"a", "b"})

@@ -1,0 +1,324 @@
+"""The plugin watcher on plugins_registry."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from deviceplugin.simulator import (
+    KubeletConfig,
+    ManualClock,
+    SimulatedKubelet,
+    StubError,
+    StubPlugin,
+)
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+
+
+@pytest.fixture
+def watched(kubelet: SimulatedKubelet, stub: Make) -> Make:
+    """Makes plugins in plugins_registry, which the kubelet has not looked at yet."""
+
+    def start(
+        name: str = "stub.sock", resource: str = R, devices: object = ("a", "b")
+    ) -> StubPlugin:
+        return stub(resource, devices, directory=kubelet.registry_dir, name=name)
+
+    return start
+
+
+def complaint(stub: StubPlugin) -> str:
+    assert not stub.statuses[-1].plugin_registered
+    return stub.statuses[-1].error
+
+
+# As upstream's TestPluginRegistration.
+def test_a_socket_that_appears_is_registered_and_one_that_is_deleted_is_not(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stub = watched()
+    kubelet.watch()
+    assert stub.statuses[0].plugin_registered
+    kubelet.wait_for(R, {"a", "b"})
+    assert {str(stub.socket): R} == kubelet.watched_sockets
+    assert 0 == kubelet.registration_count(R)
+    stub.socket.unlink()
+    kubelet.watch()
+    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.watch()
+    assert {} == kubelet.watched_sockets
+
+
+def test_options_have_no_deadline_and_come_before_the_notification(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stub = watched()
+    kubelet.watch()
+    order = [call for call in stub.calls if call != "ListAndWatch"]
+    assert ["GetInfo", "GetDevicePluginOptions", "NotifyRegistrationStatus"] == order
+    assert stub.deadlines["GetDevicePluginOptions"] > 1e6
+    assert 1 == pytest.approx(stub.deadlines["GetInfo"], abs=0.2)
+    assert 5 == pytest.approx(stub.deadlines["NotifyRegistrationStatus"], abs=0.2)
+
+
+# As upstream's TestPluginManager.
+def test_sockets_are_found_in_folders(kubelet: SimulatedKubelet, watched: Make) -> None:
+    folder = kubelet.registry_dir / "one" / "two"
+    folder.mkdir(parents=True)
+    kubelet.watch()
+    stub = watched("one/two/stub.sock")
+    kubelet.watch()
+    assert stub.statuses[0].plugin_registered
+
+
+# As upstream's TestPluginRegistrationAtKubeletStart.
+def test_sockets_that_are_there_at_the_start_are_found(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stub = watched()
+    kubelet.watch()
+    kubelet.restart()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+    assert stub.socket.exists()
+
+
+def test_hidden_and_other_files_are_ignored(kubelet: SimulatedKubelet, watched: Make) -> None:
+    watched(".hidden.sock")
+    (kubelet.registry_dir / "file").touch()
+    (kubelet.registry_dir / "gone").touch()
+    (kubelet.registry_dir / "gone").unlink()
+    kubelet.watch()
+    assert {} == kubelet.watched_sockets
+
+
+def test_a_socket_may_be_moved_into_place(kubelet: SimulatedKubelet, watched: Make) -> None:
+    stub = watched(".hidden.sock")
+    stub.socket.rename(kubelet.registry_dir / "stub.sock")
+    kubelet.watch()
+    assert stub.statuses[0].plugin_registered
+
+
+def test_a_socket_that_is_moved_away_stays_registered_and_again_when_moved_back(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stub = watched()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+    away = kubelet.root / "away.sock"
+    stub.socket.rename(away)
+    kubelet.watch()
+    assert {R} == kubelet.registered
+    away.rename(stub.socket)
+    kubelet.watch()
+    kubelet.watch()
+    assert stub.statuses[1].plugin_registered
+
+
+# As upstream's Test_Run_Positive_ReRegister.
+def test_a_socket_made_anew_is_unregistered_and_then_registered(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    first = watched()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+    first.stop()
+    second = watched(devices=["c"])
+    kubelet.watch()
+    assert [] == second.calls
+    kubelet.watch()
+    kubelet.wait_for(R, {"c"})
+
+
+# As upstream's TestPluginReRegistration.
+def test_a_lost_stream_is_healed_by_a_new_socket_only(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    first = watched()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+    first.end_streams()
+    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.watch()
+    assert set() == kubelet.registered
+    first.stop()
+    watched()
+    kubelet.watch()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+
+
+# As upstream's TestPluginRegistrationSameName.
+def test_ten_sockets_of_one_resource_are_all_tracked(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stubs = [watched(f"{number}.sock") for number in range(10)]
+    kubelet.watch()
+    assert {str(stub.socket): R for stub in stubs} == kubelet.watched_sockets
+
+
+def test_deleting_the_older_of_two_sockets_disconnects_the_newer(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    older = watched("older.sock")
+    kubelet.watch()
+    newer = watched("newer.sock")
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.lists_received(R) == 2)
+    older.socket.unlink()
+    kubelet.watch()
+    kubelet.wait_for(R, (), {"a", "b"})
+    newer.wait(lambda: newer.streams == 0)
+
+
+def test_the_endpoint_may_be_another_socket(
+    kubelet: SimulatedKubelet, watched: Make, stub: Make
+) -> None:
+    service = stub(devices=["s"], name="service.sock")
+    registering = watched()
+    registering.info.endpoint = str(service.socket)
+    kubelet.watch()
+    kubelet.wait_for(R, {"s"})
+    assert ["GetInfo", "NotifyRegistrationStatus"] == registering.calls
+
+
+def test_a_relative_endpoint_leads_nowhere(kubelet: SimulatedKubelet, watched: Make) -> None:
+    stub = watched()
+    stub.info.endpoint = "stub.sock"
+    kubelet.watch()
+    expected = (
+        "RegisterPlugin error -- plugin registration failed with err: "
+        "failed to dial device plugin: context deadline exceeded"
+    )
+    assert expected == complaint(stub)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        (
+            "type",
+            "CSIPlugin",
+            "no handler registered for plugin type: CSIPlugin at socket {socket}",
+        ),
+        (
+            "supported_versions",
+            ["v1alpha", "v2"],
+            ("plugin validation failed with err: manager version, v1beta1, is not among plugin "
+            "supported versions [v1alpha v2]"),
+        ),
+        (
+            "name",
+            "nodomain",
+            ("plugin validation failed with err: invalid name of device plugin socket: "
+            'the ResourceName "nodomain" is invalid'),
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(
+    kubelet: SimulatedKubelet, watched: Make, field: str, value: object, expected: str
+) -> None:
+    stub = watched()
+    if isinstance(value, list):
+        del stub.info.supported_versions[:]
+        stub.info.supported_versions.extend(value)
+    else:
+        setattr(stub.info, field, value)
+    kubelet.watch()
+    text = expected.format(socket=stub.socket)
+    assert f"RegisterPlugin error -- {text}" == complaint(stub)
+    assert {str(stub.socket): ""} == kubelet.watched_sockets
+
+
+def test_failures_are_tried_again_with_growing_gaps(
+    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
+) -> None:
+    stub = watched()
+    stub.info.type = "Odd"
+    gaps: list[int] = []
+    seconds = statuses = 0
+    while len(gaps) < 5:
+        kubelet.watch()
+        if len(stub.statuses) > statuses:
+            statuses = len(stub.statuses)
+            gaps.append(seconds)
+            seconds = 0
+        clock.advance(1)
+        seconds += 1
+    assert [0, 1, 1, 2, 4] == gaps
+
+
+def test_a_failure_that_ends_is_forgotten(
+    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
+) -> None:
+    stub = watched()
+    stub.failing["GetDevicePluginOptions"] = StubError("no")
+    kubelet.watch()
+    expected = (
+        "RegisterPlugin error -- plugin registration failed with err: "
+        "failed to get device plugin options: rpc error: code = Internal desc = no"
+    )
+    assert expected == complaint(stub)
+    stub.failing.clear()
+    kubelet.watch()
+    assert 1 == len(stub.statuses)
+    clock.advance(1)
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+
+
+def test_a_dead_socket_is_left_alone_and_tried_again(
+    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
+) -> None:
+    stub = watched()
+    kept = kubelet.registry_dir / "kept.sock"
+    os.link(stub.socket, kept)
+    stub.stop()
+    kubelet.watch()
+    assert "" == kubelet.watched_sockets[str(kept)]
+    assert kept.exists()
+    again = watched("again.sock")
+    again.socket.replace(kept)
+    clock.advance(1)
+    kubelet.watch()
+    assert R == kubelet.watched_sockets[str(kept)]
+
+
+def test_a_plugin_that_rejects_its_registration_is_disconnected(
+    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
+) -> None:
+    stub = watched()
+    stub.failing["NotifyRegistrationStatus"] = StubError("no")
+    kubelet.watch()
+    stub.wait(lambda: "ListAndWatch" in stub.calls and stub.streams == 0)
+    assert {str(stub.socket): ""} == kubelet.watched_sockets
+    stub.failing.clear()
+    clock.advance(1)
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.registered)
+
+
+def test_a_plugin_that_hangs_does_not_hold_up_the_others(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    hanging = watched("1.sock")
+    hanging.hold("GetDevicePluginOptions")
+    watched("2.sock", "x.io/other")
+    kubelet.watch(settle=False)
+    kubelet.wait_for("x.io/other", {"a", "b"})
+    kubelet.stop()
+
+
+@pytest.mark.parametrize("config", [KubeletConfig(watch_interval=0.01)])
+def test_the_kubelet_looks_by_itself(kubelet: SimulatedKubelet, watched: Make) -> None:
+    watched()
+    kubelet.wait_for(R, {"a", "b"})
+
+
+def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, watched: Make) -> None:
+    stub = watched(".stub.sock")
+    stub.socket.rename(kubelet.registry_dir / "a bü.sock")
+    kubelet.watch()
+    assert [True] == [status.plugin_registered for status in stub.statuses]
