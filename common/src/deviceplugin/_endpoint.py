@@ -107,23 +107,37 @@ class Endpoint:
             if (kubelet := self._register(server, seen)) is not None:
                 self._watch(server, kubelet)
                 return
+            if server.servicer.watched:
+                return  # by an attempt that failed: only a new server is rid of it
 
     def _register(self, server: Server, seen: Identity) -> Identity:
-        def moot() -> bool:
-            return self._stopping or server.gone or self._kubelet.identity() != seen
+        """Return the kubelet that took the registration; None if it is time to look again."""
+
+        def over() -> bool:
+            return self._stopping or server.gone
 
         self._set_problem("waiting for the kubelet")
         name = self.resource.name
         try:
-            return self._kubelet.register(name, server.name, wake=self._wake, moot=moot)
+            return self._kubelet.register(
+                name,
+                server.name,
+                wake=self._wake,
+                over=over,
+                watched=lambda: server.servicer.watched,
+            )
         except RegistrationRefusedError as error:
             self._set_problem(f"refused by the kubelet: {error}")
             log.error(  # noqa: TRY400 - the kubelet's text says it all
                 "the kubelet refuses the resource", extra={"resource": name, "error": str(error)}
             )
-            while not moot():
-                wait_unless(moot, self._wake, _LONGEST_WAIT)
-            return None
+
+        def moot() -> bool:
+            return over() or self._kubelet.identity() != seen
+
+        while not moot():
+            wait_unless(moot, self._wake, _LONGEST_WAIT)
+        return None
 
     def _watch(self, server: Server, kubelet: Identity) -> None:
         """Return once the registration is lost."""

@@ -55,22 +55,29 @@ class Kubelet:
         return now
 
     def register(
-        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+        self,
+        resource: str,
+        socket_name: str,
+        *,
+        wake: threading.Event,
+        over: Callable[[], bool],
+        watched: Callable[[], bool],
     ) -> Identity:
         """Register until a kubelet accepts, and return its identity.
 
-        None once ``moot`` says that there is no point.
-
-        Waits between attempts, longer each time up to 5 s. Setting ``wake`` has ``moot`` asked
-        again; this clears it.
+        Waits between attempts, longer each time up to 5 s. None if there is no point in going on:
+        the kubelet is another one now, ``over`` says so, or an attempt failed that nevertheless
+        left a stream, which ``watched`` tells: a second one would confuse the kubelet. Setting
+        ``wake`` has all that looked at again; this clears it.
 
         Raises:
             RegistrationRefusedError: This kubelet will never accept the resource.
         """
+        first = self.identity()
         problems = Once(log)
 
-        def pause(seconds: float) -> None:
-            wait_unless(moot, wake, seconds)
+        def moot() -> bool:
+            return over() or self.identity() != first
 
         def failed(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
@@ -80,13 +87,13 @@ class Kubelet:
         retrying = Retrying(
             retry=retry_if_exception_type(KubeletUnavailableError),
             wait=wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT, min=_FIRST_WAIT),
-            stop=lambda _: moot(),
-            sleep=pause,
+            stop=lambda _: moot() or watched(),
+            sleep=lambda seconds: wait_unless(moot, wake, seconds),
             before_sleep=failed,
             reraise=True,
         )
         try:
-            kubelet = retrying(self._register_once, resource, socket_name, wake=wake, moot=moot)
+            kubelet = retrying(self._register_once, resource, socket_name, wake=wake, over=over)
         except KubeletUnavailableError:
             return None
         except RegistrationRefusedError:
@@ -96,7 +103,7 @@ class Kubelet:
         return kubelet
 
     def _register_once(
-        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+        self, resource: str, socket_name: str, *, wake: threading.Event, over: Callable[[], bool]
     ) -> Identity:
         kubelet = self.identity()
         if kubelet is None:
@@ -113,9 +120,9 @@ class Kubelet:
             while not call.done():
                 wake.wait()
                 wake.clear()
-                if not call.done() and moot():
+                if not call.done() and (over() or self.identity() != kubelet):
                     call.cancel()
-                    raise KubeletUnavailableError("the socket was removed while registering")
+                    raise KubeletUnavailableError("a socket was removed while registering")
             if call.code() is not grpc.StatusCode.OK:
                 raise _failure(call, self.socket)
         return kubelet
