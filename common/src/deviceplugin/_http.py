@@ -74,9 +74,10 @@ class Server:
         }
         try:
             self._server = _Listener((host, port), _handler(routes))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a ValueError where the host cannot be a name
+            reason = getattr(error, "strerror", None) or error
             raise ConfigError(
-                f"http-address {address!r}: cannot listen there: {error.strerror or error}; "
+                f"http-address {address!r}: cannot listen there: {reason}; "
                 "choose another address, or off"
             ) from error
         self.port: int = self._server.server_address[1]
@@ -96,14 +97,19 @@ class Server:
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64  # with the usual 5, clients that come together wait a second
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        if ":" in address[0]:
+        everywhere = not address[0] and socket.has_dualstack_ipv6()
+        if everywhere or ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._everywhere = everywhere
         super().__init__(address, handler)
 
     @override
     def server_bind(self) -> None:
+        if self._everywhere:  # IPv4 as well, whatever the system's default
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # Not HTTPServer's, which asks the DNS for a name that nobody needs.
         socketserver.TCPServer.server_bind(self)
 
@@ -148,4 +154,4 @@ def _probe(problem: str) -> _Answer:
 
 
 def _json(value: Mapping[str, Any]) -> _Answer:
-    return 200, "application/json", json.dumps(value, indent=1).encode() + b"\n"
+    return 200, "application/json", json.dumps(value, indent=1, default=str).encode() + b"\n"

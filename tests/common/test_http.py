@@ -1,0 +1,235 @@
+import http.client
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deviceplugin import ConfigError
+from deviceplugin._http import Server, parse_address
+from deviceplugin._metrics import Metrics
+from prometheus_client.parser import text_string_to_metric_families
+
+TIMEOUT = 5.0
+HAS_IPV6 = socket.has_dualstack_ipv6()
+
+
+class Host:
+    """What there is to tell, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.death = ""
+        self.waiting = ""
+        self.resources: Mapping[str, Any] = {"resources": []}
+
+    def alive(self) -> str:
+        return self.death
+
+    def ready(self) -> str:
+        return self.waiting
+
+    def inventory(self) -> Mapping[str, Any]:
+        return self.resources
+
+
+@contextmanager
+def serving(
+    address: str = "127.0.0.1:0", host: Host | None = None, metrics: Metrics | None = None
+) -> Iterator[Server]:
+    server = Server(address, host or Host(), metrics or Metrics())
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(TIMEOUT)
+    assert not thread.is_alive()
+
+
+def ask(
+    server: Server, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
+) -> tuple[int, str, str]:
+    """Status, content type and body of the answer."""
+    connection = http.client.HTTPConnection(host, server.port, timeout=TIMEOUT)
+    try:
+        connection.request(method, path, headers={"Accept": accept} if accept else {})
+        response = connection.getresponse()
+        return response.status, response.headers["Content-Type"], response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_the_first_page_says_what_there_is() -> None:
+    with serving() as server:
+        status, kind, body = ask(server, "/")
+        assert (200, "text/plain; charset=utf-8") == (status, kind)
+        assert [200] * 4 == [ask(server, path)[0] for path in body.split()]
+
+
+def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
+    with serving() as server:
+        status, _, body = ask(server, "/metric")
+    assert (404, ["/metrics", "/healthz", "/readyz", "/devices"]) == (status, body.split())
+
+
+@pytest.mark.parametrize(("path", "field"), [("/healthz", "death"), ("/readyz", "waiting")])
+def test_a_probe_fails_with_the_reason_and_recovers(path: str, field: str) -> None:
+    host = Host()
+    with serving(host=host) as server:
+        kind = "text/plain; charset=utf-8"
+        assert (200, kind, "ok\n") == ask(server, path)
+        setattr(host, field, "x.io/a: waiting for the kubelet")
+        assert (503, kind, "x.io/a: waiting for the kubelet\n") == ask(server, path)
+        setattr(host, field, "")
+        assert (200, kind, "ok\n") == ask(server, path)
+
+
+def test_metrics_are_served_as_prometheus_reads_them() -> None:
+    metrics = Metrics()
+    metrics.registrations.labels("x.io/dev").inc()
+    with serving(metrics=metrics) as server:
+        status, kind, body = ask(server, "/metrics")
+        assert (200, "text/plain") == (status, kind.partition(";")[0])
+        names = {family.name for family in text_string_to_metric_families(body)}
+        assert {"deviceplugin_registrations", "deviceplugin_build_info"} <= names
+        openmetrics = "application/openmetrics-text; version=1.0.0"
+        status, kind, body = ask(server, "/metrics?x=1", accept=openmetrics)
+        assert (200, "application/openmetrics-text") == (status, kind.partition(";")[0])
+        assert "# EOF" == body.splitlines()[-1]
+
+
+def test_the_inventory_is_served_as_json() -> None:
+    host = Host()
+    host.resources = {"resources": [{"name": "x.io/dev", "attributes": {"path": Path("/dev/a")}}]}
+    with serving(host=host) as server:
+        status, kind, body = ask(server, "/devices")
+    assert (200, "application/json") == (status, kind)
+    expected = {"resources": [{"name": "x.io/dev", "attributes": {"path": "/dev/a"}}]}
+    assert expected == json.loads(body)
+
+
+def test_who_asks_for_the_head_gets_no_body() -> None:
+    with serving() as server:
+        assert (200, "text/plain; charset=utf-8", "") == ask(server, "/healthz", method="HEAD")
+
+
+def test_nothing_can_be_changed_over_http() -> None:
+    with serving() as server:
+        for method in ("POST", "PUT", "DELETE"):
+            assert 501 == ask(server, "/devices", method=method)[0]
+
+
+def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
+    with serving() as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+        silent[0].sendall(b"GET /metrics HTTP/1.0\r\n")  # and never the rest
+        assert 200 == ask(server, "/healthz")[0]
+        for client in silent:
+            client.close()
+
+
+def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    told = threading.Event()
+
+    class Failing(Host):
+        def ready(self) -> str:
+            told.set()
+            raise LookupError("gone")
+
+    with serving(host=Failing()) as server:
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server, "/readyz")
+        assert 200 == ask(server, "/healthz")[0]
+    assert told.is_set()
+    (record,) = (record for record in caplog.records if "http client failed" == record.message)
+    assert (logging.DEBUG, "gone") == (record.levelno, vars(record)["error"])
+
+
+def test_requests_are_logged_for_who_looks_for_them(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving() as server:
+        ask(server, "/healthz")
+    assert ['"GET /healthz HTTP/1.1" 200 -'] == caplog.messages
+    assert "" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [
+        ("127.0.0.1:9494", "127.0.0.1", 9494),
+        (":80", "", 80),
+        ("localhost:0", "localhost", 0),
+        ("[::1]:9494", "::1", 9494),
+        ("[::]:65535", "::", 65535),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(address: str, host: str, port: int) -> None:
+    assert (host, port) == parse_address(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "9494", "localhost", "localhost:", ":http", "[::1]", ":65536", ":-1", "a:1:", "on"],
+)
+def test_what_is_no_address_is_told(address: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_address(address)
+    expected = f"http-address {address!r} is not of the form host:port or :port, or off"
+    assert expected == str(raised.value)
+
+
+def test_a_port_that_is_in_use_is_told() -> None:
+    with serving() as server:
+        address = f"127.0.0.1:{server.port}"
+        with pytest.raises(ConfigError) as raised:
+            Server(address, Host(), Metrics())
+    assert (
+        f"http-address {address!r}: cannot listen there: Address already in use; choose another "
+        "address, or off"
+    ) == str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "a" * 70, "[:::]"])
+def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot listen there: .*; choose another address"):
+        Server(f"{host}:0", Host(), Metrics())
+
+
+@pytest.mark.skipif(not HAS_IPV6, reason="the machine has no IPv6")
+def test_an_ipv6_address_is_served() -> None:
+    with serving("[::1]:0") as server:
+        assert 200 == ask(server, "/healthz", host="::1")[0]
+
+
+def test_without_a_host_every_address_is_served() -> None:
+    with serving(":0") as server:
+        for host in ("127.0.0.1", "::1") if HAS_IPV6 else ("127.0.0.1",):
+            assert 200 == ask(server, "/healthz", host=host)[0]
+
+
+def test_a_machine_without_ipv6_is_served_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with serving(":0") as server:
+        assert 200 == ask(server, "/healthz")[0]
+
+
+def test_a_server_that_has_stopped_has_left_its_port() -> None:
+    with serving() as server:
+        pass
+    server.stop()
+    with serving(f"127.0.0.1:{server.port}") as again:
+        assert 200 == ask(again, "/healthz")[0]
+
+
+def test_a_server_that_is_stopped_first_does_not_serve() -> None:
+    server = Server("127.0.0.1:0", Host(), Metrics())
+    server.stop()
+    server.run()
