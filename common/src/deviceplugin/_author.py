@@ -1,15 +1,19 @@
 """Calling a plugin author's code: whatever it raises is contained, and it cannot hang an RPC."""
 
+import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from deviceplugin.errors import DevicePluginError
 
+log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
 
 MAX_HANGING: Final = 4
-"""Calls for one resource that may be hanging before further ones are refused at once."""
+"""Calls of one hook that may be hanging, per resource, before others are refused at once."""
 
 
 class HookFailedError(DevicePluginError):
@@ -32,6 +36,7 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
     except DevicePluginError:
         raise
     except (Exception, SystemExit) as error:  # a plugin does not end the process
+        log.debug("a hook failed", exc_info=True)
         raise HookFailedError(f"{type(error).__name__}: {error}") from error
 
 
@@ -39,20 +44,29 @@ class Hooks:
     """Calls of one plugin's hooks, for one resource, with a time limit."""
 
     def __init__(self) -> None:
-        self._free = threading.BoundedSemaphore(MAX_HANGING)
+        self._lock = threading.Lock()
+        self._hanging: Counter[str] = Counter()
+        self._waiting: set[threading.Event] = set()
+        self._closed = False
 
-    def call(self, hook: Callable[..., _T], *args: Any, timeout: float) -> _T:
-        """Return what ``hook`` returns within ``timeout`` seconds.
+    def close(self) -> None:
+        """Wait for no hook any longer: calls under way and later ones end at once."""
+        with self._lock:
+            self._closed = True
+            for done in self._waiting:
+                done.set()
+
+    def call(self, name: str, hook: Callable[..., _T], *args: Any, timeout: float) -> _T:
+        """Return what ``hook``, called ``name`` in messages, returns within ``timeout`` seconds.
 
         Raises:
             DevicePluginError: As for the function ``call``.
-            HookTimeoutError: It took longer, or too many earlier calls still hang.
+            HookTimeoutError: It took longer, too many earlier calls of this name still hang, or
+                the plugin is stopping.
         """
-        name = getattr(hook, "__name__", "hook")
-        if not self._free.acquire(blocking=False):
-            raise HookTimeoutError(f"{name}() is not called: {MAX_HANGING} earlier calls hang")
         outcome: list[Callable[[], _T]] = []
         done = threading.Event()
+        self._enter(name, done)
 
         def run() -> None:
             try:
@@ -61,19 +75,35 @@ class Hooks:
             except DevicePluginError as error:
                 outcome.append(_raiser(error))
             finally:
-                self._free.release()
-                done.set()
+                self._leave(name, done)
 
-        # A daemon: a hook that hangs must not keep the process from ending.
-        thread = threading.Thread(target=run, name=f"hook-{name}", daemon=True)
         try:
-            call(thread.start)
-        except HookFailedError:  # the node has no thread left
-            self._free.release()
-            raise
-        if not done.wait(timeout):
-            raise HookTimeoutError(f"{name}() did not return within {timeout:g} s")
-        return outcome[0]()
+            # A daemon: a hook that hangs must not keep the process from ending.
+            threading.Thread(target=run, name=f"hook-{name}", daemon=True).start()
+        except RuntimeError as error:  # the node has no thread left
+            self._leave(name, done)
+            raise HookFailedError(f"RuntimeError: {error}") from error
+        done.wait(timeout)
+        if outcome:
+            return outcome[0]()
+        if self._closed:
+            raise HookTimeoutError(f"{name}() is given up: the plugin is stopping")
+        raise HookTimeoutError(f"{name}() did not return within {timeout:g} s")
+
+    def _enter(self, name: str, done: threading.Event) -> None:
+        with self._lock:
+            if self._closed:
+                raise HookTimeoutError(f"{name}() is not called: the plugin is stopping")
+            if self._hanging[name] >= MAX_HANGING:
+                raise HookTimeoutError(f"{name}() is not called: {MAX_HANGING} earlier calls hang")
+            self._hanging[name] += 1
+            self._waiting.add(done)
+
+    def _leave(self, name: str, done: threading.Event) -> None:
+        with self._lock:
+            self._hanging[name] -= 1
+            self._waiting.discard(done)
+        done.set()
 
 
 def _raiser(error: DevicePluginError) -> Callable[[], Any]:

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, overload
 
-from deviceplugin import _log, _settings, _values
+from deviceplugin import _author, _log, _settings, _values
 from deviceplugin._settings import Settings
 from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -183,7 +183,7 @@ class _Command:
     def _reload(self, host: Any, before: Settings, options: argparse.Namespace) -> None:
         try:
             settings = self._load(options)
-            host.replace(self._make(settings))
+            host.replace(_author.call(self._make, settings))
         except DevicePluginError as error:
             log.error(  # noqa: TRY400 - the text says it all
                 "configuration not taken, going on with the old one", extra={"error": str(error)}

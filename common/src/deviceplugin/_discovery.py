@@ -1,18 +1,18 @@
 """Looking for the devices of one plugin, and keeping its resources up to date."""
 
-import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 from deviceplugin import _author
 from deviceplugin._hints import Hints
 from deviceplugin._inventory import Resource
-from deviceplugin._listing import sort_out
+from deviceplugin._listing import discover, sort_out
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
@@ -23,8 +23,6 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
-MAX_DEVICES: Final = 300_000
-"""No list of more devices can be short enough for the kubelet, whatever their ids."""
 _REST: Final = 0.02
 """Seconds of rest between discoveries, however many hints there are."""
 _ASK_INTERVAL: Final = 10.0
@@ -121,9 +119,9 @@ class Discovery:
         try:
             while not self._stopping.is_set():
                 self._hints.take()
-                self._hints.watch(self._plugin.watch_paths)
+                self._watch_paths()
                 self.look()
-                self._hints.watch(self._plugin.watch_paths)
+                self._watch_paths()
                 self._stopping.wait(_REST)
                 self._hints.wait(self._timing.interval)
         finally:
@@ -144,11 +142,22 @@ class Discovery:
         self._hints.listen(plugin)
         self._hints.give()
 
+    def _watch_paths(self) -> None:
+        plugin = self._plugin
+        try:
+            paths = _author.call(lambda: [Path(path) for path in plugin.watch_paths])
+        except DevicePluginError as error:
+            self._problems.say(
+                "watch_paths", "watch_paths cannot be used", plugin=self.name, error=str(error)
+            )
+        else:
+            self._hints.watch(paths)
+
     def look(self) -> None:
         """Discover once and publish what has changed."""
         start = self._looking_since = time.monotonic()
         try:
-            found = _author.call(self._discover)
+            found = discover(self._plugin)
         except DevicePluginError as error:
             self._failed(error)
         else:
@@ -157,12 +166,6 @@ class Discovery:
             self._looking_since = None
             took = time.monotonic() - start
             self._metrics.discovery_seconds.labels(self.name).observe(took)
-
-    def _discover(self) -> list[Device]:
-        found = list(itertools.islice(self._plugin.discover(), MAX_DEVICES + 1))
-        if len(found) > MAX_DEVICES:
-            raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
-        return found
 
     def _failed(self, error: DevicePluginError) -> None:
         self._metrics.discovery_errors.labels(self.name).inc()
@@ -187,9 +190,9 @@ class Discovery:
             self.completed = True
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
 
-    def _report_skipped(self, problems: Sequence[str]) -> None:
-        self._metrics.skipped_devices.labels(self.name).set(len(problems))
-        told = dict.fromkeys(problems[:_MANY_CHANGES])
+    def _report_skipped(self, problems: Mapping[str, int]) -> None:
+        self._metrics.skipped_devices.labels(self.name).set(sum(problems.values()))
+        told = list(problems)[:_MANY_CHANGES]
         for problem in told:
             self._skips.say(problem, "skipped", plugin=self.name, problem=problem)
         if more := len(problems) - len(told):

@@ -50,9 +50,14 @@ class Endpoint:
         self._last_seen: Identity = None
         self._said = Once(log)
 
+    def look_again(self) -> None:
+        """Notice that the resource's plugin has been replaced."""
+        self._wake.set()
+
     def stop(self) -> None:
         """Let ``run`` return: streams ended, socket removed, the stop hook called."""
         self._stopping = True
+        self._hooks.close()
         self._wake.set()
 
     def run(self) -> None:
@@ -145,6 +150,9 @@ class Endpoint:
         log.info("registered", extra={"resource": self.resource.name})
         self._said.over("serve")
         while not (reason := self._loss(server, kubelet, since)):
+            if not self._start_plugin():
+                self._pause(_START_AGAIN)
+                return
             awaiting = server.servicer.awaiting_stream
             self._set_problem("waiting for the kubelet's stream" if awaiting else "")
             self._wake.wait(_STREAM_TIMEOUT if awaiting else None)

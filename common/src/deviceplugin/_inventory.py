@@ -11,8 +11,9 @@ from deviceplugin._wire import encode_list
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
-from deviceplugin.v1beta1 import MAX_LIST_BYTES
+from deviceplugin.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 
+_LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 
 
@@ -53,9 +54,11 @@ class Resource:
         """
         new = {device.id: device for device in devices}
         encoded = encode_list(new.values())
-        if len(encoded) > MAX_LIST_BYTES:
+        # It must still fit when the devices turn unhealthy, which is a longer word.
+        longest = len(encoded) + _LONGER * sum(bool(device.health) for device in new.values())
+        if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
-                f"the list of {len(new)} devices for {self.name} has {len(encoded)} bytes, and the "
+                f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
                 f"kubelet takes {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
             )
         old = self.devices

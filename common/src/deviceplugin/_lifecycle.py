@@ -86,11 +86,10 @@ def join(threads: Iterable[threading.Thread], timeout: float) -> None:
 def check_resources(plugins: Iterable[Plugin]) -> None:
     """Raise ConfigError if the kubelet would refuse the resource name of any of ``plugins``."""
     for plugin in plugins:
-        problem = plugin.resource and resource_name_problem(plugin.resource)
-        if problem:
-            raise ConfigError(
-                f"{type(plugin).__name__}: resource {plugin.resource!r} is not valid: {problem}"
-            )
+        name: object = plugin.resource
+        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
+        if name != "" and problem:
+            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
 
 
 class Host:
@@ -161,6 +160,10 @@ class Host:
         check_resources(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
+        with self._lock:
+            endpoints = [endpoint for endpoint, _ in self._endpoints.values()]
+        for endpoint in endpoints:
+            endpoint.look_again()
 
     # The catalogue that discoveries fill.
 

@@ -1,37 +1,56 @@
 """What a discovery has found: sorted out, counted and told."""
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
+from deviceplugin import _author
 from deviceplugin._rules import device_problem, resource_name_problem
+from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin
+
+MAX_DEVICES: Final = 300_000
+"""No list of more devices can be short enough for the kubelet, whatever their ids."""
 
 Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
 
 
-def sort_out(found: Iterable[Device], default: str) -> tuple[Groups, list[str]]:
-    """Return the devices by resource, and a text for each thing that had to be left out.
+def discover(plugin: Plugin) -> list[Device]:
+    """Return what ``plugin`` discovers.
+
+    Raises:
+        DevicePluginError: It raised something, or goes on without an end.
+    """
+    found = _author.call(lambda: list(itertools.islice(plugin.discover(), MAX_DEVICES + 1)))
+    if len(found) > MAX_DEVICES:
+        raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
+    return found
+
+
+def sort_out(found: Iterable[Device], default: str) -> tuple[Groups, Counter[str]]:
+    """Return the devices by resource, and why how many others had to be left out.
 
     Devices that name no resource belong to ``default``, which is there even without devices.
     """
     groups: Groups = {default: {}} if default else {}
-    problems: dict[str, None] = {}
+    problems: Counter[str] = Counter()
     for device in found:
         if problem := device_problem(device):
-            problems[problem] = None
+            problems[problem] += 1
             continue
         group = groups.setdefault(device.resource or default, {})
         if device.id in group:
-            problems[f"device id {device.id!r} is given more than once"] = None
+            problems[f"device id {device.id!r} is given more than once"] += 1
         else:
             group[device.id] = device
     for name in list(groups):
         if problem := resource_name_problem(name):
-            problems[f"resource name {name!r} is not valid: {problem}"] = None
-            del groups[name]
-    return groups, list(problems)
+            problems[f"resource name {name!r} is not valid: {problem}"] = len(groups.pop(name))
+    return groups, problems
 
 
 def counts(devices: Mapping[str, Device]) -> tuple[int, int]:

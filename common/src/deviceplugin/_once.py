@@ -4,8 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from deviceplugin import _author
-from deviceplugin._listing import Groups, describe, sort_out
+from deviceplugin._listing import Groups, describe, discover, sort_out
 from deviceplugin._rules import natural_key
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -22,13 +21,16 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
     status = 0
     for plugin in plugins:
         try:
-            found = _author.call(lambda plugin=plugin: list(plugin.discover()))
+            found = discover(plugin)
         except DevicePluginError as error:
             sys.stderr.write(f"{type(plugin).__name__}: discovery failed: {error}\n")
             status = 1
             continue
         more, problems = sort_out(found, plugin.resource)
-        groups |= more
+        problems += [
+            f"resource belongs to another plugin: {name}" for name in more.keys() & groups.keys()
+        ]
+        groups |= {name: group for name, group in more.items() if name not in groups}
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
     sys.stdout.write(_as_json(groups) if output == "json" else _as_table(groups))
     return status
@@ -45,7 +47,7 @@ def _as_json(groups: Groups) -> str:
         }
         for name, group in sorted(groups.items())
     ]
-    return json.dumps({"resources": resources}, indent=2) + "\n"
+    return json.dumps({"resources": resources}, indent=2, default=str) + "\n"
 
 
 def _as_table(groups: Groups) -> str:

@@ -12,7 +12,7 @@ _MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
 _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _ENV_NAME: Final = re.compile(r"[^=\0]+")
-_PERMISSIONS: Final = re.compile(r"r?w?m?")
+_PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
 _CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
 _CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
@@ -55,7 +55,8 @@ def device_problem(device: object) -> str:
         return f"discover() must give Device objects, not {type(device).__name__}"
     if problem := _id_problem(device.id):
         return f"id {_shortened(device.id)!r} {problem}"
-    return next(itertools.chain(_kind_problems(device), _device_problems(device)), "")
+    problem = next(itertools.chain(_kind_problems(device), _device_problems(device)), "")
+    return problem and f"device {device.id}: {problem}"
 
 
 def _kind_problems(device: Device) -> Iterator[str]:
@@ -69,6 +70,7 @@ def _kind_problems(device: Device) -> Iterator[str]:
         ("environment variable", str, itertools.chain(*device.envs.items())),
         ("annotation", str, itertools.chain(*device.annotations.items())),
         ("CDI name", str, device.cdi_names),
+        ("attribute", str, itertools.chain(*device.attributes.items())),
     ):
         for value in values:
             if not isinstance(value, kind):
@@ -106,7 +108,7 @@ def _shortened(text: object) -> object:
 
 def _node_problems(node: DeviceNode) -> Iterator[str]:
     yield from _path_problems("device node", node)
-    if not node.permissions or not _PERMISSIONS.fullmatch(node.permissions):
+    if not _PERMISSIONS.fullmatch(node.permissions):
         yield f"device node {node.host_path}: permissions {node.permissions!r} are not r, w and m"
 
 

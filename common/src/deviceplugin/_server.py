@@ -1,5 +1,6 @@
 """The socket on which a resource is served, from making it to removing it."""
 
+import os
 import re
 import secrets
 import socket
@@ -63,10 +64,11 @@ class Server:
         )
         try:
             if not self._server.add_insecure_port(f"unix:{self.path}"):
-                raise OSError(f"{self.path}: cannot listen")
+                raise OSError(f"{directory}: cannot listen in it")
         except RuntimeError as error:
             self._workers.shutdown(wait=False)
-            raise OSError(f"{self.path}: cannot listen: {error}") from error
+            why = "cannot make a socket in it" if directory.is_dir() else "no such directory"
+            raise OSError(f"{directory}: {why}") from error
         self._server.start()
         self._identity = file_identity(self.path)
 
@@ -94,7 +96,7 @@ def _slug(resource: str) -> str:
 
 def check_directory(directory: Path) -> None:
     """Raise ConfigError if sockets in ``directory`` would have paths that are too long."""
-    longest = len(str(directory)) + 1 + _SLUG_LENGTH + len("-123456.sock")
+    longest = len(os.fsencode(directory)) + 1 + _SLUG_LENGTH + len("-123456.sock")
     if longest > _MAX_PATH:
         raise ConfigError(
             f"plugin-dir {str(directory)!r} is too long: a socket in it would have a path of "

@@ -30,6 +30,8 @@ MAX_STREAMS: Final = 64
 """ListAndWatch streams at a time; the kubelet needs one."""
 _ALLOCATE_TIMEOUT: Final = 10.0
 """Seconds: the whole node waits for the answer."""
+_MAX_MESSAGE: Final = 1000
+"""Characters: a status that is too long for its headers would be lost altogether."""
 _PREFER_TIMEOUT: Final = 1.0
 """Seconds: only a wish, and the node waits for this one too."""
 
@@ -128,7 +130,9 @@ class Servicer:
         if overrides(plugin, "pre_start"):
             try:
                 devices = self._find(request.devices_ids)
-                self._hooks.call(plugin.pre_start, devices, timeout=PRE_START_TIMEOUT - 1)
+                self._hooks.call(
+                    "pre_start", plugin.pre_start, devices, timeout=PRE_START_TIMEOUT - 1
+                )
             except DevicePluginError as error:
                 self._refuse("pre-start", error, context)
         return pb.PreStartContainerResponse()
@@ -193,8 +197,7 @@ class Servicer:
 
         if not overrides(plugin, "allocate"):
             return _author.call(answer)
-        answer.__name__ = "allocate"
-        return self._hooks.call(answer, timeout=_ALLOCATE_TIMEOUT)
+        return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
 
     def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
         """Return a valid answer, whatever the author's hook makes of it."""
@@ -217,7 +220,7 @@ class Servicer:
             return [device.id for device in plugin.prefer(devices[0], devices[1], size)]
 
         try:
-            return self._hooks.call(prefer, timeout=_PREFER_TIMEOUT)
+            return self._hooks.call("prefer", prefer, timeout=_PREFER_TIMEOUT)
         except DevicePluginError as error:
             log.warning(
                 "prefer failed, choosing in order",
@@ -231,7 +234,7 @@ class Servicer:
         if isinstance(error, AllocationError) and not error.resource:
             error.resource = resource
         code = status_code(error)
-        text = f'invalid {what} request for "{resource}": {error}'
+        text = f'invalid {what} request for "{resource}": {_sendable(str(error))}'
         if what == "allocation":
             self._metrics.allocations.labels(resource, code.name).inc()
         log.warning(
@@ -241,6 +244,12 @@ class Servicer:
         )
         context.abort(code, text)
         raise AssertionError("abort returned")
+
+
+def _sendable(text: str) -> str:
+    """Return ``text`` as it fits into a gRPC status: UTF-8, and not long."""
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:

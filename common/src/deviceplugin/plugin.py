@@ -95,7 +95,8 @@ class Plugin(ABC):
     def start(self, resource: str) -> None:
         """Get ready for ``resource``, before it is registered for the first time.
 
-        Tried again with back-off while it raises; the resource is not registered meanwhile.
+        Tried again every 5 s while it raises; the resource is not registered meanwhile. Called
+        again, after the old plugin's ``stop``, when new settings bring a new plugin object.
         """
 
     def stop(self, resource: str) -> None:
