@@ -1,0 +1,56 @@
+"""Take parts of ``requirements.lock``, which is read from standard input.
+
+    locked.py pins                  every package with its version, without hashes
+    locked.py only NAME...          these packages, with their hashes
+    locked.py needed REPORT         those that a report of ``pip install --report`` names and that
+                                    did not come from a local file, with their hashes
+
+Exits with 1 if a package is not in the lock.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==\S+.*(?:\n[ \t].*)*", re.MULTILINE)
+
+
+def entries(lock: str) -> dict[str, str]:
+    """Return the entry of each package, by its normalised name."""
+    return {normalise(match[1]): match[0] for match in ENTRY.finditer(lock)}
+
+
+def normalise(name: str) -> str:
+    """Return the one of all spellings of ``name`` that means the package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pin(entry: str) -> str:
+    """Return ``entry`` without its hashes."""
+    return entry.partition(" \\\n")[0]
+
+
+def needed(report: Path) -> Iterable[str]:
+    """Yield what pip would install from elsewhere than a local file."""
+    for item in json.loads(report.read_text(encoding="utf-8"))["install"]:
+        if not item["is_direct"]:
+            yield item["metadata"]["name"]
+
+
+def main(argv: Sequence[str], lock: str) -> str:
+    """Return what the command prints."""
+    command, *rest = argv
+    known = entries(lock)
+    if command == "pins":
+        return "".join(f"{pin(entry)}\n" for entry in known.values())
+    names = rest if command == "only" else needed(Path(rest[0]))
+    wanted = [normalise(name) for name in names]
+    if missing := [name for name in wanted if name not in known]:
+        raise SystemExit(f"locked.py: not in the lock: {', '.join(missing)}")
+    return "".join(f"{known[name]}\n" for name in wanted)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(sys.argv[1:], sys.stdin.read()))

@@ -1,0 +1,66 @@
+"""What the Dockerfile takes from the repository is there."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
+LOCK = (ROOT / "requirements.lock").read_text()
+PLUGINS = sorted(path.name for path in ROOT.glob("deployments/*") if path.name != "base")
+
+
+def locked(*words: str, lock: str = LOCK) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "build" / "locked.py"), *words]
+    return subprocess.run(command, input=lock, capture_output=True, text=True, check=False)
+
+
+def test_what_is_copied_exists() -> None:
+    for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+        for source in words.split()[:-1]:
+            assert (ROOT / source.replace("${PLUGIN}", "gopher")).exists()
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_that_is_deployed_has_the_command_that_its_image_starts(plugin: str) -> None:
+    project = tomllib.loads((ROOT / "plugins" / plugin / "pyproject.toml").read_text())
+    assert f"{plugin}-device-plugin" in project["project"]["scripts"]
+
+
+def test_the_image_starts_python_itself_so_that_signals_reach_it() -> None:
+    (words,) = re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE, re.MULTILINE)
+    assert "python3" == json.loads(words)[0]
+
+
+def test_what_wheels_are_built_with_is_in_the_lock() -> None:
+    (words,) = re.findall(r"locked\.py only (.+?) \\\n", DOCKERFILE)
+    found = locked("only", *words.split()).stdout
+    assert words.split() == re.findall(r"^(\S+)==", found, re.MULTILINE)
+    assert len(words.split()) <= found.count("--hash=sha256:")
+
+
+def test_what_pip_needs_is_taken_from_the_lock_by_whatever_spelling(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    install = [
+        {"is_direct": True, "metadata": {"name": "deviceplugin"}},
+        {"is_direct": False, "metadata": {"name": "Typing_Extensions"}},
+    ]
+    report.write_text(json.dumps({"install": install}))
+    found = locked("needed", str(report)).stdout
+    assert found.startswith("typing-extensions==")
+    assert 1 == found.count("==")
+
+
+def test_pins_have_no_hashes_and_keep_their_conditions() -> None:
+    lock = "a-b==1.0 \\\n    --hash=sha256:00\nc==2 ; sys_platform == 'win32' \\\n    --hash=x\n"
+    assert "a-b==1.0\nc==2 ; sys_platform == 'win32'\n" == locked("pins", lock=lock).stdout
+
+
+def test_a_package_that_is_not_locked_is_an_error() -> None:
+    done = locked("only", "left-pad")
+    assert (1, "locked.py: not in the lock: left-pad\n") == (done.returncode, done.stderr)
