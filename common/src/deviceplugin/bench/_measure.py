@@ -71,8 +71,9 @@ def message(run: Run) -> list[Figure]:
     ]
 
 
-def idle(run: Run, seconds: float) -> list[Figure]:
-    """Leave the plugin alone for ``seconds`` and say what it did with them."""
+def idle(run: Run, seconds: float, *, settle: float = 0.0) -> list[Figure]:
+    """Leave the plugin alone for ``seconds``, after ``settle`` more, and say what it did."""
+    time.sleep(settle)
     before, begin = activity(run.pid), time.monotonic()
     time.sleep(seconds)
     cpu, wakeups = activity(run.pid).since(before)

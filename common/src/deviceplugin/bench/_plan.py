@@ -29,7 +29,7 @@ class Plan:
     changes: int = 30
     restarts: int = 50
     settle: float = 3.0
-    """Seconds for what the plugin no longer needs to go away after restarts."""
+    """Seconds for what is under way to end, before it counts as idle or as leaked."""
     core_starts: int = 3
     core_changes: int = 15
     core_restarts: int = 10
@@ -61,7 +61,7 @@ def measure(subject: Subject, plan: Plan, say: Say) -> Section:
     with running(subject) as run:
         run.wait_listed()
         say(f"{subject.title}: leaving it alone for {plan.idle:g} s")
-        figures += _measure.idle(run, plan.idle)
+        figures += _measure.idle(run, plan.idle, settle=plan.settle)
         figures += _measure.size(run)
         figures += _measure.message(run)
         say(f"{subject.title}: allocating, changing devices")
