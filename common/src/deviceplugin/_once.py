@@ -27,9 +27,9 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
             status = 1
             continue
         more, problems = sort_out(found, plugin.resource)
-        problems += [
+        problems.update(
             f"resource belongs to another plugin: {name}" for name in more.keys() & groups.keys()
-        ]
+        )
         groups |= {name: group for name, group in more.items() if name not in groups}
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
     sys.stdout.write(_as_json(groups) if output == "json" else _as_table(groups))
@@ -47,7 +47,7 @@ def _as_json(groups: Groups) -> str:
         }
         for name, group in sorted(groups.items())
     ]
-    return json.dumps({"resources": resources}, indent=2, default=str) + "\n"
+    return json.dumps({"resources": resources}, indent=2) + "\n"
 
 
 def _as_table(groups: Groups) -> str:
