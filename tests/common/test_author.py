@@ -40,14 +40,14 @@ def hanging() -> Iterator[Hanging]:
 
 def test_a_call_gives_what_the_hook_gives() -> None:
     assert (7, 3) == call(divmod, 52, 7)
-    assert (7, 3) == Hooks().call(divmod, 52, 7, timeout=5)
+    assert (7, 3) == Hooks().call("allocate", divmod, 52, 7, timeout=5)
 
 
 def test_what_a_hook_raises_on_purpose_comes_as_it_is() -> None:
     with pytest.raises(AllocationError, match="busy"):
         call(refuse)
     with pytest.raises(AllocationError, match="busy"):
-        Hooks().call(refuse, timeout=5)
+        Hooks().call("allocate", refuse, timeout=5)
 
 
 def test_anything_else_that_a_hook_raises_is_a_failed_hook_with_its_cause() -> None:
@@ -55,7 +55,7 @@ def test_anything_else_that_a_hook_raises_is_a_failed_hook_with_its_cause() -> N
         call(fail)
     assert isinstance(raised.value.__cause__, KeyError)
     with pytest.raises(HookFailedError, match="KeyError: 'model'") as raised:
-        Hooks().call(fail, timeout=5)
+        Hooks().call("allocate", fail, timeout=5)
     assert isinstance(raised.value.__cause__, KeyError)
 
 
@@ -63,54 +63,54 @@ def test_a_hook_that_leaves_the_process_has_failed() -> None:
     with pytest.raises(HookFailedError, match="SystemExit: no library"):
         call(leave)
     with pytest.raises(HookFailedError, match="SystemExit: no library"):
-        Hooks().call(leave, timeout=5)
+        Hooks().call("allocate", leave, timeout=5)
 
 
 def test_a_hook_that_hangs_is_left_alone(hanging: Hanging) -> None:
     with pytest.raises(HookTimeoutError, match=r"prefer\(\) did not return within 0\.01 s"):
-        Hooks().call(hanging.prefer, timeout=0.01)
+        Hooks().call("prefer", hanging.prefer, timeout=0.01)
 
 
 def test_a_hook_is_called_in_a_thread_that_does_not_keep_the_process() -> None:
-    thread = Hooks().call(threading.current_thread, timeout=5)
-    assert ("hook-current_thread", True) == (thread.name, thread.daemon)
+    thread = Hooks().call("allocate", threading.current_thread, timeout=5)
+    assert ("hook-allocate", True) == (thread.name, thread.daemon)
 
 
 def test_while_too_many_calls_hang_further_ones_are_refused_at_once(hanging: Hanging) -> None:
     hooks = Hooks()
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError, match="did not return"):
-            hooks.call(hanging.prefer, timeout=0.001)
+            hooks.call("prefer", hanging.prefer, timeout=0.001)
     with pytest.raises(HookTimeoutError, match=r"prefer\(\) is not called: 4 earlier calls hang"):
-        hooks.call(hanging.prefer, timeout=60)
+        hooks.call("prefer", hanging.prefer, timeout=60)
 
 
 def test_calls_that_end_late_make_room_for_others(hanging: Hanging) -> None:
     hooks = Hooks()
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError):
-            hooks.call(hanging.prefer, timeout=0.001)
+            hooks.call("prefer", hanging.prefer, timeout=0.001)
     late = [thread for thread in threading.enumerate() if thread.name == "hook-prefer"]
     hanging.released.set()
     for thread in late:
         thread.join(5)
     assert ["late"] * MAX_HANGING == [
-        hooks.call(hanging.prefer, timeout=5) for _ in range(MAX_HANGING)
+        hooks.call("prefer", hanging.prefer, timeout=5) for _ in range(MAX_HANGING)
     ]
 
 
 def test_many_quick_calls_never_run_out_of_room() -> None:
     hooks = Hooks()
     for _ in range(10 * MAX_HANGING):
-        assert hooks.call(lambda: True, timeout=5)
+        assert hooks.call("allocate", lambda: True, timeout=5)
 
 
 def test_the_places_of_other_resources_are_their_own(hanging: Hanging) -> None:
     hooks = Hooks()
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError):
-            hooks.call(hanging.prefer, timeout=0.001)
-    assert Hooks().call(lambda: True, timeout=5)
+            hooks.call("prefer", hanging.prefer, timeout=0.001)
+    assert Hooks().call("allocate", lambda: True, timeout=5)
 
 
 def test_a_thread_that_cannot_be_had_is_a_failed_hook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,5 +122,34 @@ def test_a_thread_that_cannot_be_had_is_a_failed_hook(monkeypatch: pytest.Monkey
         patch.setattr(threading.Thread, "start", no_thread)
         for _ in range(2 * MAX_HANGING):
             with pytest.raises(HookFailedError, match="can't start new thread"):
-                hooks.call(refuse, timeout=5)
-    assert hooks.call(lambda: True, timeout=5)
+                hooks.call("allocate", refuse, timeout=5)
+    assert hooks.call("allocate", lambda: True, timeout=5)
+
+
+def test_when_the_plugin_stops_no_hook_is_waited_for(hanging: Hanging) -> None:
+    hooks = Hooks()
+    begun = threading.Event()
+
+    def hang() -> str:
+        begun.set()
+        return hanging.prefer()
+
+    def stop() -> None:
+        assert begun.wait(5)
+        hooks.close()
+
+    closing = threading.Thread(target=stop)
+    closing.start()
+    with pytest.raises(HookTimeoutError, match=r"prefer\(\) is given up: the plugin is stopping"):
+        hooks.call("prefer", hang, timeout=60)
+    closing.join()
+    with pytest.raises(HookTimeoutError, match=r"prefer\(\) is not called: the plugin is stopping"):
+        hooks.call("prefer", hang, timeout=60)
+
+
+def test_hooks_of_other_names_are_called_while_one_hangs(hanging: Hanging) -> None:
+    hooks = Hooks()
+    for _ in range(MAX_HANGING):
+        with pytest.raises(HookTimeoutError):
+            hooks.call("prefer", hanging.prefer, timeout=0.001)
+    assert hooks.call("allocate", lambda: True, timeout=5)

@@ -152,7 +152,7 @@ def test_what_cannot_be_advertised_is_skipped_and_the_rest_goes_on(
     assert {
         "discover() must give Device objects, not NoneType",
         "device id 'twice' is given more than once",
-        "device node path 'dev/null' is not absolute",
+        "device odd-node: device node path 'dev/null' is not absolute",
         "id '' must be a text that is not empty",
         f"id {'x' * 64!r} has 64 characters, of at most 63",
         "resource name 'not a name' is not valid: it needs a domain, as in example.com/gpu",
@@ -172,7 +172,7 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         eventually(lambda: "list refused" in events(caplog), "the list to be refused", 30)
         (record,) = (r for r in caplog.records if r.getMessage() == "list refused")
         assert (
-            "the list of 100001 devices for example.com/thing has 5000016 bytes, and the kubelet "
+            "the list of 100001 devices for example.com/thing has 5200016 bytes, and the kubelet "
             "takes 4194304 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
         )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)

@@ -1,58 +1,87 @@
+import itertools
 import json
+from collections.abc import Iterable
 
-from deviceplugin import Device, DeviceNode, Health, Topology
-from deviceplugin._listing import counts, describe, sort_out
+import pytest
+from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
+from deviceplugin._author import HookFailedError
+from deviceplugin._listing import counts, describe, discover, sort_out
+from typing_extensions import override
 
 SICK = Health.unhealthy("dust")
+
+
+class Given(Plugin):
+    def __init__(self, found: Iterable[Device]) -> None:
+        self._found = found
+
+    @override
+    def discover(self) -> Iterable[Device]:
+        yield from self._found
+
+
+def test_what_a_plugin_finds_is_a_list() -> None:
+    assert [Device("a"), Device("b")] == discover(Given([Device("a"), Device("b")]))
+
+
+def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
+    with pytest.raises(HookFailedError, match="ZeroDivisionError"):
+        discover(Given(Device(str(1 // (2 - number))) for number in itertools.count()))
+
+
+def test_a_discovery_without_an_end_has_failed() -> None:
+    with pytest.raises(DiscoveryError, match=r"discover\(\) gives more than 300000 devices"):
+        discover(Given(itertools.repeat(Device("a"))))
 
 
 def test_devices_are_grouped_by_resource() -> None:
     plain, other = Device("a"), Device("b", resource="x.io/other")
     groups, problems = sort_out([plain, other], "x.io/dev")
     assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
-    assert [] == problems
+    assert {} == problems
 
 
 def test_the_default_resource_is_there_without_devices() -> None:
-    assert ({"x.io/dev": {}}, []) == sort_out([], "x.io/dev")
-    assert ({}, []) == sort_out([], "")
+    assert ({"x.io/dev": {}}, {}) == sort_out([], "x.io/dev")
+    assert ({}, {}) == sort_out([], "")
 
 
 def test_the_same_id_may_be_used_in_two_resources() -> None:
     groups, problems = sort_out([Device("a"), Device("a", resource="x.io/other")], "x.io/dev")
     assert ["x.io/dev", "x.io/other"] == list(groups)
-    assert [] == problems
+    assert {} == problems
 
 
 def test_a_bad_device_is_left_out_and_told_and_the_others_stay() -> None:
-    groups, problems = sort_out([Device(""), Device("a"), Device("b ")], "x.io/dev")
+    found = [Device(""), Device("a"), Device("b "), Device("")]
+    groups, problems = sort_out(found, "x.io/dev")
     assert ["a"] == list(groups["x.io/dev"])
-    assert [
-        "id '' must be a text that is not empty",
-        "id 'b ' has control characters, unreadable bytes or blanks at an end",
-    ] == problems
+    assert {
+        "id '' must be a text that is not empty": 2,
+        "id 'b ' has control characters, unreadable bytes or blanks at an end": 1,
+    } == problems
 
 
 def test_the_first_of_two_devices_with_one_id_is_taken() -> None:
     sick = Device("a", health=SICK)
     groups, problems = sort_out([sick, Device("a"), Device("a")], "x.io/dev")
     assert {"a": sick} == groups["x.io/dev"]
-    assert ["device id 'a' is given more than once"] == problems
+    assert {"device id 'a' is given more than once": 2} == problems
 
 
 def test_a_bad_resource_name_is_told_once_and_its_devices_are_left_out() -> None:
     odd = [Device("a", resource="gpu"), Device("b", resource="gpu"), Device("c")]
     groups, problems = sort_out(odd, "x.io/dev")
     assert ["x.io/dev"] == list(groups)
-    assert [
-        "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu"
-    ] == problems
+    name_problem = "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu"
+    assert {name_problem: 2} == problems
 
 
 def test_devices_without_any_resource_are_left_out() -> None:
     groups, problems = sort_out([Device("a")], "")
     assert {} == groups
-    assert ["resource name '' is not valid: it needs a domain, as in example.com/gpu"] == problems
+    name_problem = "resource name '' is not valid: it needs a domain, as in example.com/gpu"
+    assert {name_problem: 1} == problems
 
 
 def test_healthy_and_unhealthy_devices_are_counted() -> None:

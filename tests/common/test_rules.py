@@ -131,7 +131,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
                 Device("a", nodes=[DeviceNode("/dev/a", permissions=text)]),
                 f"device node /dev/a: permissions {text!r} are not r, w and m",
             )
-            for text in ("", "x", "wr", "rr", "rw\n")
+            for text in ("", "x", "rr", "rw\n")
         ),
         *(
             (Device("a", envs={name: "1"}), f"environment variable {name!r} is no variable name")
@@ -147,7 +147,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
     ],
 )
 def test_devices_that_no_runtime_could_give_to_a_container(device: Device, problem: str) -> None:
-    assert problem == device_problem(device)
+    assert f"device a: {problem}" == device_problem(device)
 
 
 def test_the_first_problem_is_the_one_that_is_told() -> None:
@@ -173,13 +173,14 @@ def test_what_is_no_device_at_all_is_said_to_be_none() -> None:
         ("envs", {"A": 1}, "environment variable 1 is not a str"),
         ("annotations", {"A": None}, "annotation None is not a str"),
         ("cdi_names", [0], "CDI name 0 is not a str"),
+        ("attributes", {"cores": 4}, "attribute 4 is not a str"),
     ],
 )
 def test_what_an_author_without_a_type_checker_may_give_is_told(
     field: str, value: object, problem: str
 ) -> None:
     given_fields: dict[str, Any] = {field: value}
-    assert problem == device_problem(Device("a", **given_fields))
+    assert f"device a: {problem}" == device_problem(Device("a", **given_fields))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_cdi_names_that_runtimes_accept(name: str) -> None:
     ],
 )
 def test_cdi_names_that_runtimes_refuse(name: str) -> None:
-    expected = f"CDI name {name!r} is not of the form vendor.com/class=name"
+    expected = f"device a: CDI name {name!r} is not of the form vendor.com/class=name"
     assert expected == device_problem(Device("a", cdi_names=[name]))
 
 
