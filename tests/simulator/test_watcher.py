@@ -206,14 +206,18 @@ def test_a_relative_endpoint_leads_nowhere(kubelet: SimulatedKubelet, watched: M
         (
             "supported_versions",
             ["v1alpha", "v2"],
-            ("plugin validation failed with err: manager version, v1beta1, is not among plugin "
-            "supported versions [v1alpha v2]"),
+            (
+                "plugin validation failed with err: manager version, v1beta1, is not among plugin "
+                "supported versions [v1alpha v2]"
+            ),
         ),
         (
             "name",
             "nodomain",
-            ("plugin validation failed with err: invalid name of device plugin socket: "
-            'the ResourceName "nodomain" is invalid'),
+            (
+                "plugin validation failed with err: invalid name of device plugin socket: "
+                'the ResourceName "nodomain" is invalid'
+            ),
         ),
     ],
 )

@@ -107,8 +107,9 @@ class Connections:
         self._stream_ended(client)
 
     def _heeds(self, client: PluginClient) -> bool:
-        current = self._current.get(client.resource) is client
-        return current or self._host.behaviour.replaced_plugin_still_lists
+        endpoint = self._manager.endpoints.get(client.resource)
+        replaced = endpoint is not None and endpoint.client is not client
+        return not replaced or self._host.behaviour.replaced_plugin_still_lists
 
     def _stream_ended(self, client: PluginClient) -> None:
         if self._host.behaviour.stale_stream_disconnects_successor:

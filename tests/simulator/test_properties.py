@@ -1,0 +1,262 @@
+"""Random sequences of events, and what must hold whatever happens.
+
+With all defects fixed it does hold. With any single defect of Kubernetes 1.36 it does not, and the
+search finds out how.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import ClassVar
+
+import grpc
+import pytest
+from deviceplugin.simulator import (
+    Behaviour,
+    Container,
+    KubeletConfig,
+    KubeletCrashed,
+    Outcome,
+    Pod,
+    SimulatedKubelet,
+    StubError,
+    StubPlugin,
+)
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+RESOURCES = ("x.io/one", "x.io/two")
+IDS = ("a", "b", "c")
+
+QUICK = settings(
+    max_examples=15,
+    stateful_step_count=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+SEARCH = settings(QUICK, max_examples=200, phases=[Phase.generate], derandomize=True)
+
+resources = st.sampled_from(RESOURCES)
+lists = st.dictionaries(st.sampled_from(IDS), st.sampled_from(["Healthy", "Unhealthy"]))
+
+
+class Life(RuleBasedStateMachine):
+    """A kubelet, a plugin for each of two resources with equal device ids, and pods."""
+
+    behaviour: ClassVar = Behaviour.fixed()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="dp"))
+        self.kubelet = SimulatedKubelet(
+            self.root, behaviour=self.behaviour, config=KubeletConfig(watch_interval=None)
+        )
+        self.kubelet.start()
+        self.incarnations = 0
+        self.plugins: dict[str, StubPlugin] = {}
+        self.active: dict[str, Outcome] = {}
+        self.pods = 0
+        for resource in RESOURCES:
+            self.replace_plugin(resource, dict.fromkeys(IDS, "Healthy"))
+
+    def teardown(self) -> None:
+        for plugin in self.plugins.values():
+            plugin.stop()
+        self.kubelet.stop()
+        shutil.rmtree(self.root)
+
+    # Plugins
+
+    def start_plugin(self, resource: str, devices: dict[str, str]) -> StubPlugin:
+        self.incarnations += 1
+        name = f"{self.incarnations}.sock"
+        plugin = StubPlugin(self.kubelet.plugin_dir, resource, devices, name=name)
+        plugin.start()
+        return plugin
+
+    def after_a_list(self, resource: str, act: Callable[[], None]) -> None:
+        received = self.kubelet.lists_received(resource)
+        act()
+        self.kubelet.wait(lambda: self.kubelet.lists_received(resource) > received, what="a list")
+
+    def replace_plugin(self, resource: str, devices: dict[str, str]) -> None:
+        plugin = self.start_plugin(resource, devices)
+        self.after_a_list(resource, plugin.register)
+        self.plugins[resource] = plugin
+
+    @rule(resource=resources, devices=lists)
+    def surge(self, resource: str, devices: dict[str, str]) -> None:
+        """A new plugin registers, sends its list, and only then does the old one end."""
+        old = self.plugins[resource]
+        self.replace_plugin(resource, devices)
+        before = self.kubelet.devices(resource)
+        old.update({"stale": "Healthy"})
+        old.stop()
+        self.kubelet.wait(lambda: self._streams(resource) < 2, what="the old stream to end")
+        assert before == self.kubelet.devices(resource), "a replaced plugin has changed the list"
+        assert resource in self.kubelet.registered, "the new plugin was disconnected"
+
+    @rule(resource=resources, devices=lists)
+    def restart_plugin(self, resource: str, devices: dict[str, str]) -> None:
+        self.plugins[resource].stop()
+        self.kubelet.wait(lambda: resource not in self.kubelet.registered)
+        assert 0 == self.kubelet.allocatable(resource), "the death of a plugin went unnoticed"
+        self.replace_plugin(resource, devices)
+
+    @rule(resource=resources)
+    def fail_to_register(self, resource: str) -> None:
+        broken = self.start_plugin(resource, {})
+        broken.failing["GetDevicePluginOptions"] = StubError("no")
+        with pytest.raises(grpc.RpcError):
+            broken.register()
+        broken.stop()
+
+    @rule(resource=resources, devices=lists)
+    def list_devices(self, resource: str, devices: dict[str, str]) -> None:
+        holders = {
+            uid
+            for uid, outcome in self.active.items()
+            if any(held.get(resource) for held in outcome.devices.values())
+        }
+        self.kubelet.take_pokes()
+        self.after_a_list(resource, lambda: self.plugins[resource].update(devices))
+        poked = frozenset[str]().union(*self.kubelet.take_pokes())
+        assert poked <= holders | (poked - self.active.keys()), "the wrong pod was poked"
+
+    def _streams(self, resource: str) -> int:
+        readers = self.kubelet._live().connections._readers
+        return sum(reader.name == f"list-{resource}" for reader in readers)
+
+    # Pods
+
+    @rule(resource=resources, wanted=st.integers(0, 2), first=st.integers(0, 2))
+    def admit(self, resource: str, wanted: int, first: int) -> None:
+        self._admit(resource, wanted, first)
+
+    def _admit(self, resource: str, wanted: int, first: int = 0) -> None:
+        self.pods += 1
+        pod = Pod(
+            f"p{self.pods}",
+            [Container("main", {resource: wanted})],
+            [Container("init", {resource: first})],
+        )
+        healthy = self.kubelet.healthy(resource)
+        outcome = self.kubelet.run(pod)
+        if outcome:
+            self.active[pod.uid] = outcome
+            got = outcome.devices["main"].get(resource, frozenset())
+            assert wanted == len(got)
+            assert got <= healthy
+
+    @rule(resource=resources)
+    def admit_and_fail(self, resource: str) -> None:
+        plugin = self.plugins[resource]
+        plugin.failing["Allocate"] = StubError("no")
+        self._admit(resource, 1)
+        plugin.failing.clear()
+
+    @rule(resource=resources)
+    def admit_and_answer_for_no_container(self, resource: str) -> None:
+        plugin = self.plugins[resource]
+        answer, plugin.on_allocate = plugin.on_allocate, lambda _ids: pb.AllocateResponse()
+        self._admit(resource, 1)
+        plugin.on_allocate = answer
+
+    @rule(resource=resources)
+    def admit_while_the_list_is_emptied(self, resource: str) -> None:
+        plugin = self.plugins[resource]
+        answer = plugin.on_allocate
+
+        def allocate(ids: list[str]) -> pb.AllocateResponse:
+            self.after_a_list(resource, lambda: plugin.update({}))
+            return answer(ids)
+
+        plugin.on_allocate = allocate
+        self._admit(resource, 1)
+        plugin.on_allocate = answer
+
+    @rule(resource=resources)
+    def admit_while_another_pod_is_collected(self, resource: str) -> None:
+        plugin = self.plugins[resource]
+        answer = plugin.on_allocate
+
+        def allocate(ids: list[str]) -> pb.AllocateResponse:
+            self.terminate()
+            self.collect()
+            return answer(ids)
+
+        plugin.on_allocate = allocate
+        self._admit(resource, 1)
+        plugin.on_allocate = answer
+
+    @rule()
+    def terminate(self) -> None:
+        """The oldest pod comes to its end."""
+        for uid in list(self.active)[:1]:
+            self.kubelet.terminate(self.active.pop(uid).pod)
+
+    @rule(early=st.booleans())
+    def restart_kubelet(self, early: bool) -> None:
+        """The plugins come back before the pods do, or after."""
+        self.kubelet.restart(readmit=not early)
+        for resource in RESOURCES:
+            self.plugins[resource].stop()
+            devices = {each.ID: each.health for each in self.plugins[resource]._list}
+            self.replace_plugin(resource, devices)
+        self.kubelet.readmit()
+        for uid, outcome in list(self.active.items()):
+            if self.kubelet.pod(outcome.pod).terminal:
+                del self.active[uid]
+
+    # What must hold
+
+    def collect(self) -> None:
+        self.kubelet._live().manager.collect()
+
+    @invariant()
+    def no_device_is_given_to_two_pods(self) -> None:
+        for resource in RESOURCES:
+            held = [
+                id_
+                for outcome in self.active.values()
+                for id_ in outcome.devices["main"].get(resource, ())
+            ]
+            assert len(set(held)) == len(held), f"{resource}: {held}"
+
+    @invariant()
+    def only_devices_of_pods_are_in_use(self) -> None:
+        self.collect()
+        pending = self.kubelet._live().manager.pending
+        for resource in RESOURCES:
+            recorded = {
+                id_
+                for outcome in self.active.values()
+                for held in outcome.devices.values()
+                for id_ in held.get(resource, ())
+            }
+            last = self.kubelet._live().manager.records.of_pod(pending or "", resource)
+            assert self.kubelet.in_use(resource) == recorded | last
+
+    @invariant()
+    def the_node_has_at_least_what_is_allocatable(self) -> None:
+        self.kubelet.tick()
+        for resource in RESOURCES:
+            assert self.kubelet.node.allocatable[resource] <= self.kubelet.node.capacity[resource]
+
+
+def test_with_all_defects_fixed_nothing_goes_wrong() -> None:
+    run_state_machine_as_test(Life, settings=QUICK)
+
+
+@pytest.mark.parametrize("defect", [field.name for field in fields(Behaviour)])
+def test_every_single_defect_is_found(defect: str) -> None:
+    class Defective(Life):
+        behaviour: ClassVar = replace(Behaviour.fixed(), **{defect: True})
+
+    with pytest.raises((AssertionError, KubeletCrashed)):
+        run_state_machine_as_test(Defective, settings=SEARCH)
