@@ -1,27 +1,70 @@
-# Everything a developer does, by one verb each. `make help` lists them.
-# Needs Python >= 3.11, make and git; all the rest is installed into .venv in this folder.
+# Everything that a developer does, a verb each. `make help` lists them.
+# Needs Python >= 3.11, make and git. All the rest is installed into .venv in this folder.
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PROTO := $(VENV)/proto
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PACKAGES := common $(patsubst %/,%,$(wildcard plugins/*/))
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help
+.PHONY: help setup demo test check format proto lock bench clean
 
 help: ## List the verbs.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Install everything into .venv (the other verbs do it when needed).
+
+demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet.
+	@$(BIN)/python demo/demo.py
+
+test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
+	@$(BIN)/pytest -n auto $(ARGS)
+
+check: $(READY) ## Lint, types, import contracts, and whether generated code is up to date.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory proto CHECK=--check
+
+format: $(READY) ## Format the code, and mend what the linter can mend.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: $(READY) $(PROTO)/.ready ## Generate the messages from the .proto files.
+	$(PROTO)/bin/python build/generate_proto.py $(CHECK)
+
+lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name no index.
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o requirements.lock --all-extras \
+	  --group pyproject.toml:dev $(PACKAGES:%=%/pyproject.toml) \
+	  --no-emit-package deviceplugin $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
+
+bench: $(READY) ## Measure start, memory, CPU and recovery of the gopher plugin and of the core.
+	@$(BIN)/deviceplugin bench $(ARGS)
+
+clean: ## Remove everything that make made.
+	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+LOCK_OPTIONS := --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+  --python-version 3.11 --custom-compile-command "make lock"
 
 $(READY): requirements.lock $(PACKAGES:%=%/pyproject.toml)
 	@test -n "$(PYTHON)" || \
 	  { echo "Python >= 3.11 is needed; name one with: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Setting up $(VENV) (a minute or two, once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 	@touch $@
 
-.PHONY: setup
-setup: $(READY) ## Install everything into .venv.
+$(PROTO)/.ready: build/proto.lock
+	@test -x $(PROTO)/bin/python || $(BIN)/python -m venv $(PROTO)
+	@$(PROTO)/bin/python $(PIP_INSTALL) --require-hashes -r build/proto.lock
+	@touch $@
