@@ -316,6 +316,34 @@ def test_the_node_is_taken_to_have_at_least_what_is_allocated(
     assert kubelet.admit(Pod.of("q", main={R: 1}))
 
 
+def test_a_resize_to_another_number_of_devices_is_refused(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin()
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.admit(pod)
+    assert kubelet.resize(pod)
+    expected = (
+        'pod "default/p" container "main" changed request for resource "x.io/dev" from 1 to 2'
+    )
+    assert expected == reason(kubelet.resize(Pod.of("p", main={R: 2})))
+
+
+def test_an_endpoint_that_vanishes_during_an_admission_is_unknown(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    answer = stub.on_allocate
+
+    def allocate(ids: list[str]) -> pb.AllocateResponse:
+        del kubelet._live().manager.endpoints[R]
+        return answer(ids)
+
+    stub.on_allocate = allocate
+    outcome = kubelet.admit(Pod("p", [Container("app", {R: 1})], [Container("init", {R: 1})]))
+    assert "unknown Device Plugin x.io/dev" == reason(outcome)
+
+
 # As upstream's TestGetPodAndContainerForDevice.
 def test_what_a_pod_holds_is_on_record(kubelet: SimulatedKubelet, plugin: Make) -> None:
     plugin(devices=["a"])

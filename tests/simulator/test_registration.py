@@ -7,6 +7,8 @@ from typing import cast
 import grpc
 import pytest
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
+from deviceplugin.simulator._clients import DialError, PluginClient
+from deviceplugin.simulator._connections import ConnectError
 from deviceplugin.simulator._naming import dial_target, go_quote, is_extended_resource, socket_path
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
@@ -236,7 +238,7 @@ def test_quotes_are_those_of_go() -> None:
 
 
 def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> None:
-    with SimulatedKubelet(root) as kubelet:
+    with SimulatedKubelet(root, dial_timeout=2) as kubelet:
         late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
         caller = threading.Thread(target=late.register)
         caller.start()
@@ -245,3 +247,79 @@ def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> N
         kubelet.wait_for(R, {"a"})
         caller.join()
         late.stop()
+
+
+def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(root: Path) -> None:
+    with SimulatedKubelet(root, dial_timeout=2) as kubelet:
+        late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
+        with pytest.raises(grpc.RpcError):
+            late.register(timeout=0.05)
+        late.start()
+        kubelet.wait(lambda: not kubelet._live().connections._open)
+        assert set() == kubelet.registered
+        assert [] == late.calls
+        late.stop()
+
+
+def test_a_kubelet_stops_while_it_dials(kubelet: SimulatedKubelet) -> None:
+    absent = StubPlugin(kubelet.plugin_dir, R)
+
+    def register() -> None:
+        with pytest.raises(grpc.RpcError):
+            absent.register()
+
+    caller = threading.Thread(target=register)
+    caller.start()
+    kubelet.wait(lambda: kubelet._live().connections._open)
+    connections = kubelet._live().connections
+    kubelet.stop()
+    caller.join()
+    with pytest.raises(ConnectError, match="the kubelet has stopped"):
+        connections.connect(R, "nowhere", None)
+
+
+def test_a_client_that_was_closed_does_not_dial() -> None:
+    client = PluginClient(R, "/nowhere")
+    client.close()
+    with pytest.raises(DialError, match="context canceled"):
+        client.dial(1)
+
+
+def test_hanging_up_ends_a_registration(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    plugin = stub()
+    plugin.hold("GetDevicePluginOptions")
+    refused: list[str] = []
+    caller = threading.Thread(target=lambda: refused.append(refusal(plugin)[1]))
+    caller.start()
+    plugin.wait(lambda: plugin.calls)
+    kubelet.hang_up(R)
+    caller.join()
+    assert refused[0].startswith(
+        "failed to get device plugin options: rpc error: code = Canceled desc = "
+    )
+    assert {} == kubelet.devices(R)
+
+
+def test_direct_calls_after_hanging_up_are_cancelled(kubelet: SimulatedKubelet, stub: Stub) -> None:
+    stub().register()
+    kubelet.hang_up(R)
+    with pytest.raises(grpc.RpcError) as raised:
+        kubelet.allocate(R, ["a"])
+    call = cast("grpc.Call", raised.value)
+    expected = (grpc.StatusCode.CANCELLED, "grpc: the client connection is closing")
+    assert expected == (call.code(), call.details())
+
+
+def test_a_direct_allocate_that_is_answered_for_no_container_is_an_error(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    plugin.register()
+    plugin.on_allocate = lambda _ids: pb.AllocateResponse()
+    with pytest.raises(LookupError, match=r"x\.io/dev answered Allocate for no container"):
+        kubelet.allocate(R, ["a"])
+
+
+def test_a_stub_that_waits_in_vain_tells_its_calls(stub: Stub) -> None:
+    with pytest.raises(TimeoutError, match=r"x\.io/dev waited 0 s; calls were \[\]"):
+        stub().wait(lambda: False, timeout=0)

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from deviceplugin.simulator import (
     Behaviour,
+    ManualClock,
     Outcome,
     Pod,
     SimulatedKubelet,
@@ -155,3 +156,19 @@ def test_an_orphan_that_registers_again_is_watched_again(
     kubelet.wait(lambda: kubelet.registered)
     healthy.stop()
     kubelet.wait_for(R, (), {"a", "b"})
+
+
+def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    old, new = plugin(name="old"), plugin(name="new")
+    new.stop()
+    kubelet.wait_for(R, (), {"a", "b"})
+    clock.advance(301)
+    kubelet.tick()
+    old.update(["c"])
+    kubelet.wait_for(R, {"c"})
+    expected = "endpoint not found in cache for a registered resource: x.io/dev"
+    assert expected in message(kubelet.admit(Pod.of("p", main={R: 1})))
+    kubelet.tick()
+    assert 0 == kubelet.capacity(R)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deviceplugin.simulator import SimulatedKubelet, StubPlugin
+from deviceplugin.simulator import KubeletStopped, SimulatedKubelet, StubPlugin
 
 R = "x.io/dev"
 
@@ -167,3 +167,23 @@ def test_waiting_in_vain_tells_what_is(kubelet: SimulatedKubelet, stub: Stub) ->
 
 def test_waiting_returns_what_the_condition_returned(kubelet: SimulatedKubelet) -> None:
     assert 7 == kubelet.wait(lambda: 7)
+
+
+def test_a_kubelet_that_cannot_listen_does_not_start_and_leaves_nothing_running(
+    root: Path,
+) -> None:
+    kubelet = SimulatedKubelet(root)
+    kubelet.kubelet_socket.mkdir(parents=True)
+    before = threading.active_count()
+    with pytest.raises(FileExistsError):
+        kubelet.start()
+    assert not kubelet.running
+    assert threading.active_count() <= before
+    kubelet.kubelet_socket.rmdir()
+    kubelet.start()
+    kubelet.stop()
+
+
+def test_what_needs_a_running_kubelet_says_so(root: Path) -> None:
+    with pytest.raises(KubeletStopped, match="the kubelet is not running"):
+        SimulatedKubelet(root).tick()

@@ -10,6 +10,7 @@ from deviceplugin.simulator import (
     Outcome,
     Pod,
     SimulatedKubelet,
+    StubError,
     StubPlugin,
 )
 from deviceplugin.simulator._config import TopologyPolicy
@@ -260,6 +261,21 @@ def test_devices_of_init_containers_must_be_near(kubelet: SimulatedKubelet, plug
     outcome = kubelet.admit(pod)
     assert ids(outcome, "app") in ({"a", "b"}, {"c", "d"})
     assert ids(outcome, "init") < ids(outcome, "app")
+
+
+@pytest.mark.parametrize("config", [policy("restricted"), policy("restricted", scope="pod")])
+def test_resources_of_nobody_give_no_hints(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(devices=TWO_NODES)
+    assert kubelet.admit(Pod.of("p", main={R: 1, "x.io/nobody": 1}))
+
+
+@restricted
+def test_a_failing_allocate_counts_as_the_topology_managers_error(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=[near("a", 0)]).failing["Allocate"] = StubError("no")
+    assert "UnexpectedAdmissionError" == kubelet.admit(Pod.of("p", main={R: 1})).reason
+    assert 1 == kubelet.metrics.topology_manager_admission_errors_total
 
 
 def test_more_than_eight_nodes_are_refused(root: Path) -> None:

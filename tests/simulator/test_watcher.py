@@ -87,6 +87,9 @@ def test_sockets_that_are_there_at_the_start_are_found(
 
 def test_hidden_and_other_files_are_ignored(kubelet: SimulatedKubelet, watched: Make) -> None:
     watched(".hidden.sock")
+    (kubelet.registry_dir / "folder").mkdir()
+    kubelet.watch()
+    (kubelet.registry_dir / "folder").rmdir()
     (kubelet.registry_dir / "file").touch()
     (kubelet.registry_dir / "gone").touch()
     (kubelet.registry_dir / "gone").unlink()

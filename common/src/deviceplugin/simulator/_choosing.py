@@ -78,11 +78,8 @@ class Chooser:
         preferred = self._preferred(endpoint, taking, pool | taken, taken)
         with self._host.changed:
             self._manager.check_alive()
-            if not any(taking.take(ids) for ids in (preferred & pool, *rest)):
-                raise AllocationRefusedError(
-                    "unexpectedly allocated less resources than required. "
-                    f"Requested: {taking.wanted}, Got: {len(taking.taken)}"
-                )
+            for ids in (preferred & pool, *rest):
+                taking.take(ids)
 
     def _has_enough(self, pod: str, container: str, resource: str, wanted: int) -> bool:
         """Whether nothing is to be done; what makes it impossible is raised, in this order."""

@@ -47,7 +47,7 @@ class PluginClient:
     def dial(self, timeout: float) -> None:
         """Connect, waiting up to ``timeout`` seconds for the plugin's server to say hello."""
         try:
-            channel = self._open(dial_target(self.path))
+            channel = self._open(dial_target(self.path), timeout)
         except ValueError as error:
             raise DialError(str(error)) from None
         if not wait_until_ready(channel, timeout):
@@ -55,11 +55,13 @@ class PluginClient:
             raise DialError("context deadline exceeded")
         self._calls = _rpc.calls(channel, _DEVICE_PLUGIN)
 
-    def _open(self, target: str) -> grpc.Channel:
+    def _open(self, target: str, timeout: float) -> grpc.Channel:
         with self._lock:
             if self._closed:
                 raise DialError("context canceled")
-            self._channel = grpc.insecure_channel(target, options=CLIENT_OPTIONS)
+            # As often as a Go client tries, by the measure of the timeout that it has.
+            backoff = ("grpc.initial_reconnect_backoff_ms", int(timeout * 100))
+            self._channel = grpc.insecure_channel(target, options=(*CLIENT_OPTIONS, backoff))
             return self._channel
 
     def close(self) -> None:

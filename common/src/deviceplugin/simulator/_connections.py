@@ -83,8 +83,6 @@ class Connections:
             target=self._run, args=(client,), name=f"list-{client.resource}", daemon=True
         )
         with self._host.changed:
-            if self._closed:
-                return
             client.streaming = True
             self._readers.add(reader)
             self._host.notify()
@@ -93,8 +91,6 @@ class Connections:
     def _run(self, client: PluginClient) -> None:
         for response in client.lists():
             with self._host.changed:
-                if self._closed:
-                    break
                 if self._heeds(client):
                     self._host.metrics.lists[client.resource] += 1
                     self._manager.listed(client.resource, response.devices)
@@ -109,7 +105,8 @@ class Connections:
     def _heeds(self, client: PluginClient) -> bool:
         endpoint = self._manager.endpoints.get(client.resource)
         replaced = endpoint is not None and endpoint.client is not client
-        return not replaced or self._host.behaviour.replaced_plugin_still_lists
+        still = self._host.behaviour.replaced_plugin_still_lists
+        return not self._closed and (still or not replaced)
 
     def _stream_ended(self, client: PluginClient) -> None:
         if self._host.behaviour.stale_stream_disconnects_successor:
