@@ -80,9 +80,8 @@ def _pod(manifests: list[Manifest]) -> Any:
 
 
 BREAK: dict[str, Callable[[list[Manifest]], object]] = {
-    "gopher-device-plugin says: gopher-device-plugin: error: unrecognized arguments: --dir=/x": (
-        lambda m: _container(m)["args"].append("--dir=/x")
-    ),
+    "gopher-device-plugin says: unknown argument '--dir=/x': did you mean --directory? "
+    "(see --help)": (lambda m: _container(m)["args"].append("--dir=/x")),
     "DP_LOGLEVEL is no setting": lambda m: _container(m)["env"].append(
         {"name": "DP_LOGLEVEL", "value": "debug"}
     ),

@@ -92,7 +92,7 @@ def _of_settings(container: Manifest, command: str) -> Iterator[str]:
         words, env=environment, capture_output=True, text=True, check=False, timeout=15
     )
     if done.returncode != 0:
-        yield f"{command} says: {done.stderr.strip().splitlines()[-1]}"
+        yield f"{command} says: {done.stderr.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
         return
     settings: dict[str, Any] = loads(done.stdout)
     variables = {"DP_" + key.upper().replace("-", "_") for key in settings}

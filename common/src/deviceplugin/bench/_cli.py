@@ -60,10 +60,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> None:
-    calibration = _measure.calibrate(_CALIBRATIONS)
-    sections = [measure() for measure in _chosen(options, command)]
-    again = _measure.calibrate(_CALIBRATIONS)
-    calibration = replace(calibration, values=(*calibration.values, *again.values))
+    sections: list[Section] = []
+    work = [_measure.calibrate(_CALIBRATIONS)]
+    for measure in _chosen(options, command):
+        sections.append(measure())
+        work.append(_measure.calibrate(_CALIBRATIONS))
+    calibration = replace(work[0], values=[value for each in work for value in each.values])
     print(_report.table(sections, calibration))  # noqa: T201
     if options.json is not None:
         text = json.dumps(_report.document(sections, calibration), indent=1)

@@ -12,7 +12,7 @@ FORMAT: Final = 1
 """Version of the JSON; raised when something that was there means something else or is gone."""
 
 _NOISY: Final = 1.25
-"""Median of the calibration over its least value, above which the machine was busy."""
+"""Factor by which the same work may take longer than it can before the machine counts as busy."""
 _NAME_WIDTH: Final = 42
 _NUMBER_WIDTH: Final = 10
 
@@ -50,18 +50,18 @@ def _number(value: float | None) -> str:
     return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}"  # noqa: PLR2004 - three digits
 
 
-def noise(calibration: Figure) -> float:
-    """Return by which factor work took longer than it can, in the middle of all attempts."""
-    return calibration.median / min(calibration.values)
+def noise(calibration: Figure) -> tuple[float, float]:
+    """Return by which factors the same work took longer than it can: median and ninth decile."""
+    values = sorted(calibration.values)
+    return calibration.median / values[0], values[len(values) * 9 // 10] / values[0]
 
 
 def _noise(calibration: Figure) -> str:
-    factor = noise(calibration)
-    verdict = "too noisy for single figures: compare ratios" if factor > _NOISY else "quiet"
+    median, decile = noise(calibration)
+    verdict = "too noisy for single figures: compare ratios" if decile > _NOISY else "quiet"
     return (
-        f"The same work took {factor:.2f} times its least in the middle and "
-        f"{max(calibration.values) / min(calibration.values):.2f} times at worst; "
-        f"load {', '.join(f'{load:.1f}' for load in os.getloadavg())}: {verdict}."
+        f"The same work took {median:.2f} times its least in the middle, and {decile:.2f} times or "
+        f"more in a tenth of all attempts; load {os.getloadavg()[0]:.1f}: {verdict}."
     )
 
 
@@ -77,7 +77,7 @@ def document(sections: Sequence[Section], calibration: Figure) -> Mapping[str, A
             "python": platform.python_version(),
             "grpcio": version("grpcio"),
         },
-        "noise": noise(calibration),
+        "noise": dict(zip(("median", "ninth_decile"), noise(calibration), strict=True)),
         "calibration": calibration.to_json(),
         "sections": [section.to_json() for section in sections],
     }
