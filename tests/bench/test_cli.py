@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from deviceplugin.bench import _plan, main
+from deviceplugin.bench import _cli, _plan, main
 from deviceplugin.bench._cli import _chosen, _parser, _plan_of, _split
 
 MANY = [*_plan.many(8, 1).command]
@@ -92,3 +92,21 @@ def test_the_core_is_measured(measure: object) -> None:
     assert [section.title] == said
     assert section.title.startswith("core: ")
     assert all(figure.values for figure in section.figures)
+
+
+def test_figures_that_cannot_be_written_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_cli, "_chosen", lambda *_: [])
+    assert 0 == main([])
+    path = tmp_path / "missing" / "figures.json"
+    assert 1 == main([f"--json={path}"])
+    assert f"deviceplugin bench: {path}: No such file or directory\n" == capsys.readouterr().err
+
+
+def test_an_interrupt_ends_it_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_cli, "_run", interrupt)
+    assert 1 == main([])

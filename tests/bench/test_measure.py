@@ -1,13 +1,15 @@
 """Measures a small plugin of this file's own; no times are asserted, a machine can be busy."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deviceplugin.bench import _measure, _plan
+from deviceplugin.bench import _measure, _plan, _subject
 from deviceplugin.bench._figures import Figure
-from deviceplugin.bench._subject import BenchError, Subject, running
+from deviceplugin.bench._many import ManyPlugin, ManySettings
+from deviceplugin.bench._subject import BenchError, Run, Subject, running
 
 LEAKY = """
 import os, socket, sys, threading
@@ -137,3 +139,36 @@ def test_a_plugin_finds_its_directories_in_its_arguments_and_its_environment(
     plugin_dir, devices_dir = f"{root}/device-plugins", f"{root}/devices"
     assert f"{plugin_dir} {devices_dir} {plugin_dir} off\ndev0\ndev1\n" == report.read_text()
     assert not root.exists()
+
+
+def test_a_plugin_that_does_not_stop_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_subject, "_STOP_TIMEOUT", 0.1)
+    ready = tmp_path / "ready"
+    program = f"import signal; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); "
+    stubborn = [sys.executable, "-c", program + "signal.pause()"]
+    with running(Subject(title="stubborn", command=stubborn)) as run:
+        while not ready.exists():
+            os.sched_yield()
+        assert run.stop() >= 0.1
+    assert 0 == run.holdings().threads
+
+
+def test_what_has_not_been_started_has_no_process(tmp_path: Path) -> None:
+    run = Run(Subject(title="x", command=["x"]), tmp_path)
+    assert 0 == run.stop()
+    with pytest.raises(BenchError, match="has not been started"):
+        run.holdings()
+
+
+def test_the_plugin_with_many_devices_has_as_many_as_it_is_told(tmp_path: Path) -> None:
+    settings = ManySettings(devices=3, resources=2, directory=tmp_path)
+    devices = list(ManyPlugin(settings).discover())
+    assert 6 == len({device.id for device in devices})
+    assert {34} == {len(device.id) for device in devices}
+    assert ["bench.example/many-000"] * 3 == [device.resource for device in devices[:3]]
+    assert all(device.health for device in devices)
+    (tmp_path / "file").touch()
+    ill = [device for device in ManyPlugin(settings).discover() if not device.health]
+    assert [devices[0].id, devices[3].id] == [device.id for device in ill]
