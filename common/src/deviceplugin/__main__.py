@@ -44,8 +44,8 @@ commands:
 Your own plugin is a command of its own: a program that calls deviceplugin.main(YourPlugin).
 A first session, in two terminals:
 
-  deviceplugin kubelet --help
-  gopher-device-plugin --help
+  deviceplugin kubelet /tmp/kubelet
+  gopher-device-plugin --plugin-dir /tmp/kubelet/device-plugins --directory $PWD
 """
 
 

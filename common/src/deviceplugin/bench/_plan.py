@@ -40,11 +40,11 @@ class Plan:
 
 QUICK: Final = Plan(
     starts=2,
-    idle=2.0,
-    allocations=100,
+    idle=1.0,
+    allocations=50,
     changes=5,
     restarts=5,
-    settle=0.5,
+    settle=0.3,
     core_starts=1,
     core_changes=3,
     core_restarts=2,
