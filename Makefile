@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 PROTO := $(VENV)/proto
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PACKAGES := common $(patsubst %/,%,$(wildcard plugins/*/))
+PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -23,7 +24,7 @@ demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet.
 	@$(BIN)/python demo/demo.py
 
 test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
-	@$(BIN)/pytest -n auto $(ARGS)
+	@$(PYTEST) -n auto $(ARGS)
 
 check: $(READY) ## Lint, types, import contracts, and whether generated code is up to date.
 	$(BIN)/ruff format --check .

@@ -212,7 +212,7 @@ def test_a_resource_appears_and_goes_with_its_devices(kubelet: Kubelet) -> None:
         node.wait_for("example.com/two", {"b"})
         node.wait_for("example.com/one", set(), {"a"})
         eventually(lambda: ("stop", "example.com/one") in plugin.hooks, "one to be stopped")
-        assert ["example.com/two"] == list(node.kubelet.registered)
+        node.kubelet.wait(lambda: ["example.com/two"] == list(node.kubelet.registered))
         plugin.set(dp.Device("a", resource="example.com/one"))
         node.wait_for("example.com/one", {"a"})
     assert {
@@ -473,3 +473,50 @@ def test_devices_carry_their_recipe_and_order(kubelet: Kubelet) -> None:
 
 def _model(host: object) -> str:
     return host.inventory()["resources"][0]["devices"][0]["attributes"].get("model", "")  # type: ignore[attr-defined, no-any-return]
+
+
+def test_paths_to_watch_that_make_no_sense_are_reported_and_do_no_harm(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    class OddPlugin(ScriptedPlugin):
+        watch_paths = None  # type: ignore[assignment]
+
+    with kubelet.running(OddPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+    assert 1 == events(caplog).count("watch_paths cannot be used")
+
+
+def test_a_long_row_of_skipped_devices_is_cut_short(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kubelet.running(ScriptedPlugin("a", *(f"x{number} " for number in range(30)))) as node:
+        node.wait_for(RESOURCE, {"a"})
+        skipped = node.host._metrics.skipped_devices.labels("OddPlugin")
+        assert 0 == skipped._value.get()
+        skipped = node.host._metrics.skipped_devices.labels("ScriptedPlugin")
+        assert 30 == skipped._value.get()
+    assert (10, 1) == (
+        events(caplog).count("skipped"),
+        events(caplog).count("skipped more devices"),
+    )
+
+
+def test_a_resource_whose_first_list_is_too_long_comes_once_it_fits(kubelet: Kubelet) -> None:
+    devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
+    plugin = ScriptedPlugin("a", *devices)
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert [RESOURCE] == list(node.kubelet.registered)
+        plugin.set("a", *devices[:2])
+        node.wait_for("example.com/big", {device.id for device in devices[:2]})
+
+
+def test_a_resource_that_was_never_advertised_goes_without_a_trace(kubelet: Kubelet) -> None:
+    devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
+    plugin = ScriptedPlugin("a", *devices)
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
+        names = [resource["name"] for resource in node.host.inventory()["resources"]]
+        assert [RESOURCE] == names

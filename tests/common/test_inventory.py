@@ -144,3 +144,9 @@ def test_a_list_that_is_too_long_for_the_kubelet_leaves_the_last_one(resource: R
     ) == str(raised.value)
     assert ["a"] == list(resource.devices)
     assert encode_list([Device("a")]) == resource.next_list(None, always)
+
+
+def test_devices_are_in_natural_order_also_when_they_come_and_go(resource: Resource) -> None:
+    for ids in (["d10", "d9", "a"], ["a", "d10", "d9"], ["d10", "b", "d9", "a"]):
+        resource.publish([Device(device_id) for device_id in ids])
+        assert [i for i in ("a", "b", "d9", "d10") if i in ids] == list(resource.devices)

@@ -12,6 +12,7 @@ from typing import Any
 import deviceplugin as dp
 import pytest
 from deviceplugin._lifecycle import Group, Host
+from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
 from typing_extensions import override
@@ -287,3 +288,90 @@ def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
     with kubelet.running(Plugin()) as node:
         node.wait_for(RESOURCE, {"a"})
     assert "endpoint failed, starting over" in [r.getMessage() for r in caplog.records]
+
+
+def test_the_fixture_raises_what_ended_the_plugin_early(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    with pytest.raises(ZeroDivisionError), kubelet.running(ScriptedPlugin("a")):
+        pass
+
+
+def test_hooks_follow_a_replacement(kubelet: Kubelet) -> None:
+    old, new = NamedPlugin("old", "a"), NamedPlugin("new", "a")
+    with kubelet.running(old) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.host.replace([new])
+        eventually(lambda: new.hooks, "the new plugin to be started")
+        assert [("start", RESOURCE), ("stop", RESOURCE)] == old.hooks
+    assert [("start", RESOURCE), ("stop", RESOURCE)] == new.hooks
+    assert 1 == kubelet.simulated.registration_count(RESOURCE)
+
+
+def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin._endpoint._START_AGAIN", 0.01)
+    ready = Event()
+
+    class LatePlugin(NamedPlugin):
+        @override
+        def start(self, resource: str) -> None:
+            if not ready.is_set():
+                raise dp.DevicePluginError("not yet")
+
+    with kubelet.running(NamedPlugin("old", "a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.host.replace([LatePlugin("new", "a")])
+        node.wait_for(RESOURCE, set(), {"a"})
+        problem = "example.com/thing: start() failed: not yet"
+        eventually(lambda: problem == node.host.ready(), problem)
+        ready.set()
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
+    release, asked = Event(), Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: object) -> dp.Allocation:
+            asked.set()
+            release.wait(30)
+            return dp.Allocation()
+
+    with kubelet.running(HangingPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        pod = Pod.of("pod", main={RESOURCE: 1})
+        admission = threading.Thread(target=node.kubelet.admit, args=(pod,))
+        admission.start()
+        assert asked.wait(5)
+    admission.join(5)
+    eventually(lambda: not threads() or threads() == ["hook-allocate"], "all threads to end")
+    release.set()
+
+
+def test_a_plugin_without_a_plugin_directory_says_so_once(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = kubelet.simulated.root / "nowhere"
+    with kubelet.running(ScriptedPlugin("a"), plugin_dir=nowhere) as node:
+        problem = f"example.com/thing: cannot serve: {nowhere}: no such directory"
+        eventually(lambda: problem == node.host.ready(), problem)
+        threading.Event().wait(0.3)  # several attempts
+    assert 1 == [r.getMessage() for r in caplog.records].count("cannot serve")
+
+
+def test_run_without_an_event_goes_on_until_something_fails(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    with pytest.raises(ZeroDivisionError):
+        dp.run(ScriptedPlugin("a"), settings=kubelet.settings())

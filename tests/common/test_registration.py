@@ -372,3 +372,11 @@ def test_a_kubelet_that_is_away_is_reported_once(
         kubelet.simulated.start()
         node.wait_for(RESOURCE, {"a", "b"})
     assert 2 >= [record.message for record in caplog.records].count(told)
+
+
+def test_a_long_resource_name_has_a_socket_name_of_bounded_length(kubelet: Kubelet) -> None:
+    long = f"{'a' * 100}.example.com/{'b' * 60}"
+    with kubelet.running(ScriptedPlugin("a", resource=long)) as node:
+        node.wait_for(long, {"a"})
+        (socket,) = kubelet.simulated.plugin_dir.glob("aaa*.sock")
+        assert len("x" * 40 + "-123456.sock") == len(socket.name)

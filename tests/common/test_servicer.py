@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from threading import Event
+from typing import cast
 
 import deviceplugin as dp
 import grpc
@@ -260,10 +261,11 @@ def preferred(
         available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
     )
     message = pb.PreferredAllocationRequest(container_requests=[request])
-    (answer,) = answering.GetPreferredAllocation(message, None).container_responses
+    (answer,) = answering.GetPreferredAllocation(message, NO_CONTEXT).container_responses
     return list(answer.deviceIDs)
 
 
+NO_CONTEXT = cast("grpc.ServicerContext", None)
 IDS = [f"d{number}" for number in range(8)]
 
 
@@ -356,3 +358,20 @@ def test_pre_start_may_refuse(kubelet: Kubelet) -> None:
             grpc.StatusCode.FAILED_PRECONDITION,
             'invalid pre-start request for "example.com/thing": reset failed',
         ) == refusal(info)
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "g\udcff"])
+def test_a_refusal_reaches_the_kubelet_however_odd_its_text(kubelet: Kubelet, text: str) -> None:
+    class RefusingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            raise dp.AllocationError(text)
+
+    with kubelet.running(RefusingPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("a")
+        code, details = refusal(info)
+        assert grpc.StatusCode.FAILED_PRECONDITION is code
+        told = str(details).removeprefix('invalid allocation request for "example.com/thing": ')
+        assert (text[:1], True) == (told[:1], len(told) <= 1003)

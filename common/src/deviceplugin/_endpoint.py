@@ -8,13 +8,14 @@ from typing import Final
 
 from deviceplugin import _author
 from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import Identity, Kubelet, wait_unless
+from deviceplugin._kubelet import Identity, Kubelet, file_identity, wait_unless
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
 from deviceplugin._server import Server, remove_stale_sockets
 from deviceplugin.errors import DevicePluginError, RegistrationRefusedError
 from deviceplugin.plugin import Plugin
+from deviceplugin.v1beta1 import KUBELET_SOCKET
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Endpoint:
         self._hooks = _author.Hooks()
         self._wake = threading.Event()
         self._stopping = False
+        self._socket_name = ""
         self._started: Plugin | None = None
         self._losses = 0
         self._last_seen: Identity = None
@@ -77,8 +79,9 @@ class Endpoint:
             self._stop_plugin()
             self._metrics.forget(name)
 
-    def _look_up(self, _name: str | None) -> None:
-        self._wake.set()
+    def _look_up(self, name: str | None) -> None:
+        if name in {None, KUBELET_SOCKET, self._socket_name}:
+            self._wake.set()
 
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""
@@ -95,8 +98,11 @@ class Endpoint:
             )
         except OSError as error:
             self._report("cannot serve", error=str(error))
-            self._pause(self._next_wait())
+            self._pause_until_directory_changes()
             return
+        self._socket_name = server.name
+        if server.gone:  # before anybody listened for its name
+            self._wake.set()
         try:
             self._register_and_watch(server)
         finally:
@@ -195,6 +201,15 @@ class Endpoint:
 
     def _pause(self, seconds: float) -> None:
         wait_unless(lambda: self._stopping, self._wake, seconds)
+
+    def _pause_until_directory_changes(self) -> None:
+        directory = self._kubelet.plugin_dir
+        before = file_identity(directory)
+        wait_unless(
+            lambda: self._stopping or file_identity(directory) != before,
+            self._wake,
+            self._next_wait(),
+        )
 
     def _set_problem(self, problem: str) -> None:
         self.problem = problem

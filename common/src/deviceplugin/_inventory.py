@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from deviceplugin._rules import natural_key
 from deviceplugin._wire import encode_list
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
@@ -52,7 +53,7 @@ class Resource:
         Raises:
             DiscoveryError: The list is too long for the kubelet; the last one stays.
         """
-        new = {device.id: device for device in devices}
+        new = self._ordered({device.id: device for device in devices})
         encoded = encode_list(new.values())
         # It must still fit when the devices turn unhealthy, which is a longer word.
         longest = len(encoded) + _LONGER * sum(bool(device.health) for device in new.values())
@@ -76,6 +77,12 @@ class Resource:
             if stale:
                 self._changed.notify_all()
         return changed
+
+    def _ordered(self, devices: Mapping[str, Device]) -> dict[str, Device]:
+        old = self.devices
+        # Sorting costs more than all the rest, and mostly the same devices are here as before.
+        ids = old if old.keys() == devices.keys() else sorted(devices, key=natural_key)
+        return {device_id: devices[device_id] for device_id in ids}
 
     def next_list(self, last: bytes | None, done: Callable[[], bool]) -> bytes | None:
         """Wait for an encoded list other than ``last`` and return it; None once ``done`` says so.

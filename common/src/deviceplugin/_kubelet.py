@@ -118,11 +118,12 @@ class Kubelet:
             )
             call.add_done_callback(lambda _: wake.set())
             while not call.done():
-                wake.wait()
-                wake.clear()
-                if not call.done() and (over() or self.identity() != kubelet):
+                # Before the first wait: the news may have come before there was a call.
+                if over() or self.identity() != kubelet:
                     call.cancel()
                     raise KubeletUnavailableError("a socket was removed while registering")
+                wake.wait()
+                wake.clear()
             if call.code() is not grpc.StatusCode.OK:
                 raise _failure(call, self.socket)
         return kubelet

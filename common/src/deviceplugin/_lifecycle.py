@@ -143,7 +143,10 @@ class Host:
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""
-        self._group.run(_STOP_TIMEOUT)
+        try:
+            self._group.run(_STOP_TIMEOUT)
+        finally:
+            self._poller.close()
 
     def stop(self) -> None:
         """Let ``run`` return, within 5 s."""
@@ -192,8 +195,9 @@ class Host:
     def withdraw(self, resource: Resource) -> None:
         """Serve ``resource`` no longer; its name may be claimed again afterwards."""
         with self._lock:
-            endpoint, thread = self._endpoints.pop(resource.name, (None, None))
-        if endpoint is not None and thread is not None:
+            running = self._endpoints.pop(resource.name, None)
+        if running is not None:
+            endpoint, thread = running
             endpoint.stop()
             join([thread], _HANDOVER_TIMEOUT)
             log.info("resource withdrawn", extra={"resource": resource.name})

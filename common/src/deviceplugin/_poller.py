@@ -63,7 +63,7 @@ class Poller:
         self._lock = threading.RLock()
         self._watches: list[_Watch] = []
         self._ticks: list[Callable[[], None]] = []
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wakeup: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._inotify: Any = self._open() if inotify else None
         self._short = self._inotify is None
@@ -112,12 +112,14 @@ class Poller:
     def stop(self) -> None:
         """Let ``run`` return."""
         with self._lock:
-            if not self._stopping:
+            if not self._stopping and self._wakeup is not None:
                 self._stopping = True
                 os.eventfd_write(self._wakeup, 1)
 
     def run(self) -> None:
         """Watch until stopped, then give everything back."""
+        if self._wakeup is None:
+            return
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         if self._inotify is not None:
@@ -132,19 +134,22 @@ class Poller:
                 elif poll.poll(left * 1000):
                     self._read()
         finally:
-            self._close()
+            self.close()
 
     def _pause(self) -> float:
         return min(self._interval, _WITHOUT_INOTIFY if self._short else _LONGEST)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Give everything back; ``run`` does so at its end."""
         with self._lock:
             self._stopping = True
             self._watches.clear()
             if self._inotify is not None:
                 self._inotify.close()
                 self._inotify = None
-            os.close(self._wakeup)
+            if self._wakeup is not None:
+                os.close(self._wakeup)
+                self._wakeup = None
 
     def _read(self) -> None:
         if self._inotify is None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from deviceplugin._rules import natural_key
 from deviceplugin.model import Device, Health
 
 VANISHED = "it is gone"
@@ -41,7 +40,9 @@ class Roster:
     def updated(self, present: Mapping[str, Device], now: float) -> "Roster":
         """Return the roster with ``present`` as all devices that are here at ``now``."""
         left = {
-            device_id: (_gone(device, VANISHED), now) for device_id, device in self.present.items()
+            device_id: (_gone(device, VANISHED), now)
+            for device_id, device in self.present.items()
+            if device_id not in present
         }
         vanished = {
             device_id: entry
@@ -70,9 +71,8 @@ class Roster:
         return replace(self, vanished=kept)
 
     def devices(self) -> list[Device]:
-        """Return all devices, in natural order."""
-        everyone = [*self.present.values(), *(device for device, _ in self.vanished.values())]
-        return sorted(everyone, key=lambda device: natural_key(device.id))
+        """Return all devices, in no particular order."""
+        return [*self.present.values(), *(device for device, _ in self.vanished.values())]
 
 
 def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:

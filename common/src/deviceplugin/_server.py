@@ -1,5 +1,6 @@
 """The socket on which a resource is served, from making it to removing it."""
 
+import errno
 import os
 import re
 import secrets
@@ -63,8 +64,7 @@ class Server:
             handlers=[_rpc.service(service, self.servicer, encoded=frozenset({"ListAndWatch"}))],
         )
         try:
-            if not self._server.add_insecure_port(f"unix:{self.path}"):
-                raise OSError(f"{directory}: cannot listen in it")
+            self._server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
             self._workers.shutdown(wait=False)
             why = "cannot make a socket in it" if directory.is_dir() else "no such directory"
@@ -116,10 +116,4 @@ def remove_stale_sockets(resource: str, directory: Path) -> None:
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
-        try:
-            client.connect(str(path))
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            return True
-        return True
+        return client.connect_ex(str(path)) != errno.ECONNREFUSED

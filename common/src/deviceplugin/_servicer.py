@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import grpc
 
@@ -85,7 +85,9 @@ class Servicer:
 
     # The service, in the order of the protocol.
 
-    def GetDevicePluginOptions(self, _request: pb.Empty, _context: Any) -> pb.DevicePluginOptions:  # noqa: N802
+    def GetDevicePluginOptions(  # noqa: N802
+        self, _request: pb.Empty, _context: grpc.ServicerContext
+    ) -> pb.DevicePluginOptions:
         return pb.DevicePluginOptions(
             pre_start_required=overrides(self._resource.plugin, "pre_start"),
             get_preferred_allocation_available=overrides(self._resource.plugin, "prefer"),
@@ -103,7 +105,9 @@ class Servicer:
         while (last := self._resource.next_list(last, lambda: self._over(number))) is not None:
             yield last
 
-    def Allocate(self, request: pb.AllocateRequest, context: Any) -> pb.AllocateResponse:  # noqa: N802
+    def Allocate(  # noqa: N802
+        self, request: pb.AllocateRequest, context: grpc.ServicerContext
+    ) -> pb.AllocateResponse:
         resource = self._resource.name
         with self._metrics.allocation_seconds.labels(resource).time():
             try:
@@ -114,7 +118,7 @@ class Servicer:
         return pb.AllocateResponse(container_responses=responses)
 
     def GetPreferredAllocation(  # noqa: N802
-        self, request: pb.PreferredAllocationRequest, _context: Any
+        self, request: pb.PreferredAllocationRequest, _context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         return pb.PreferredAllocationResponse(
             container_responses=[
@@ -124,7 +128,7 @@ class Servicer:
         )
 
     def PreStartContainer(  # noqa: N802
-        self, request: pb.PreStartContainerRequest, context: Any
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
         plugin = self._resource.plugin
         if overrides(plugin, "pre_start"):
@@ -229,7 +233,9 @@ class Servicer:
             )
             return []
 
-    def _refuse(self, what: str, error: DevicePluginError, context: Any) -> NoReturn:
+    def _refuse(
+        self, what: str, error: DevicePluginError, context: grpc.ServicerContext
+    ) -> NoReturn:
         resource = self._resource.name
         if isinstance(error, AllocationError) and not error.resource:
             error.resource = resource
@@ -243,7 +249,6 @@ class Servicer:
             exc_info=error.__cause__,
         )
         context.abort(code, text)
-        raise AssertionError("abort returned")
 
 
 def _sendable(text: str) -> str:
