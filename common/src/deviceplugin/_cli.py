@@ -3,16 +3,19 @@
 import argparse
 import json
 import logging
-import queue
 import signal
+import socket
 import sys
 import threading
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, overload
+
+from typing_extensions import override
 
 from deviceplugin import _author, _log, _settings, _values
 from deviceplugin._settings import Settings
@@ -71,7 +74,9 @@ class _Command:
         self.name = Path(sys.argv[0]).parent.name if stem == "__main__" else stem
 
     def run(self, argv: Sequence[str]) -> int:
-        options = self._parser().parse_args(argv)
+        if not self._makers:
+            raise ConfigError("main() needs at least one plugin")
+        options = self._parser(helping=bool({"-h", "--help"} & set(argv))).parse_strictly(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
             return 0
@@ -87,9 +92,9 @@ class _Command:
             return _once(plugins, options.output)
         return self._serve(plugins, settings, options)
 
-    def _parser(self) -> argparse.ArgumentParser:
+    def _parser(self, *, helping: bool) -> "_Parser":
         maker = self._makers[0]
-        parser = argparse.ArgumentParser(
+        parser = _Parser(
             prog=self.name,
             description=_first_paragraph(sys.modules[maker.__module__].__doc__ or maker.__doc__),
             epilog="Each setting is also an environment variable (--log-level is DP_LOG_LEVEL) and "
@@ -112,12 +117,10 @@ class _Command:
         parser.add_argument(
             "--config", type=Path, metavar="FILE", help="settings as TOML, JSON or YAML"
         )
-        self._add_settings(parser)
+        self._add_settings(parser, _settings.helps(self._settings) if helping else {})
         return parser
 
-    def _add_settings(self, parser: argparse.ArgumentParser) -> None:
-        wanted = {"-h", "--help"} & set(sys.argv[1:])
-        texts = _settings.helps(self._settings) if wanted else {}
+    def _add_settings(self, parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> None:
         types = typing.get_type_hints(self._settings)
         group = parser.add_argument_group("settings")
         own = [field for field in fields(self._settings) if field.name not in _COMMON]
@@ -156,9 +159,7 @@ class _Command:
         from deviceplugin._lifecycle import Host  # not needed for --help and --once
 
         host = Host(plugins, settings)
-        events: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for kind in _SIGNALS:
-            signal.signal(kind, lambda number, _frame: events.put(number))
+        events = _Events()
         failed = threading.Event()
 
         def run() -> None:
@@ -167,12 +168,12 @@ class _Command:
             except Exception:  # logged by the host
                 failed.set()
             finally:
-                events.put(0)
+                events.end()
 
         thread = threading.Thread(target=run, name="host")
         thread.start()
         log.info("started", extra={"version": self._version(), "plugin_dir": settings.plugin_dir})
-        while (number := events.get()) == signal.SIGHUP:
+        while (number := events.next()) == signal.SIGHUP:
             self._reload(host, settings, options)
         if number:
             log.info("stopping", extra={"signal": signal.Signals(number).name})
@@ -197,6 +198,46 @@ class _Command:
         if changed:
             log.warning("settings need a restart", extra={"settings": ", ".join(changed)})
         log.info("configuration read again")
+
+
+class _Events:
+    """Signals as they come, and the end of the host.
+
+    Through a socket that the interpreter's own signal handler writes to. Of handlers in Python one
+    can come just before the wait that it should end, and is then not run before the next signal.
+    """
+
+    def __init__(self) -> None:
+        self._inbox, self._outbox = socket.socketpair()
+        self._outbox.settimeout(0)  # as a wake-up descriptor has to be
+        signal.set_wakeup_fd(self._outbox.fileno())
+        for kind in _SIGNALS:
+            signal.signal(kind, lambda _number, _frame: None)
+
+    def end(self) -> None:
+        self._outbox.send(b"\0")
+
+    def next(self) -> int:
+        """Wait for a signal and return its number; 0 at the end."""
+        while (number := self._inbox.recv(1)[0]) not in {0, *_SIGNALS}:
+            pass  # a plugin's own signal
+        return number
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as for any other configuration error."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (see --help)")
+
+    def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
+        options, rest = self.parse_known_args(argv)
+        for word in rest:
+            near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            self.error(f"unknown argument {word!r}{hint}")
+        return options
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))

@@ -1,0 +1,493 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import deviceplugin as dp
+import pytest
+from deviceplugin._settings import key
+from deviceplugin.testing import Kubelet
+
+RESOURCE = "example.com/gopher"
+GOPHER = str(Path(sys.executable).with_name("gopher-device-plugin"))
+STOP_TIMEOUT = 5.0
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+def environment(**variables: str) -> Mapping[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("DP_")}
+    return {**ours, **variables}
+
+
+def run(*arguments: str, command: str = GOPHER, **variables: str) -> tuple[int, str, list[str]]:
+    """Exit status, output, and the lines of standard error."""
+    done = subprocess.run(
+        [*command.split(), *arguments],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=15,
+    )
+    return done.returncode, done.stdout, done.stderr.splitlines()
+
+
+class Process:
+    """A command that runs until it is stopped."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """Read the log up to ``event`` and return its fields."""
+        read = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            read.append(line)
+            record: dict[str, Any] = json.loads(line)
+            if event == record["event"]:
+                return record
+        raise AssertionError(f"no {event!r} in {read}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Return the exit status."""
+        start = monotonic()
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        self.process.stderr.read()
+        status = self.process.wait()
+        assert monotonic() - start < STOP_TIMEOUT
+        return status
+
+
+@contextmanager
+def started(
+    plugin_dir: Path, *arguments: str, command: str = GOPHER, **variables: str
+) -> Iterator[Process]:
+    words = [f"--plugin-dir={plugin_dir}", "--http-address=off", "--log-format=json"]
+    process = subprocess.Popen(
+        [*command.split(), *words, *arguments],
+        env=environment(**variables),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Process(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a plugin of one file and returns the command that runs it."""
+
+    def write(text: str) -> str:
+        path = tmp_path / "serial.py"
+        path.write_text(textwrap.dedent(text))
+        return f"{sys.executable} {path}"
+
+    return write
+
+
+@pytest.fixture
+def plugin_dir() -> Iterator[Path]:
+    """A directory without a kubelet, with a short path as sockets need it."""
+    with TemporaryDirectory(prefix="dp") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def gophers(tmp_path: Path) -> Path:
+    directory = tmp_path / "gophers"
+    directory.mkdir()
+    for name in ("g10", "g2"):
+        (directory / name).touch()
+    return directory
+
+
+# What is printed.
+
+
+def test_help_names_every_setting_with_its_text_and_default() -> None:
+    status, out, err = run("--help", COLUMNS="100")
+    assert (0, []) == (status, err)
+    words = " ".join(out.split())
+    assert "usage: gopher-device-plugin [-h] [--version]" in words
+    assert "Advertise the files of a directory as devices" in words
+    assert "--directory PATH Directory whose files are the devices" in words
+    assert "It need not exist yet. (default: /etc/gophers)" in words
+    assert "--log-level debug|info|warning|error Least severity that is logged." in words
+    assert "--poll-interval DURATION Time between looks" in words
+    assert [] == [f for f in fields(dp.Settings) if f"--{key(f)} " not in words]
+    assert out.index("--variable TEXT") < out.index("--plugin-dir PATH")  # its own come first
+
+
+def test_the_version_is_that_of_the_plugin() -> None:
+    expected = f"gopher-device-plugin {version('deviceplugin-gopher')}\n"
+    assert (0, expected, []) == run("--version")
+
+
+def test_a_package_can_be_run_as_a_module() -> None:
+    expected = f"deviceplugin_gopher {version('deviceplugin-gopher')}\n"
+    command = f"{sys.executable} -m deviceplugin_gopher"
+    assert (0, expected, []) == run("--version", command=command)
+
+
+def test_the_settings_can_be_printed_and_read_again(tmp_path: Path) -> None:
+    status, out, err = run("--print-config", "--poll-interval=90s", "--log-level", "debug")
+    assert (0, []) == (status, err)
+    settings = json.loads(out)
+    assert ("1m30s", "debug", "/etc/gophers") == (
+        settings["poll-interval"],
+        settings["log-level"],
+        settings["directory"],
+    )
+    file = tmp_path / "config.json"
+    file.write_text(out)
+    assert (0, out, []) == run("--print-config", "--config", str(file))
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("directory: /file\nvariable: FILE\nresource: file.io/file\n")
+    status, out, _ = run(
+        *("--print-config", "--config", str(file), "--directory=/flag"),
+        DP_DIRECTORY="/environment",
+        DP_VARIABLE="ENVIRONMENT",
+    )
+    settings = json.loads(out)
+    assert (0, "/flag", "ENVIRONMENT", "file.io/file", "info") == (
+        status,
+        *(settings[name] for name in ("directory", "variable", "resource", "log-level")),
+    )
+
+
+def test_a_discovery_can_be_shown_as_a_table(gophers: Path) -> None:
+    status, out, err = run("--once", "--directory", str(gophers))
+    assert (0, []) == (status, err)
+    assert [["RESOURCE", "DEVICE", "HEALTH"], [RESOURCE, "g2", "healthy"]] == [
+        line.split()[:3] for line in out.splitlines()[:2]
+    ]
+
+
+def test_a_discovery_can_be_shown_as_json(gophers: Path) -> None:
+    status, out, err = run("--once", "--output=json", f"--directory={gophers}")
+    assert (0, []) == (status, err)
+    (resource,) = json.loads(out)["resources"]
+    expected = (RESOURCE, ["g2", "g10"])
+    assert expected == (resource["name"], [device["id"] for device in resource["devices"]])
+
+
+def test_a_discovery_that_fails_is_no_success(gophers: Path) -> None:
+    status, out, err = run("--once", f"--directory={gophers}/g2")
+    problem = f"GopherPlugin: discovery failed: {gophers}/g2: Not a directory"
+    assert (1, "nothing to advertise\n", [problem]) == (status, out, err)
+
+
+# Configuration errors.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--directry=/x"],
+            "unknown argument '--directry=/x': did you mean --directory? (see --help)",
+        ),
+        (["--directry", "/x"], "unknown argument '--directry': did you mean --directory? (see"),
+        (["/x"], "unknown argument '/x' (see --help)"),
+        (["--directory"], "argument --directory: expected one argument (see --help)"),
+        (["--output=xml"], "argument --output: invalid choice: 'xml' (choose from "),
+        (["--directory=x"], "--directory: 'x' is not an absolute path"),
+        (["--log-level=loud"], "--log-level: 'loud' is none of debug, info, warning, error"),
+        (["--config=/none"], "/none: No such file or directory"),
+        (["--resource=gopher"], "GopherPlugin: resource 'gopher' is not valid: it needs a domain"),
+        (["--http-address=9494"], "http-address '9494' is not of the form host:port or :port"),
+        ([f"--plugin-dir=/{'d' * 80}"], f"plugin-dir '/{'d' * 80}' is too long"),
+    ],
+)
+def test_a_wrong_argument_is_told_on_one_line_and_nothing_is_served(
+    plugin_dir: Path, arguments: list[str], line: str
+) -> None:
+    status, out, err = run(f"--plugin-dir={plugin_dir}", "--log-level=error", *arguments)
+    assert (2, "", 1) == (status, out, len(err))
+    assert err[0].startswith(f"gopher-device-plugin: {line}")
+    assert [] == list(plugin_dir.iterdir())
+
+
+def test_a_wrong_variable_is_told_by_its_name() -> None:
+    status, _, err = run(DP_POLL_INTERVAL="30")
+    expected = (
+        "gopher-device-plugin: environment variable DP_POLL_INTERVAL: '30' is not a duration above "
+        "zero, such as 30s, 1m30s or 24h"
+    )
+    assert (2, [expected]) == (status, err)
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("directry: /x\n", ["unknown key 'directry': did you mean 'directory'?"]),
+        ("directory: x\n", ["directory: 'x' is not an absolute path"]),
+        (
+            "log-level: loud\nvariables: A\n",
+            [
+                "unknown key 'variables': did you mean 'variable'?",
+                "log-level: 'loud' is none of debug, info, warning, error",
+            ],
+        ),
+        ("a: [", ["not valid: while parsing a flow node expected the node content, but found"]),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_line_by_line(
+    tmp_path: Path, text: str, problems: list[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    status, out, err = run("--config", str(file))
+    assert (2, "", len(problems)) == (status, out, len(err))
+    for line, problem in zip(err, problems, strict=True):
+        assert line.startswith(f"gopher-device-plugin: {file}: {problem}")
+
+
+def test_a_port_that_is_in_use_is_a_configuration_error(plugin_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        status, _, err = run(f"--plugin-dir={plugin_dir}", f"--http-address={address}")
+    assert (2, 1) == (status, len(err))
+    assert "cannot listen there: Address already in use" in err[0]
+    assert [] == list(plugin_dir.iterdir())
+
+
+def test_a_variable_that_looks_misspelt_is_warned_of(tmp_path: Path) -> None:
+    _, _, err = run("--once", f"--directory={tmp_path}", DP_DIRECTRY="/x")
+    (record,) = map(json.loads, err)
+    assert ("warning", "variable is no setting", "DP_DIRECTRY", "DP_DIRECTORY") == (
+        record["level"],
+        record["event"],
+        record["variable"],
+        record["did_you_mean"],
+    )
+
+
+# Signals.
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_it_while_a_kubelet_watches(
+    kubelet: Kubelet, gophers: Path, number: int
+) -> None:
+    plugin_dir = kubelet.simulated.plugin_dir
+    with started(plugin_dir, f"--directory={gophers}") as process:
+        kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
+        assert 0 == process.stop(number)
+        assert [] == list(plugin_dir.glob("example*"))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_it_while_there_is_no_kubelet(plugin_dir: Path, number: int) -> None:
+    with started(plugin_dir, f"--directory={plugin_dir}") as process:
+        process.wait_for("started")
+        assert 0 == process.stop(number)
+
+
+def test_on_sighup_the_settings_are_read_again(
+    kubelet: Kubelet, gophers: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/o1").touch()
+    file = tmp_path / "config.yaml"
+    file.write_text(f"directory: {gophers}\n")
+    with started(kubelet.simulated.plugin_dir, f"--config={file}") as process:
+        kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
+        file.write_text(f"directory: {tmp_path}/others\npoll-interval: 7s\n")
+        process.process.send_signal(signal.SIGHUP)
+        record = process.wait_for("settings need a restart")
+        assert ("warning", "poll-interval") == (record["level"], record["settings"])
+        process.wait_for("configuration read again")
+        kubelet.simulated.wait_for(RESOURCE, {"o1"}, {"g2", "g10"})
+        assert 1 == kubelet.simulated.registration_count(RESOURCE)
+        assert 0 == process.stop()
+
+
+def test_on_sighup_an_invalid_file_leaves_everything_as_it_is(
+    kubelet: Kubelet, gophers: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"directory: {gophers}\n")
+    with started(kubelet.simulated.plugin_dir, f"--config={file}") as process:
+        kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
+        for text, problem in (
+            ("directory: x\n", f"{file}: directory: 'x' is not an absolute path"),
+            ("resource: x\n", "GopherPlugin: resource 'x' is not valid: it needs a domain, as in"),
+        ):
+            file.write_text(text)
+            process.process.send_signal(signal.SIGHUP)
+            record = process.wait_for("configuration not taken, going on with the old one")
+            assert "error" == record["level"]
+            assert record["error"].startswith(problem)
+        (gophers / "g3").touch()
+        kubelet.simulated.wait_for(RESOURCE, {"g2", "g3", "g10"})
+        assert 0 == process.stop()
+
+
+def test_on_sighup_a_plugin_that_cannot_be_made_leaves_everything_as_it_is(
+    plugin_dir: Path, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    command = script("""
+        import pathlib
+        import deviceplugin as dp
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def __init__(self):
+                int(pathlib.Path(__file__).with_name("number").read_text())
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial)
+        """)
+    (tmp_path / "number").write_text("1")
+    with started(plugin_dir, command=command) as process:
+        process.wait_for("started")
+        (tmp_path / "number").write_text("many")
+        process.process.send_signal(signal.SIGHUP)
+        record = process.wait_for("configuration not taken, going on with the old one")
+        assert record["error"].startswith("ValueError: invalid literal for int()")
+        (tmp_path / "number").write_text("2")
+        process.process.send_signal(signal.SIGHUP)
+        process.wait_for("configuration read again")
+        assert 0 == process.stop()
+
+
+# Plugins of other makes.
+
+
+def test_a_plugin_may_be_a_script(script: Callable[[str], str]) -> None:
+    command = script('''
+        """Advertise serial adapters.
+
+        Not for the usage text.
+        """
+
+        import deviceplugin as dp
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def discover(self):
+                yield dp.Device("a")
+
+        class Other(Serial):
+            resource = "x.io/other"
+
+        dp.main(Serial, lambda: Other())
+        ''')
+    assert (0, f"serial {version('deviceplugin')}\n", []) == run("--version", command=command)
+    _, out, _ = run("--help", command=command)
+    assert "Advertise serial adapters." in out
+    assert "usage text" not in out
+    _, out, _ = run("--once", "--output=json", command=command)
+    names = [resource["name"] for resource in json.loads(out)["resources"]]
+    assert ["x.io/other", "x.io/serial"] == names
+
+
+def test_a_setting_without_a_default_is_asked_for(script: Callable[[str], str]) -> None:
+    command = script("""
+        from dataclasses import dataclass
+        import deviceplugin as dp
+
+        @dataclass(frozen=True, kw_only=True)
+        class SerialSettings(dp.Settings):
+            model: str
+            '''Which 100 % model.'''
+
+        class Serial(dp.Plugin):
+            '''Serial adapters.'''
+
+            def __init__(self, settings):
+                self.resource = "x.io/" + settings.model
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial, settings=SerialSettings)
+        """)
+    assert (2, "", ["serial: --model (or DP_MODEL) is needed"]) == run(command=command)
+    _, out, _ = run("--help", command=command)
+    assert "--model TEXT" in out
+    assert "Which 100 % model.\n" in out
+    _, out, _ = run("--once", "--model=t1", command=command)
+    assert "x.io/t1" in out
+
+
+def test_a_process_that_breaks_while_it_runs_is_a_failure(
+    plugin_dir: Path, script: Callable[[str], str]
+) -> None:
+    command = script("""
+        import deviceplugin as dp
+        import inotify_simple
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def discover(self):
+                return ()
+
+        def fail(*_, **__):
+            raise OSError(5, "the kernel is not well")
+
+        inotify_simple.INotify.read = fail
+        dp.main(Serial)
+        """)
+    with started(plugin_dir, command=command) as process:
+        record = process.wait_for("stopping: a part of the plugin failed")
+        assert record["traceback"].endswith("OSError: [Errno 5] the kernel is not well")
+        assert 1 == process.process.wait()
+
+
+# Called from Python.
+
+
+def exit_status(*plugins: Callable[[], dp.Plugin], argv: list[str]) -> object:
+    with pytest.raises(SystemExit) as raised:
+        dp.main(*plugins, argv=argv)
+    return raised.value.code
+
+
+class Plain(dp.Plugin):
+    def discover(self) -> list[dp.Device]:
+        return []
+
+
+def test_arguments_may_be_given_by_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == exit_status(Plain, argv=["--help"])
+    assert "Least severity that is logged." in " ".join(capsys.readouterr().out.split())
+
+
+def test_main_needs_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == exit_status(argv=[])
+    assert "main() needs at least one plugin" in capsys.readouterr().err
+
+
+def test_without_any_version_it_is_unknown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no package is installed there
+    monkeypatch.setattr(sys, "argv", ["/opt/serial"])
+    assert 0 == exit_status(Plain, argv=["--version"])
+    assert "serial unknown\n" == capsys.readouterr().out
