@@ -30,6 +30,8 @@ class GopherPlugin(dp.Plugin):
 
     def __init__(self, settings: GopherSettings | None = None) -> None:
         settings = settings or GopherSettings()
+        if not settings.variable or {"=", "\0"} & set(settings.variable):
+            raise dp.ConfigError(f"variable {settings.variable!r} cannot be the name of a variable")
         self._directory = settings.directory
         self._variable = settings.variable
         self._odd: frozenset[str] = frozenset()

@@ -1,0 +1,216 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import deviceplugin as dp
+import grpc
+import pytest
+from deviceplugin.testing import Kubelet
+from deviceplugin_gopher import GopherPlugin, GopherSettings
+
+GOPHER = "example.com/gopher"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "gophers"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def plugin(directory: Path) -> GopherPlugin:
+    return GopherPlugin(GopherSettings(directory=directory))
+
+
+def fill(directory: Path, *names: str) -> None:
+    for name in names:
+        (directory / name).touch()
+
+
+def skipped(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+    for record in caplog.records:
+        fields = vars(record)
+        if "skipped" in record.getMessage():
+            yield str(fields.get("problem") or fields["file"])
+
+
+# Devices.
+
+
+def test_every_file_is_a_gopher(kubelet: Kubelet, plugin: GopherPlugin, directory: Path) -> None:
+    fill(directory, "fred", "wilma", ".hidden", "with blank", "é")
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"fred", "wilma", ".hidden", "with blank", "é"})
+
+
+def test_an_empty_directory_is_a_resource_without_gophers(
+    kubelet: Kubelet, plugin: GopherPlugin
+) -> None:
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, ())
+        assert {GOPHER} == node.kubelet.registered
+
+
+def test_files_that_come_go_and_are_renamed_are_noticed(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
+) -> None:
+    hour = dp.Settings().vanished_retention  # nothing but events can be this quick
+    with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
+        node.wait_for(GOPHER, ())
+        fill(directory, "fred", "wilma")
+        node.wait_for(GOPHER, {"fred", "wilma"})
+        (directory / "fred").unlink()
+        node.wait_for(GOPHER, {"wilma"}, {"fred"})
+        (directory / "wilma").rename(directory / "betty")
+        node.wait_for(GOPHER, {"betty"}, {"fred", "wilma"})
+        fill(directory, "fred")
+        node.wait_for(GOPHER, {"betty", "fred"}, {"wilma"})
+
+
+def test_directories_are_no_gophers_and_links_to_files_are(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path, tmp_path: Path
+) -> None:
+    (directory / "sub").mkdir()
+    fill(directory / "sub", "barney")
+    os.mkfifo(directory / "fifo")
+    fill(tmp_path, "file")
+    (directory / "link").symlink_to(tmp_path / "file")
+    (directory / "dangling").symlink_to(tmp_path / "none")
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"link"})
+
+
+def test_a_missing_directory_is_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
+    directory = tmp_path / "etc/gophers"
+    hour = dp.Settings().vanished_retention
+    plugin = GopherPlugin(GopherSettings(directory=directory))
+    with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
+        node.wait_for(GOPHER, ())
+        directory.parent.mkdir()
+        directory.mkdir()
+        fill(directory, "fred")
+        node.wait_for(GOPHER, {"fred"})
+        (directory / "fred").unlink()
+        directory.rmdir()
+        node.wait_for(GOPHER, (), {"fred"})
+
+
+def test_what_is_no_directory_is_told(tmp_path: Path) -> None:
+    fill(tmp_path, "file")
+    plugin = GopherPlugin(GopherSettings(directory=tmp_path / "file"))
+    with pytest.raises(dp.DiscoveryError, match="/file: Not a directory"):
+        plugin.discover()
+
+
+def test_names_that_cannot_be_ids_are_told_once_and_skipped(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    undecodable = os.fsdecode(b"fred\xff")
+    fill(directory, "fred", "a,b", "x" * 63, "y" * 64, " fred", "fred\n", undecodable)
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"fred", "x" * 63})
+        fill(directory, "wilma")
+        node.wait_for(GOPHER, {"fred", "wilma", "x" * 63})
+    blanks = "has control characters, unreadable bytes or blanks at an end"
+    assert sorted(
+        [
+            "a,b",
+            f"id {'y' * 64!r} has 64 characters, of at most 63",
+            f"id ' fred' {blanks}",
+            f"id 'fred\\n' {blanks}",
+            f"id 'fred\\udcff' {blanks}",
+        ]
+    ) == sorted(skipped(caplog))
+
+
+def test_a_bad_name_that_comes_back_is_told_again(
+    plugin: GopherPlugin, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(directory, "a,b")
+    for _ in range(2):
+        assert [] == list(plugin.discover())
+    assert ["a,b"] == list(skipped(caplog))
+    (directory / "a,b").unlink()
+    plugin.discover()
+    fill(directory, "a,b")
+    plugin.discover()
+    assert ["a,b"] * 2 == list(skipped(caplog))
+
+
+# What a container gets.
+
+
+def test_a_container_finds_its_gophers_in_natural_order(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
+) -> None:
+    fill(directory, "g10", "g2", "g1")
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"g1", "g2", "g10"})
+        assert dp.Allocation(envs={"Gopher": "g2,g10"}) == node.allocate("g10", "g2")
+
+
+def test_a_gopher_that_is_gone_is_refused(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
+) -> None:
+    fill(directory, "g1", "g2")
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"g1", "g2"})
+        (directory / "g1").unlink()
+        node.wait_for(GOPHER, {"g2"}, {"g1"})
+        with pytest.raises(grpc.RpcError, match=r"unhealthy device: g1 \(it is gone\)"):
+            node.allocate("g1", "g2")
+
+
+def test_gophers_are_preferred_in_natural_order_with_those_that_are_required(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
+) -> None:
+    names = ["g10", "g2", "g1"]
+    fill(directory, *names)
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, names)
+        assert node.kubelet.options(GOPHER).get_preferred_allocation_available
+        assert ["g1", "g2"] == sorted(node.prefer(names, 2))
+        assert ["g1", "g10"] == sorted(node.prefer(names, 2, ["g10"]))
+
+
+def test_a_container_starts_only_while_its_gophers_are_there(
+    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
+) -> None:
+    fill(directory, "g1", "g2")
+    with kubelet.running(plugin) as node:
+        node.wait_for(GOPHER, {"g1", "g2"})
+        assert node.kubelet.options(GOPHER).pre_start_required
+        node.pre_start("g1", "g2")
+        (directory / "g1").unlink()
+        with pytest.raises(grpc.RpcError, match=f"gone from {directory}: g1"):
+            node.pre_start("g1", "g2")
+
+
+# Settings.
+
+
+def test_the_defaults_are_those_that_the_documentation_tells() -> None:
+    settings = GopherSettings()
+    assert (Path("/etc/gophers"), GOPHER, "Gopher") == (
+        settings.directory,
+        settings.resource,
+        settings.variable,
+    )
+    plugin = GopherPlugin()
+    assert (GOPHER, (Path("/etc/gophers"),)) == (plugin.resource, plugin.watch_paths)
+
+
+def test_directory_resource_and_variable_can_be_set(kubelet: Kubelet, directory: Path) -> None:
+    fill(directory, "g1")
+    settings = GopherSettings(directory=directory, resource="x.io/marmot", variable="MARMOTS")
+    with kubelet.running(GopherPlugin(settings)) as node:
+        node.wait_for("x.io/marmot", {"g1"})
+        assert {"MARMOTS": "g1"} == node.allocate("g1").envs
+
+
+@pytest.mark.parametrize("variable", ["", "A=B", "A\0"])
+def test_a_variable_that_cannot_be_set_is_a_configuration_error(variable: str) -> None:
+    with pytest.raises(dp.ConfigError) as raised:
+        GopherPlugin(GopherSettings(variable=variable))
+    assert f"variable {variable!r} cannot be the name of a variable" == str(raised.value)
