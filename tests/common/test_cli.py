@@ -374,6 +374,32 @@ def test_on_sighup_a_plugin_that_cannot_be_made_leaves_everything_as_it_is(
         assert 0 == process.stop()
 
 
+def test_a_signal_of_the_plugin_itself_stops_nothing(
+    plugin_dir: Path, script: Callable[[str], str]
+) -> None:
+    command = script("""
+        import logging
+        import signal
+        import deviceplugin as dp
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def __init__(self):
+                signal.signal(signal.SIGUSR1, lambda *_: logging.warning("looking closer"))
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial)
+        """)
+    with started(plugin_dir, command=command) as process:
+        process.wait_for("started")
+        process.process.send_signal(signal.SIGUSR1)
+        process.wait_for("looking closer")
+        assert 0 == process.stop()
+
+
 # Plugins of other makes.
 
 

@@ -358,6 +358,16 @@ def test_a_poller_that_is_stopped_first_does_not_run() -> None:
     poller.stop()
 
 
+def test_a_poller_that_is_closed_first_does_not_run(tmp_path: Path) -> None:
+    poller = Poller(NEVER)
+    poller.watch(tmp_path, Changes())
+    poller.close()
+    poller.run()
+    poller.stop()
+    poller.close()
+    assert 0 == watches_in_the_kernel()
+
+
 def test_a_poller_that_has_stopped_gives_everything_back(tmp_path: Path) -> None:
     before = inotify_instances()
     poller = Poller(NEVER)

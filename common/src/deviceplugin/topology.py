@@ -38,12 +38,11 @@ def sysfs_numa_node(device: Path, *, sysfs: Path = SYSFS) -> int | None:
         root = sysfs.resolve(strict=True)
     except (OSError, RuntimeError):
         return None
-    for directory in (device, *device.parents):
-        if directory == root or root not in directory.parents:
-            break
-        node = _read_node(directory / "numa_node")
+    while root in device.parents:
+        node = _read_node(device / "numa_node")
         if node is not None:
             return node if node >= 0 else None
+        device = device.parent
     return None
 
 
