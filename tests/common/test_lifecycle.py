@@ -359,7 +359,7 @@ def test_a_plugin_without_a_plugin_directory_says_so_once(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
     nowhere = kubelet.simulated.root / "nowhere"
-    with kubelet.running(ScriptedPlugin("a"), plugin_dir=nowhere) as node:
+    with kubelet.running(ScriptedPlugin("a"), registration="self", plugin_dir=nowhere) as node:
         problem = f"example.com/thing: cannot serve: {nowhere}: no such directory"
         eventually(lambda: problem == node.host.ready(), problem)
         threading.Event().wait(0.3)  # several attempts

@@ -350,7 +350,7 @@ def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kub
     plugin = ScriptedPlugin()
     endpoint = _endpoint.Endpoint(
         Resource(RESOURCE, plugin),
-        kubelet=_kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics()),
+        registrars=[_kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())],
         poller=Poller(1.0, inotify=False),
         metrics=Metrics(),
     )

@@ -4,11 +4,12 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from deviceplugin import _author
 from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import Identity, Kubelet, file_identity, wait_unless
+from deviceplugin._kubelet import Identity, Registrar, file_identity, wait_unless
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
@@ -31,16 +32,23 @@ _START_AGAIN: Final = 5.0
 class Endpoint:
     """One resource, its server and its registration. ``run`` is its thread.
 
-    Serve, register, watch; at any loss, start over: with a new socket, by the same function.
+    Serve, register, watch; at any loss, start over: with a new socket, by the same function. Of
+    ``registrars`` the first whose directory exists is used, one at a time.
     """
 
     def __init__(
-        self, resource: Resource, *, kubelet: Kubelet, poller: Poller, metrics: Metrics
+        self,
+        resource: Resource,
+        *,
+        registrars: Sequence[Registrar],
+        poller: Poller,
+        metrics: Metrics,
     ) -> None:
         self.resource = resource
         self.problem = "starting"
         """Why the kubelet is not watching the resource; empty while it is."""
-        self._kubelet = kubelet
+        self._registrars = registrars
+        self._registrar = registrars[0]
         self._poller = poller
         self._metrics = metrics
         self._hooks = _author.Hooks()
@@ -65,9 +73,11 @@ class Endpoint:
     def run(self) -> None:
         """Keep the resource registered until stopped."""
         name = self.resource.name
-        unwatch = self._poller.watch(self._kubelet.plugin_dir, self._look_up)
+        directories = [registrar.directory for registrar in self._registrars]
+        unwatch = [self._poller.watch(path, self._look_up) for path in directories]
         try:
-            remove_stale_sockets(name, self._kubelet.plugin_dir)
+            for path in directories:
+                remove_stale_sockets(name, path)
             while not self._stopping:
                 try:
                     self._live_once()
@@ -75,7 +85,8 @@ class Endpoint:
                     log.exception("endpoint failed, starting over", extra={"resource": name})
                     self._pause(_LONGEST_WAIT)
         finally:
-            unwatch()
+            for end in unwatch:
+                end()
             self._stop_plugin()
             self._metrics.forget(name)
 
@@ -88,17 +99,20 @@ class Endpoint:
         if not self._start_plugin():
             self._pause(_START_AGAIN)
             return
+        here = (r for r in self._registrars if r.directory.is_dir())
+        self._registrar = next(here, self._registrars[0])
         try:
             server = Server(
                 self.resource,
-                self._kubelet.plugin_dir,
+                self._registrar,
                 hooks=self._hooks,
                 metrics=self._metrics,
                 news=self._wake.set,
+                told=self._told,
             )
         except OSError as error:
             self._report("cannot serve", error=str(error))
-            self._pause_until_directory_changes()
+            self._pause_until_directories_change()
             return
         self._socket_name = server.name
         if server.gone:  # before anybody listened for its name
@@ -109,9 +123,14 @@ class Endpoint:
             self._metrics.registered.labels(self.resource.name).set(0)
             server.stop()
 
+    def _told(self, verdict: str) -> None:
+        """Take what a kubelet says of a registration that it came for by itself."""
+        if verdict:
+            self._report("refused by the kubelet", error=verdict)
+
     def _register_and_watch(self, server: Server) -> None:
         while not (self._stopping or server.gone):
-            seen = self._kubelet.identity()
+            seen = self._registrar.identity()
             if seen != self._last_seen:
                 self._last_seen, self._losses = seen, 0
             server.servicer.expect_stream()
@@ -130,7 +149,7 @@ class Endpoint:
         self._set_problem("waiting for the kubelet")
         name = self.resource.name
         try:
-            return self._kubelet.register(
+            return self._registrar.register(
                 name,
                 server.name,
                 wake=self._wake,
@@ -144,7 +163,7 @@ class Endpoint:
             )
 
         def moot() -> bool:
-            return over() or self._kubelet.identity() != seen
+            return over() or self._registrar.identity() != seen
 
         while not moot():
             wait_unless(moot, self._wake, _LONGEST_WAIT)
@@ -171,7 +190,7 @@ class Endpoint:
 
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
         """Return how the registration was lost; empty if it was not."""
-        now = self._kubelet.identity()
+        now = self._registrar.identity()
         if self._stopping:
             return "the plugin is stopping"
         if now is not None and now != kubelet:
@@ -192,7 +211,9 @@ class Endpoint:
             self._losses = 0
             return
         wait = self._next_wait()
-        wait_unless(lambda: self._stopping or self._kubelet.identity() != kubelet, self._wake, wait)
+        wait_unless(
+            lambda: self._stopping or self._registrar.identity() != kubelet, self._wake, wait
+        )
 
     def _next_wait(self) -> float:
         self._losses += 1
@@ -202,14 +223,12 @@ class Endpoint:
     def _pause(self, seconds: float) -> None:
         wait_unless(lambda: self._stopping, self._wake, seconds)
 
-    def _pause_until_directory_changes(self) -> None:
-        directory = self._kubelet.plugin_dir
-        before = file_identity(directory)
-        wait_unless(
-            lambda: self._stopping or file_identity(directory) != before,
-            self._wake,
-            self._next_wait(),
-        )
+    def _pause_until_directories_change(self) -> None:
+        def now() -> list[Identity]:
+            return [file_identity(registrar.directory) for registrar in self._registrars]
+
+        before = now()
+        wait_unless(lambda: self._stopping or now() != before, self._wake, self._next_wait())
 
     def _set_problem(self, problem: str) -> None:
         self.problem = problem

@@ -1,11 +1,12 @@
 """The kubelet as a plugin sees it: a socket that comes and goes, and takes registrations."""
 
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import grpc
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
@@ -33,15 +34,58 @@ _FOR_EVER_NO: Final = (
 Identity = tuple[int, int, int] | None
 
 
+class Registrar(Protocol):
+    """A way to be registered, and the directory in which the plugin's socket has to be."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the socket has to be."""
+
+    def token(self) -> str:
+        """Return what tells the name of the socket from others'."""
+
+    def services(
+        self, resource: str, told: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return what to serve beside the plugin's own service."""
+
+    def identity(self) -> Identity:
+        """Return what changes when there is another kubelet to register with."""
+
+    def register(
+        self,
+        resource: str,
+        socket_name: str,
+        *,
+        wake: threading.Event,
+        over: Callable[[], bool],
+        watched: Callable[[], bool],
+    ) -> Identity:
+        """Return the kubelet that has the registration; None if it is time to look again."""
+
+
 class Kubelet:
     """The kubelet of one plugin directory."""
 
     def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:
-        self.plugin_dir = plugin_dir
+        self.directory = plugin_dir
         self.socket = plugin_dir / KUBELET_SOCKET
         self._metrics = metrics
         self._lock = threading.Lock()
         self._last: Identity = None
+
+    def token(self) -> str:
+        """Return what tells a socket's name from others': a new one each time.
+
+        grpcio removes the socket by name when a server stops, also if a newer one has the name.
+        """
+        return secrets.token_hex(3)
+
+    def services(
+        self, _resource: str, _told: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return what has to be served beside the plugin's own service: nothing."""
+        return ()
 
     def identity(self) -> Identity:
         """Return what tells one kubelet's socket from the next one's; None without a socket."""

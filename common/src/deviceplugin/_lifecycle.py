@@ -10,11 +10,12 @@ from deviceplugin import _http
 from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
 from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import Kubelet
+from deviceplugin._kubelet import Kubelet, Registrar
 from deviceplugin._listing import counts, describe
 from deviceplugin._metrics import Count, Metrics
 from deviceplugin._podresources import held_devices
 from deviceplugin._poller import Poller
+from deviceplugin._registry import Registry
 from deviceplugin._roster import Retention, unhealthy
 from deviceplugin._rules import resource_name_problem
 from deviceplugin._server import check_directory
@@ -92,6 +93,18 @@ def check_resources(plugins: Iterable[Plugin]) -> None:
             raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
 
 
+def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
+    """Return the ways to register that ``settings`` allow, the preferred one first."""
+    kubelet = Kubelet(settings.plugin_dir, metrics)
+    registry = Registry(settings.registry_dir, metrics)
+    ways: dict[str, Sequence[Registrar]] = {
+        "self": (kubelet,),
+        "watcher": (registry,),
+        "auto": (kubelet, registry),
+    }
+    return ways[settings.registration]
+
+
 class Host:
     """Runs plugins: discovers, serves, registers and reports, until stopped.
 
@@ -100,12 +113,13 @@ class Host:
     """
 
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
-        check_directory(settings.plugin_dir)
+        check_directory("plugin-dir", settings.plugin_dir)
+        check_directory("registry-dir", settings.registry_dir)
         check_resources(plugins)
         self._settings = settings
         self._metrics = Metrics()
         self._poller = Poller(settings.poll_interval.total_seconds())
-        self._kubelet = Kubelet(settings.plugin_dir, self._metrics)
+        self._registrars = registrars(settings, self._metrics)
         self._lock = threading.RLock()
         self._resources: dict[str, Resource] = {}
         self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
@@ -184,7 +198,10 @@ class Host:
             if self._stopping.is_set() or resource.name in self._endpoints:
                 return
             endpoint = Endpoint(
-                resource, kubelet=self._kubelet, poller=self._poller, metrics=self._metrics
+                resource,
+                registrars=self._registrars,
+                poller=self._poller,
+                metrics=self._metrics,
             )
             thread = threading.Thread(
                 target=endpoint.run, name=f"endpoint-{resource.name}", daemon=True

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import secrets
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import grpc
 from deviceplugin import _rpc
 from deviceplugin._author import Hooks
 from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import file_identity
+from deviceplugin._kubelet import Registrar, file_identity
 from deviceplugin._metrics import Metrics
 from deviceplugin._servicer import MAX_STREAMS, Servicer
 from deviceplugin.errors import ConfigError
@@ -34,10 +33,7 @@ _MAX_PATH: Final = 107
 
 
 class Server:
-    """Serves ``resource`` on a new socket in ``directory``.
-
-    ``name`` is the socket's file name, a new one each time: grpcio removes the socket by name when
-    a server stops, also if a newer one has taken the name.
+    """Serves ``resource`` on a new socket as ``registrar`` wants it; ``name`` is its file name.
 
     Raises:
         OSError: The socket cannot be made.
@@ -46,13 +42,15 @@ class Server:
     def __init__(
         self,
         resource: Resource,
-        directory: Path,
+        registrar: Registrar,
         *,
         hooks: Hooks,
         metrics: Metrics,
         news: Callable[[], None],
+        told: Callable[[str], None],
     ) -> None:
-        self.name = _SOCKET_NAME.format(slug=_slug(resource.name), token=secrets.token_hex(3))
+        directory = registrar.directory
+        self.name = _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
         self.path = directory / self.name
         self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
         self._workers = ThreadPoolExecutor(
@@ -61,7 +59,10 @@ class Server:
         service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
         self._server = grpc.server(
             self._workers,
-            handlers=[_rpc.service(service, self.servicer, encoded=frozenset({"ListAndWatch"}))],
+            handlers=[
+                _rpc.service(service, self.servicer, encoded=frozenset({"ListAndWatch"})),
+                *registrar.services(resource.name, told),
+            ],
         )
         try:
             self._server.add_insecure_port(f"unix:{self.path}")
@@ -94,12 +95,12 @@ def _slug(resource: str) -> str:
     return f"{slug[: _SLUG_LENGTH - 9]}-{sha256(slug.encode()).hexdigest()[:8]}"
 
 
-def check_directory(directory: Path) -> None:
+def check_directory(key: str, directory: Path) -> None:
     """Raise ConfigError if sockets in ``directory`` would have paths that are too long."""
     longest = len(os.fsencode(directory)) + 1 + _SLUG_LENGTH + len("-123456.sock")
     if longest > _MAX_PATH:
         raise ConfigError(
-            f"plugin-dir {str(directory)!r} is too long: a socket in it would have a path of "
+            f"{key} {str(directory)!r} is too long: a socket in it would have a path of "
             f"{longest} bytes, of at most {_MAX_PATH}"
         )
 

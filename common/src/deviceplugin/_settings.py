@@ -33,6 +33,12 @@ class Settings:
     plugin_dir: Path = Path(PLUGIN_DIR)
     """Directory of the kubelet's socket and the plugins'. Fixed in the kubelet itself: change it
     only where the directory is mounted elsewhere, or for a simulated kubelet."""
+    registration: Literal["auto", "self", "watcher"] = "auto"
+    """How the kubelet learns of the plugin: by being told on its own socket (self), or by finding
+    the plugin's in registry-dir (watcher). auto is self where plugin-dir exists, because that is
+    quicker after a kubelet restart, and watcher where only registry-dir does."""
+    registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
+    """Directory in which the kubelet looks for plugins by itself; follows its --root-dir."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     """Socket that tells which pods hold which devices. Used if it exists: a device that vanishes
     is then forgotten as soon as no pod holds it."""

@@ -14,7 +14,7 @@ from deviceplugin._settings import Settings
 from deviceplugin._wire import decode_allocation
 from deviceplugin.model import Allocation
 from deviceplugin.plugin import Plugin
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.simulator import KubeletConfig, SimulatedKubelet
 
 _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
@@ -85,8 +85,8 @@ class Node:
 class Kubelet:
     """What the ``kubelet`` fixture gives."""
 
-    def __init__(self, root: Path) -> None:
-        self.simulated = SimulatedKubelet(root)
+    def __init__(self, root: Path, config: KubeletConfig | None = None) -> None:
+        self.simulated = SimulatedKubelet(root, config=config or KubeletConfig())
 
     def __enter__(self) -> Self:
         self.simulated.start()
@@ -104,6 +104,7 @@ class Kubelet:
         """Return settings for this kubelet, with times that suit tests."""
         return Settings(
             plugin_dir=self.simulated.plugin_dir,
+            registry_dir=self.simulated.registry_dir,
             pod_resources_socket=self.simulated.pod_resources_socket,
             http_address="off",
             discovery_interval=_QUICK,

@@ -1,0 +1,120 @@
+"""Being found by the kubelet's plugin watcher, instead of registering."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from deviceplugin import _rpc
+from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.simulator import KubeletConfig
+from deviceplugin.testing import Kubelet
+from scripted import RESOURCE, ScriptedPlugin, eventually
+
+SOCKET = "example.com_thing-reg.sock"
+
+
+@pytest.fixture
+def watcher() -> Iterator[Kubelet]:
+    """Give a kubelet that looks at its plugins_registry often."""
+    root = Path(tempfile.mkdtemp(prefix="kubelet-"))
+    try:
+        with Kubelet(root, KubeletConfig(watch_interval=0.02)) as running:
+            yield running
+    finally:
+        shutil.rmtree(root)
+
+
+def test_the_watcher_finds_the_plugin(watcher: Kubelet) -> None:
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "readiness")
+        assert [watcher.simulated.registry_dir / SOCKET] == list(
+            watcher.simulated.registry_dir.iterdir()
+        )
+        node.allocate("a")
+    assert [] == list(watcher.simulated.registry_dir.iterdir())
+
+
+def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        node.wait_for(RESOURCE, {"a"})
+        for _ in range(3):
+            node.restart_kubelet()
+            node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(
+    watcher: Kubelet,
+) -> None:
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.hang_up()
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "readiness")
+
+
+def test_a_socket_that_is_deleted_is_made_again(watcher: Kubelet) -> None:
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        node.wait_for(RESOURCE, {"a"})
+        (watcher.simulated.registry_dir / SOCKET).unlink()
+        eventually(lambda: "socket was removed" in node.host.ready(), "the loss to be noticed")
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "readiness")
+
+
+def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) -> None:
+    watcher.simulated.stop()
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        waiting = "example.com/thing: waiting for the kubelet"
+        eventually(lambda: waiting == node.host.ready(), waiting)
+        watcher.simulated.start()
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
+    watcher.simulated.stop()
+    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        eventually(socket.exists, "the socket")
+        service = pb.DESCRIPTOR.services_by_name["Registration"]
+        with grpc.insecure_channel(f"unix:{socket}") as channel:
+            calls = _rpc.calls(channel, service)
+            info = calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=5)
+            calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
+        assert (
+            pb.PluginInfo(type="DevicePlugin", name=RESOURCE, supported_versions=["v1beta1"])
+            == info
+        )
+        assert "example.com/thing: refused by the kubelet: not today" == node.host.ready()
+        failures = node.host._metrics.registration_failures.labels(RESOURCE, "refused")
+        assert 1 == failures._value.get()
+
+
+def test_auto_registers_itself_where_it_can_and_never_twice(watcher: Kubelet) -> None:
+    with watcher.running(ScriptedPlugin("a"), registration="auto") as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert [] == list(watcher.simulated.registry_dir.iterdir())
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+def test_auto_is_found_by_the_watcher_where_there_is_no_plugin_directory(
+    watcher: Kubelet,
+) -> None:
+    nowhere = watcher.simulated.root / "not-mounted"
+    with watcher.running(ScriptedPlugin("a"), registration="auto", plugin_dir=nowhere) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert 0 == node.kubelet.registration_count(RESOURCE)
+
+
+def test_auto_waits_for_either_directory(watcher: Kubelet) -> None:
+    root = watcher.simulated.root / "later"
+    with watcher.running(
+        ScriptedPlugin("a"), plugin_dir=root / "plugins", registry_dir=root / "registry"
+    ) as node:
+        problem = f"example.com/thing: cannot serve: {root / 'plugins'}: no such directory"
+        eventually(lambda: problem == node.host.ready(), problem)
+        (root / "registry").mkdir(parents=True)
+        eventually((root / "registry" / SOCKET).exists, "the socket")
