@@ -26,6 +26,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "stub": Command(
         "deviceplugin.simulator._stub_cli", "run a plugin that does what it is told, to try a node"
     ),
+    "conformance": Command(
+        "deviceplugin.conformance._cli", "check any device plugin against what a kubelet expects"
+    ),
     "bench": Command("deviceplugin.bench._cli", "measure any device plugin from outside"),
 }
 """Imported when they are called, so that none pays for the others."""

@@ -1,0 +1,26 @@
+"""Checks any device plugin against what a kubelet expects of it: ``deviceplugin conformance``.
+
+The plugin runs as a process of its own, whatever it is written in, on a simulated kubelet.
+"""
+
+from deviceplugin.conformance._check import Check, Result, Verdict
+from deviceplugin.conformance._cli import main
+from deviceplugin.conformance._limits import QUICK, Limits
+from deviceplugin.conformance._runner import run
+from deviceplugin.conformance._subject import Subject
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks import CHECKS, GROUPS
+
+__all__ = [
+    "CHECKS",
+    "GROUPS",
+    "QUICK",
+    "Check",
+    "Limits",
+    "Result",
+    "Subject",
+    "Trial",
+    "Verdict",
+    "main",
+    "run",
+]

@@ -1,0 +1,80 @@
+"""What a check is, and what comes of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from deviceplugin.conformance._trial import Trial
+
+PAGE: Final = "common/docs/conformance.md"
+"""Where each group has a section of its own."""
+
+
+class Failed(Exception):  # noqa: N818 - reads as what happened
+    """The plugin did what it should not; the message says what it did."""
+
+
+class NotApplicable(Exception):  # noqa: N818 - reads as what happened
+    """There is nothing to check; the message says why."""
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    NOT_APPLICABLE = "n/a"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a kubelet relies on."""
+
+    group: str
+    """The group's title, which is also a heading of the page."""
+    id: str
+    """``GROUP.NAME``, for ``--only``."""
+    title: str
+    """What is checked, as a statement about the plugin."""
+    why: str
+    """What happens on a node with a plugin that fails, in one line."""
+    run: Callable[["Trial"], str]
+    """Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
+
+    @property
+    def link(self) -> str:
+        """Where the documentation tells more."""
+        return f"{PAGE}#{self.group.lower().replace(' ', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one check."""
+
+    check: Check
+    verdict: Verdict
+    text: str
+    """What the plugin did, or why the check does not apply."""
+    seconds: float
+
+
+class Group:
+    """The checks of one module, in the order in which they stand there."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name = name
+        self.title = title
+        self.checks: list[Check] = []
+
+    def check(
+        self, name: str, title: str, *, why: str
+    ) -> Callable[[Callable[["Trial"], str]], Callable[["Trial"], str]]:
+        """Make a check of the decorated function."""
+
+        def add(run: Callable[["Trial"], str]) -> Callable[["Trial"], str]:
+            self.checks.append(Check(self.title, f"{self.name}.{name}", title, why, run))
+            return run
+
+        return add

@@ -1,0 +1,184 @@
+"""The command line of ``deviceplugin conformance``."""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.conformance import _report
+from deviceplugin.conformance._check import Check, Result, Verdict
+from deviceplugin.conformance._limits import QUICK, Limits
+from deviceplugin.conformance._plugin import CommandError
+from deviceplugin.conformance._runner import run
+from deviceplugin.conformance._subject import Subject
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks import CHECKS, GROUPS
+
+_FAILED: Final = 1
+_USAGE: Final = 2
+_PROGRAM: Final = "deviceplugin conformance"
+
+_DESCRIPTION: Final = """\
+Check a device plugin, whatever it is written in, against what a kubelet expects of it.
+
+The plugin is started several times on a simulated kubelet, which does to it what a node would:
+it allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
+
+A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
+DP_POD_RESOURCES_SOCKET and a free address for HTTP in DP_HTTP_ADDRESS. Where it wants them as
+arguments, write {plugin_dir}, {pod_resources_socket}, {http_address} or {kubelet_dir}; and
+{devices_dir} for a directory with a few files in it, made for each start."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin conformance -- my-device-plugin --plugin-dir {plugin_dir}
+  deviceplugin conformance --trigger-change 'touch {devices_dir}/new' \\
+    -- gopher-device-plugin --directory {devices_dir}
+  deviceplugin conformance --kubelet-dir /var/lib/kubelet -- plugin-with-a-fixed-path
+  deviceplugin conformance --quick --junit report.xml -- my-device-plugin
+
+Exit status: 0 if no check failed, 1 if one did or the plugin did not come up, 2 if the command
+line is wrong or the command cannot be run."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin conformance`` with the arguments ``argv`` and return its exit status.
+
+    0 if no check failed, 1 if one did or nothing could be checked, 2 for a wrong command line.
+    """
+    words, command = _split(argv)
+    try:
+        options = _parser().parse_args(words)
+    except SystemExit as done:  # --help, or a usage error that argparse has told
+        return int(done.code or 0)
+    if options.list:
+        print(_report.catalogue(CHECKS))  # noqa: T201
+        return 0
+    try:
+        return _run(options, command)
+    except CommandError as error:
+        print(f"{_PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
+        return _USAGE
+    except KeyboardInterrupt:
+        return _FAILED
+
+
+def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    if not command:
+        raise CommandError("give the plugin's command, after --")
+    checks = _chosen(options.only)
+    subject = Subject(
+        command=command,
+        resource=options.resource,
+        trigger=options.trigger_change,
+        kubelet_dir=options.kubelet_dir,
+    )
+    subject.check()
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    limits = QUICK if options.quick else Limits()
+    if options.within is not None:
+        limits = replace(limits, within=options.within)
+    report = _try(subject, limits, seed, checks)
+    for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
+        if path is not None:
+            _write(path, write(report))
+    passed = not report.counts[Verdict.FAIL] and bool(report.counts[Verdict.PASS])
+    return 0 if passed else _FAILED
+
+
+def _try(subject: Subject, limits: Limits, seed: int, checks: Sequence[Check]) -> _report.Run:
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width = max(len(check.id) for check in checks)
+
+    def say(result: Result) -> None:
+        print(_report.line(result, width=width, colour=colour), flush=True)  # noqa: T201
+
+    begin = time.monotonic()
+    with Trial(subject, limits, seed) as trial:
+        results = run(trial, checks, say)
+    report = _report.Run(
+        subject.command, trial.resource, trial.others, seed, time.monotonic() - begin, results
+    )
+    print(f"\n{_report.summary(report)}")  # noqa: T201
+    return report
+
+
+def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
+    """Return the checks of the groups and ids in ``wanted``; all for none."""
+    groups = {group.name for group in GROUPS}
+    known = groups | {check.id for check in CHECKS}
+    for name in wanted:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "--list shows all"
+            raise CommandError(f"no check or group {name!r}: {hint}")
+    return [
+        check
+        for check in CHECKS
+        if not wanted or {check.id, check.id.partition(".")[0]} & set(wanted)
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what stands before and after ``--``."""
+    if "--" not in argv:
+        return argv, ()
+    index = list(argv).index("--")
+    return argv[:index], argv[index + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        usage="%(prog)s [options] -- COMMAND...",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--resource", default="", metavar="NAME", help="check this one of its resources")
+    add(
+        "--kubelet-dir",
+        type=Path,
+        metavar="DIR",
+        help="run the kubelet in DIR, which must not be one's own kubelet's (a temporary one)",
+    )
+    add(
+        "--trigger-change",
+        default="",
+        metavar="CMD",
+        help="shell command that changes the plugin's devices; may have the same {names}",
+    )
+    add("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE")
+    add("--json", type=Path, metavar="FILE", help="write JSON to FILE")
+    add("--list", action="store_true", help="list all checks, and exit")
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GROUP_OR_CHECK",
+        help="run this group or check only; may be given several times",
+    )
+    add("--seed", type=int, metavar="N", help="decides every random choice (a new one)")
+    add("--quick", action="store_true", help="shorter observations, fewer restarts")
+    add(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="what a plugin does by itself must be done within SECONDS (10)",
+    )
+    return parser

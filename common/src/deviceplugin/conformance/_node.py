@@ -1,0 +1,177 @@
+"""A kubelet and the plugin that runs on it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from deviceplugin.conformance._check import Failed
+from deviceplugin.conformance._kubelet import Listed, ObservedKubelet, Registered
+from deviceplugin.conformance._limits import Limits
+from deviceplugin.conformance._plugin import Plugin
+from deviceplugin.conformance._subject import Place, Subject
+from deviceplugin.v1beta1 import HEALTHY
+
+_LOOK: Final = 0.2
+"""Seconds between looks whether the plugin has ended."""
+_DIAL_TIMEOUT: Final = 10.0
+"""Seconds: the kubelet's own."""
+_OTHERS: Final = 0.3
+"""Seconds for other resources to be listed after the first one."""
+
+
+class Node:
+    """One kubelet, and one process of the plugin's at a time."""
+
+    def __init__(self, subject: Subject, place: Place, limits: Limits, seed: int) -> None:
+        self._subject = subject
+        self._place = place
+        self.limits = limits
+        self.resource = subject.resource
+        """The resource to check; empty until it is known."""
+        self.kubelet = ObservedKubelet(
+            place.root,
+            seed=seed,
+            hello=limits.hello,
+            dial_timeout=min(_DIAL_TIMEOUT, limits.within),
+        )
+        self.placeholders = place.placeholders()
+        self.plugin: Plugin | None = None
+
+    def launch(self) -> Plugin:
+        """Start the plugin."""
+        self.plugin = Plugin(
+            self._subject.command,
+            placeholders=self.placeholders,
+            output=self._place.scratch / "output",
+        )
+        return self.plugin
+
+    def close(self) -> None:
+        """End the plugin and the kubelet, in no good manner."""
+        if self.plugin is not None:
+            self.plugin.kill()
+        self.kubelet.stop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Kill the plugin if what is done meanwhile takes too long: no admission has a timeout."""
+        assert self.plugin is not None
+        killer = threading.Timer(self.limits.within, self.plugin.kill)
+        killer.start()
+        try:
+            yield
+        finally:
+            killer.cancel()
+            killer.join()
+
+    # Waiting
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Wait until ``condition`` on the kubelet's state holds, and return whether it did.
+
+        Raises:
+            Failed: The plugin ended meanwhile.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                self.kubelet.wait(condition, timeout=max(0.0, min(left, _LOOK)))
+            except TimeoutError:
+                self.check_running()
+                if left <= _LOOK:
+                    return False
+            else:
+                return True
+
+    def check_running(self) -> None:
+        """Raise ``Failed`` if the plugin has ended."""
+        if self.plugin is not None and self.plugin.status is not None:
+            words = self.plugin.last_words()
+            raise Failed(
+                f"the plugin ended with status {self.plugin.status}" + (words and f": {words}")
+            )
+
+    def observe(self, seconds: float) -> None:
+        """Let ``seconds`` pass; ends early, by ``Failed``, if the plugin does."""
+        self.wait(lambda: False, seconds)
+
+    def wait_up(self) -> str:
+        """Wait until the plugin's devices are listed; return why not, empty if they are."""
+        kubelet, within = self.kubelet, self.limits.within
+        try:
+            if not self.wait(lambda: kubelet.registrations(self.resource or None), within):
+                wanted = f" for {self.resource}" if self.resource else ""
+                return f"no call of Register{wanted} within {within:g} s"
+            accepted = self.wait(
+                lambda: any(r.answered_at and not r.refusal for r in self._calls()), within
+            )
+            if not accepted:
+                last = self._calls()[-1]
+                return f"not registered: {last.refusal or 'no answer'}"
+            if not self.wait(lambda: self.lists, within):
+                return f"no list of devices within {within:g} s"
+            self._choose()
+        except Failed as end:
+            return str(end)
+        return ""
+
+    def _calls(self) -> Sequence[Registered]:
+        return self.kubelet.registrations(self.resource or None)
+
+    def _choose(self) -> None:
+        if not self.resource:
+            self.observe(_OTHERS)
+            listed = {each.resource for each in self.kubelet.lists()}
+            self.resource = min(
+                listed, key=lambda resource: (not self.kubelet.healthy(resource), resource)
+            )
+
+    @property
+    def up(self) -> bool:
+        """Whether plugin and kubelet are as they should be."""
+        return (
+            self.kubelet.running
+            and self.plugin is not None
+            and self.plugin.status is None
+            and self.resource in self.kubelet.registered
+            and bool(self.lists)
+        )
+
+    def back(self, since: float) -> bool:
+        """Whether the resource is connected, and has been listed after ``since``."""
+        registered = self.resource in self.kubelet.registered
+        return registered and any(each.at > since for each in self.lists)
+
+    def await_back(self, since: float, after: str) -> float:
+        """Wait for the plugin to register again, and return how many seconds that took.
+
+        Raises:
+            Failed: It does not.
+        """
+        if not self.wait(lambda: self.back(since), self.limits.within):
+            calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
+            refusal = f"; it was refused: {calls[-1].refusal}" if calls else ""
+            raise Failed(f"not registered {self.limits.within:g} s after {after}{refusal}")
+        return time.monotonic() - since
+
+    # The resource
+
+    @property
+    def lists(self) -> list[Listed]:
+        """All lists of the resource, so far and over all starts of the kubelet."""
+        return self.kubelet.lists(self.resource or None)
+
+    @property
+    def healthy(self) -> list[str]:
+        """Ids of the healthy devices in the last list, sorted, each once."""
+        last = self.lists[-1:]
+        return sorted({d.ID for each in last for d in each.devices if d.health == HEALTHY})
+
+    @property
+    def unhealthy(self) -> list[str]:
+        """Ids of the other devices in the last list."""
+        last = self.lists[-1:]
+        return sorted({d.ID for each in last for d in each.devices if d.health != HEALTHY})

@@ -1,0 +1,92 @@
+"""The plugin under test, as a process."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_LAST_LINES: Final = 3
+_VARIABLES: Final = ("plugin_dir", "pod_resources_socket", "http_address")
+"""What is in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
+
+
+class CommandError(Exception):
+    """The command cannot be run at all."""
+
+
+class Plugin:
+    """One process of the plugin's, and of those that it starts."""
+
+    def __init__(
+        self, command: Sequence[str], *, placeholders: Mapping[str, str], output: Path
+    ) -> None:
+        """Start ``command``, with each ``{name}`` in it replaced.
+
+        ``output`` takes what it writes.
+
+        Raises:
+            CommandError: There is no such program.
+        """
+        self._output = output
+        words = [fill(word, placeholders) for word in command]
+        environment = {**os.environ, **{f"DP_{k.upper()}": placeholders[k] for k in _VARIABLES}}
+        with output.open("ab") as sink:
+            self.started_at = time.monotonic()
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                    words, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise CommandError(f"{words[0]}: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its process group."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, below zero for a signal's number; None while it runs."""
+        return self._process.poll()
+
+    def terminate(self, timeout: float) -> float | None:
+        """Send SIGTERM and return the seconds that it took to exit; None if it does not."""
+        begin = time.monotonic()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        return time.monotonic() - begin
+
+    def kill(self) -> None:
+        """End it and all that it started, at once. Idempotent."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def last_words(self) -> str:
+        """Return the last lines that it wrote, on one line."""
+        lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
+        return " | ".join(line.strip() for line in lines[-_LAST_LINES:])
+
+
+def fill(text: str, placeholders: Mapping[str, str]) -> str:
+    """Replace each ``{name}`` of ``placeholders``; other braces stay."""
+    for name, value in placeholders.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

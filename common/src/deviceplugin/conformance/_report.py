@@ -1,0 +1,169 @@
+"""Results as a table for people, as JUnit XML and as JSON for programs."""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from deviceplugin.conformance._check import Check, Result, Verdict
+
+FORMAT: Final = 1
+"""Version of the JSON; raised when something that was there means something else or is gone."""
+
+_COLOURS: Final[Mapping[Verdict, str]] = {
+    Verdict.PASS: "\x1b[32m",
+    Verdict.FAIL: "\x1b[1;31m",
+    Verdict.NOT_APPLICABLE: "\x1b[2m",
+}
+_PLAIN: Final = "\x1b[0m"
+_VERDICT_WIDTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All that there is to report."""
+
+    command: Sequence[str]
+    resource: str
+    others: frozenset[str]
+    """Resources of the plugin that were not checked."""
+    seed: int
+    seconds: float
+    results: Sequence[Result]
+
+    @property
+    def counts(self) -> Mapping[Verdict, int]:
+        """How many checks ended in which way."""
+        return Counter(result.verdict for result in self.results)
+
+
+def line(result: Result, *, width: int, colour: bool) -> str:
+    """Return one result as a line of text, and of a failed one why it matters."""
+    verdict = f"{result.verdict:{_VERDICT_WIDTH}}"
+    if colour:
+        verdict = f"{_COLOURS[result.verdict]}{verdict}{_PLAIN}"
+    check = result.check
+    text = " ".join(result.text.split())
+    if result.verdict is not Verdict.FAIL:
+        return f"  {verdict}  {check.id:{width}}  {text}"
+    indent = " " * (_VERDICT_WIDTH + 4)
+    return "\n".join(
+        [
+            f"  {verdict}  {check.id:{width}}  {text}",
+            f"{indent}it should: {check.title[0].lower()}{check.title[1:]}",
+            f"{indent}because:   {check.why[0].lower()}{check.why[1:]}",
+            f"{indent}see:       {check.link}",
+        ]
+    )
+
+
+def summary(run: Run) -> str:
+    """Return the last words."""
+    counts = run.counts
+    text = (
+        f"{run.resource or 'no resource'}: {counts[Verdict.PASS]} passed, "
+        f"{counts[Verdict.FAIL]} failed, {counts[Verdict.NOT_APPLICABLE]} not applicable "
+        f"in {run.seconds:.0f} s, with seed {run.seed}"
+    )
+    if run.others:
+        text += f"\nnot checked: {', '.join(sorted(run.others))}; choose one with --resource"
+    return text
+
+
+def catalogue(checks: Sequence[Check]) -> str:
+    """Return all checks with their titles, by group."""
+    width = max(len(check.id) for check in checks)
+    lines = []
+    for group, members in groupby(checks, lambda check: check.group):
+        lines += ["", group]
+        lines += [f"  {check.id:{width}}  {check.title}" for check in members]
+    return "\n".join(lines[1:])
+
+
+def document(run: Run) -> Mapping[str, Any]:
+    """Return everything, ready for JSON."""
+    return {
+        "format": FORMAT,
+        "deviceplugin": version("deviceplugin"),
+        "command": list(run.command),
+        "resource": run.resource,
+        "not_checked": sorted(run.others),
+        "seed": run.seed,
+        "seconds": round(run.seconds, 3),
+        "checks": [
+            {
+                "id": result.check.id,
+                "group": result.check.group,
+                "title": result.check.title,
+                "why": result.check.why,
+                "link": result.check.link,
+                "verdict": result.verdict.value,
+                "text": result.text,
+                "seconds": round(result.seconds, 3),
+            }
+            for result in run.results
+        ],
+    }
+
+
+def to_json(run: Run) -> str:
+    """Return everything as JSON."""
+    return json.dumps(document(run), indent=1) + "\n"
+
+
+def to_junit(run: Run) -> str:
+    """Return everything as JUnit XML, with a suite for each group."""
+    root = ET.Element("testsuites", {"name": "deviceplugin conformance", **_totals(run.results)})
+    for group, members in groupby(run.results, lambda result: result.check.group):
+        results = list(members)
+        suite = ET.SubElement(root, "testsuite", {"name": group, **_totals(results)})
+        properties = ET.SubElement(suite, "properties")
+        told = {
+            "command": shlex.join(run.command), "resource": run.resource, "seed": str(run.seed)
+        }  # fmt: skip
+        for name, value in told.items():
+            ET.SubElement(properties, "property", name=name, value=_printable(value))
+        for result in results:
+            _case(suite, result)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _totals(results: Sequence[Result]) -> dict[str, str]:
+    counts = Counter(result.verdict for result in results)
+    return {
+        "tests": str(len(results)),
+        "failures": str(counts[Verdict.FAIL]),
+        "errors": "0",
+        "skipped": str(counts[Verdict.NOT_APPLICABLE]),
+        "time": f"{sum(result.seconds for result in results):.3f}",
+    }
+
+
+def _case(suite: ET.Element, result: Result) -> None:
+    check, text = result.check, _printable(result.text)
+    group, _, _ = check.id.partition(".")
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        classname=f"conformance.{group}",
+        name=check.id,
+        time=f"{result.seconds:.3f}",
+    )
+    if result.verdict is Verdict.FAIL:
+        failure = ET.SubElement(case, "failure", message=text)
+        failure.text = f"It should: {check.title}\nBecause: {check.why}\nSee: {check.link}"
+    elif result.verdict is Verdict.NOT_APPLICABLE:
+        ET.SubElement(case, "skipped", message=text)
+    else:
+        ET.SubElement(case, "system-out").text = text
+
+
+def _printable(text: str) -> str:
+    """Return ``text`` without characters that XML cannot have."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)

@@ -1,0 +1,41 @@
+"""Runs checks, one after the other."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import grpc
+
+from deviceplugin import _rpc
+from deviceplugin.conformance._check import Check, Failed, NotApplicable, Result, Verdict
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
+
+
+def run(trial: Trial, checks: Sequence[Check], say: Callable[[Result], None]) -> list[Result]:
+    """Run ``checks`` in their order, and ``say`` each result as soon as it is there."""
+    results = []
+    for check in checks:
+        begin = time.monotonic()
+        verdict, text = _run(trial, check)
+        if verdict is Verdict.FAIL:
+            trial.discard()
+        result = Result(check, verdict, text, time.monotonic() - begin)
+        results.append(result)
+        say(result)
+    return results
+
+
+def _run(trial: Trial, check: Check) -> tuple[Verdict, str]:
+    try:
+        return Verdict.PASS, check.run(trial)
+    except NotApplicable as reason:
+        return Verdict.NOT_APPLICABLE, str(reason)
+    except Failed as failure:
+        return Verdict.FAIL, str(failure)
+    except grpc.RpcError as error:
+        return Verdict.FAIL, f"a call failed: {_rpc.status_text(error)}"
+    except (KubeletCrashed, KubeletStopped) as end:
+        trial.discard()
+        return Verdict.NOT_APPLICABLE, str(end)
+    except (ContainerStartError, LookupError, TimeoutError) as error:
+        return Verdict.FAIL, str(error)

@@ -1,0 +1,100 @@
+"""Which plugin is tried, and where."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.conformance._plugin import CommandError, free_port
+
+_LONGEST_TEMPORARY: Final = 24
+"""Bytes of the path of the directory for temporary ones: sockets below it have long names."""
+_FILES: Final = 8
+"""Files in ``{devices_dir}``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A plugin's command, and what the user tells about it.
+
+    ``{plugin_dir}``, ``{pod_resources_socket}``, ``{http_address}``, ``{kubelet_dir}`` and
+    ``{devices_dir}``, a directory with a few files, stand for what each start is given.
+    """
+
+    command: Sequence[str]
+    resource: str = ""
+    """Resource to check; the first by name where not given."""
+    trigger: str = ""
+    """Shell command that changes the devices."""
+    kubelet_dir: Path | None = None
+    """Directory of the kubelet; one of its own for each start where not given."""
+
+    def check(self) -> None:
+        """Make sure that ``kubelet_dir`` is nobody else's.
+
+        Raises:
+            CommandError: There is something in it that a kubelet would have put there.
+        """
+        if self.kubelet_dir is None:
+            return
+        for path in _owned(self.kubelet_dir):
+            if path.is_dir() and any(path.iterdir()):
+                raise CommandError(
+                    f"{path}: not empty; a kubelet's directory is not to be played with"
+                )
+
+    @contextmanager
+    def place(self) -> Iterator["Place"]:
+        """Make directories for one start, and remove them, or what is in them, at the end."""
+        parent = tempfile.gettempdir()
+        short = len(os.fsencode(parent)) <= _LONGEST_TEMPORARY
+        scratch = Path(tempfile.mkdtemp(prefix="dpc-", dir=parent if short else "/tmp"))  # noqa: S108
+        root = self.kubelet_dir or scratch
+        try:
+            devices = scratch / "devices"
+            devices.mkdir()
+            for number in range(_FILES):
+                (devices / f"dev{number}").touch()
+            yield Place(root, scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            if self.kubelet_dir is not None:
+                _empty(self.kubelet_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The directories of one start."""
+
+    root: Path
+    """The kubelet's."""
+    scratch: Path
+    """For the rest."""
+
+    def placeholders(self) -> Mapping[str, str]:
+        """Return what stands for the names in braces. The TCP port is a new one each time."""
+        return {
+            "plugin_dir": str(self.root / "device-plugins"),
+            "pod_resources_socket": str(self.root / "pod-resources" / "kubelet.sock"),
+            "http_address": f"127.0.0.1:{free_port()}",
+            "kubelet_dir": str(self.root),
+            "devices_dir": str(self.scratch / "devices"),
+        }
+
+
+def _owned(root: Path) -> list[Path]:
+    return [root / name for name in ("device-plugins", "pod-resources", "plugins_registry")]
+
+
+def _empty(root: Path) -> None:
+    for directory in _owned(root):
+        if directory.is_dir():
+            for path in directory.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""HTTP/2 by hand, and gRPC streams beside the kubelet's own."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+import grpc
+
+from deviceplugin import _rpc
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _HEADERS, _SETTINGS = 0, 1, 4
+_END_STREAM, _END_HEADERS = 1, 4
+_INITIAL_WINDOW_SIZE: Final = b"\x00\x04"
+
+OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+def answers(path: str | os.PathLike[str], timeout: float) -> bool:
+    """Whether a server on the socket ``path`` accepts at once and says hello in HTTP/2 in time."""
+    with socket.socket(socket.AF_UNIX) as client, suppress(OSError, ValueError):
+        client.settimeout(timeout)
+        client.connect(os.fspath(path))
+        client.sendall(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
+        return client.recv(1) != b""
+    return False
+
+
+@contextmanager
+def deaf_stream(path: Path, timeout: float) -> Iterator[None]:
+    """Open a ListAndWatch stream whose reader takes not one byte: its window is 0."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout)
+        client.connect(os.fspath(path))
+        no_window = _INITIAL_WINDOW_SIZE + bytes(4)
+        client.sendall(
+            _PREFACE
+            + _frame(_SETTINGS, 0, 0, no_window)
+            + _frame(_HEADERS, _END_HEADERS, 1, _headers("ListAndWatch"))
+            + _frame(_DATA, _END_STREAM, 1, bytes(5))  # an empty message
+        )
+        client.recv(1)
+        yield
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
+    return head + stream.to_bytes(4, "big") + payload
+
+
+def _headers(method: str) -> bytes:
+    """Return a gRPC request's headers in HPACK, all of them literals that are not indexed."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": f"/{_SERVICE.full_name}/{method}",
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    return b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields.items())
+
+
+def _text(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+class Stream:
+    """A ListAndWatch stream that any client may open; takes lists of any size."""
+
+    def __init__(self, path: Path) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{path}", OPTIONS)
+        self._first = threading.Event()
+        self._opened_at = 0.0
+        self.waited: float | None = None
+        """Seconds to the first list; None if there was none."""
+        self.size = 0
+        """Bytes of the first list."""
+        self.error = ""
+        """Why the stream ended, if it did so by itself."""
+        self._thread = threading.Thread(target=self._read, name="conformance-stream", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._opened_at = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+        self._thread.join()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for the first list, and return whether it came."""
+        self._first.wait(timeout)
+        return self.waited is not None
+
+    def _read(self) -> None:
+        call: Any = _rpc.calls(self._channel, _SERVICE)["ListAndWatch"]
+        try:
+            for message in call(pb.Empty()):
+                if self.waited is None:
+                    self.waited = time.monotonic() - self._opened_at
+                    self.size = message.ByteSize()
+                    self._first.set()
+        except grpc.RpcError as error:
+            self.error = _rpc.status_text(error)
+        except ValueError:  # closed before the call
+            pass
+        finally:
+            self._first.set()

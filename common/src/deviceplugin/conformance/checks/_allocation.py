@@ -1,0 +1,262 @@
+"""Allocation: what Allocate answers."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import grpc
+
+from deviceplugin import _rpc
+from deviceplugin.conformance import _wire
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._node import Node
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+GROUP: Final = Group("allocation", "Allocation")
+
+_PATIENCE: Final = 10.0
+"""Times the limit of a call: how long an answer is waited for that is too late."""
+_PERMISSIONS: Final = re.compile(r"r?w?m?")
+_CDI_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+")
+_ENV: Final = re.compile(r"[^=\0]+")
+
+Answer = pb.ContainerAllocateResponse
+
+
+def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
+    """Call Allocate for one container and return the answer as it is."""
+    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+    limit = node.limits.call * _PATIENCE
+    answer: pb.AllocateResponse = node.kubelet.call(node.resource, "Allocate", request, limit)
+    return answer
+
+
+def healthy(trial: Trial) -> tuple[Node, list[str]]:
+    """Return a node and healthy devices of its plugin's, not too many.
+
+    Raises:
+        NotApplicable: There are none.
+    """
+    node = trial.node()
+    ids = node.healthy
+    if not ids:
+        raise NotApplicable("no healthy device is listed")
+    most = min(trial.limits.devices, len(ids))
+    return node, sorted(trial.rng("devices").sample(ids, most))
+
+
+def _answers(trial: Trial) -> list[tuple[str, Answer]]:
+    """Return what each device's container gets, of those that were answered."""
+    node, ids = healthy(trial)
+    found = []
+    for id_ in ids:
+        try:
+            answer = allocate(node, [id_])
+        except grpc.RpcError:
+            continue
+        found += [(id_, container) for container in answer.container_responses[:1]]
+    if not found:
+        raise NotApplicable("no device was allocated")
+    return found
+
+
+@GROUP.check(
+    "every-device",
+    "Allocates each device that it lists as healthy",
+    why="The kubelet takes any of them, and a refusal is final for the pod.",
+)
+def _every_device(trial: Trial) -> str:
+    node, ids = healthy(trial)
+    for id_ in ids:
+        try:
+            allocate(node, [id_])
+        except grpc.RpcError as error:
+            raise Failed(f"{id_} is healthy and refused: {_rpc.status_text(error)}") from error
+    return f"allocated {len(ids)} of {len(node.healthy)} healthy devices, one by one"
+
+
+@GROUP.check(
+    "one-response",
+    "Answers with exactly one container response",
+    why="The kubelet asks for one container; an answer for none leaks the devices for good.",
+)
+def _one_response(trial: Trial) -> str:
+    node, ids = healthy(trial)
+    for id_ in ids:
+        count = len(allocate(node, [id_]).container_responses)
+        if count != 1:
+            raise Failed(f"{id_} was answered with {count} container responses")
+    return "one response each"
+
+
+@GROUP.check(
+    "repeatable",
+    "Answers the same for the same devices",
+    why="Init containers share devices with later ones, and a kubelet that died asks again.",
+)
+def _repeatable(trial: Trial) -> str:
+    node, ids = healthy(trial)
+    some = ids[:3]
+    first = allocate(node, some)
+    for _ in range(2):
+        if allocate(node, some) != first:
+            raise Failed(f"{', '.join(some)} got another answer the second time")
+    return f"three times the same answer for {len(some)} devices"
+
+
+@GROUP.check(
+    "unknown-refused",
+    "Refuses an unknown id with an error",
+    why="An answer starts a container without its device; an empty one leaks devices besides.",
+)
+def _unknown_refused(trial: Trial) -> str:
+    node = trial.node()
+    return _refusal(node, "no-such-device")
+
+
+@GROUP.check(
+    "unhealthy-refused",
+    "Refuses an unhealthy device with an error",
+    why="A device can fail between its admission and its Allocate; the pod is to fail early.",
+)
+def _unhealthy_refused(trial: Trial) -> str:
+    node = trial.node()
+    if not node.unhealthy:
+        raise NotApplicable("no unhealthy device is listed")
+    return _refusal(node, node.unhealthy[0])
+
+
+def _refusal(node: Node, id_: str) -> str:
+    try:
+        answer = allocate(node, [id_])
+    except grpc.RpcError as error:
+        return f"refused {id_} with {_rpc.status_text(error)}"
+    raise Failed(f"{id_} was answered with {len(answer.container_responses)} container responses")
+
+
+@GROUP.check(
+    "prompt",
+    "Answers Allocate promptly",
+    why="The kubelet has no timeout there; all pods of the node wait meanwhile.",
+)
+def _prompt(trial: Trial) -> str:
+    node, ids = healthy(trial)
+    slowest = 0.0
+    for id_ in ids[:3]:
+        slowest = max(slowest, _timed(node, id_))
+    if slowest > trial.limits.call:
+        raise Failed(f"took {slowest:.2f} s")
+    return f"took {slowest * 1000:.0f} ms at most"
+
+
+@GROUP.check(
+    "beside-streams",
+    "Answers Allocate while many streams are open",
+    why="With a thread for each stream and few threads, Allocate hangs, and with it the node.",
+)
+def _beside_streams(trial: Trial) -> str:
+    node, ids = healthy(trial)
+    path, count = node.kubelet.socket_of(node.resource), trial.limits.streams
+    with ExitStack() as stack:
+        for stream in [stack.enter_context(_wire.Stream(path)) for _ in range(count)]:
+            stream.wait(trial.limits.call)
+        try:
+            took = _timed(node, ids[0])
+        except grpc.RpcError as error:
+            raise Failed(f"failed beside {count} streams: {_rpc.status_text(error)}") from error
+        if took > trial.limits.call:
+            raise Failed(f"took {took:.2f} s beside {count} streams")
+    return f"took {took * 1000:.0f} ms beside {count} more streams"
+
+
+def _timed(node: Node, id_: str) -> float:
+    begin = time.monotonic()
+    allocate(node, [id_])
+    return time.monotonic() - begin
+
+
+@GROUP.check(
+    "device-nodes",
+    "Names device nodes by absolute paths, with permissions of r, w and m",
+    why="The kubelet passes anything on; the runtime fails when the container is created.",
+)
+def _device_nodes(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for node in answer.devices:
+            if not _absolute(node.host_path, node.container_path):
+                return f"device node {node.host_path!r} at {node.container_path!r}"
+            if not node.permissions or not _PERMISSIONS.fullmatch(node.permissions):
+                return f"permissions {node.permissions!r} of {node.host_path}"
+        return _twice("device node", [node.container_path for node in answer.devices])
+
+    return _inspect(trial, "device nodes", lambda answer: len(answer.devices), complaint)
+
+
+@GROUP.check(
+    "mounts",
+    "Names mounts by absolute paths, each target once",
+    why="The kubelet passes anything on; of two mounts on one target it keeps the first.",
+)
+def _mounts(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for mount in answer.mounts:
+            if not _absolute(mount.host_path, mount.container_path):
+                return f"mount of {mount.host_path!r} at {mount.container_path!r}"
+        return _twice("mount", [mount.container_path for mount in answer.mounts])
+
+    return _inspect(trial, "mounts", lambda answer: len(answer.mounts), complaint)
+
+
+@GROUP.check(
+    "envs",
+    "Names variables that can be set",
+    why="A runtime refuses a container with a variable that is empty or has = in its name.",
+)
+def _envs(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for name, value in answer.envs.items():
+            if not _ENV.fullmatch(name) or "\0" in value:
+                return f"variable {name!r}"
+        return ""
+
+    return _inspect(trial, "variables", lambda answer: len(answer.envs), complaint)
+
+
+@GROUP.check(
+    "cdi-names",
+    "Names CDI devices as VENDOR/CLASS=NAME",
+    why="The runtime cannot resolve another name, and does not create the container.",
+)
+def _cdi_names(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for device in answer.cdi_devices:
+            if not _CDI_NAME.fullmatch(device.name):
+                return f"CDI device {device.name!r}"
+        return ""
+
+    return _inspect(trial, "CDI devices", lambda answer: len(answer.cdi_devices), complaint)
+
+
+def _inspect(
+    trial: Trial, noun: str, count: Callable[[Answer], int], complaint: Callable[[Answer], str]
+) -> str:
+    answers = _answers(trial)
+    total = sum(count(answer) for _, answer in answers)
+    if not total:
+        raise NotApplicable(f"no {noun} in any answer")
+    for id_, answer in answers:
+        if text := complaint(answer):
+            raise Failed(f"{id_} gets the {text}")
+    return f"{total} {noun} in {len(answers)} answers"
+
+
+def _absolute(*paths: str) -> bool:
+    return all(path.startswith("/") and "\0" not in path for path in paths)
+
+
+def _twice(noun: str, targets: Sequence[str]) -> str:
+    repeated = {target for target in targets if targets.count(target) > 1}
+    return f"{noun} {min(repeated)} twice" if repeated else ""

@@ -1,0 +1,56 @@
+"""Never crash the kubelet: what kills the real one does not kill a simulated one silently."""
+
+import time
+from typing import Final
+
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._node import Node
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.simulator import Container, KubeletCrashed, Pod
+
+GROUP: Final = Group("crash", "Never crash the kubelet")
+
+_PODS: Final = 4
+
+
+@GROUP.check(
+    "none",
+    "Never makes the kubelet crash",
+    why="A kubelet that crashes at a list of devices does so again after each of its starts.",
+)
+def _none(trial: Trial) -> str:
+    if not trial.hopeless:
+        try:
+            pods = _use(trial.fresh())
+        except KubeletCrashed as crash:
+            raise Failed(str(crash)) from crash
+        trial.discard()
+    else:
+        pods = 0
+    if trial.crashes:
+        raise Failed(trial.crashes[0])
+    if trial.hopeless:
+        raise NotApplicable(trial.hopeless)
+    return f"no crash, also not with {pods} pods admitted, resized and admitted again"
+
+
+def _use(node: Node) -> int:
+    """Give devices to pods, under a topology policy, and have the kubelet look them up again."""
+    kubelet, resource = node.kubelet, node.resource
+    wants = {resource: 1}
+    pods = [
+        Pod(f"pod-{number}", [Container("main", wants)], [Container("init", wants)])
+        for number in range(min(_PODS, len(node.healthy)))
+    ]
+    for pod in pods:
+        with node.guarded():
+            outcome = kubelet.admit(pod)
+            if outcome:
+                kubelet.resize(pod)
+    kubelet.stop()
+    begin = time.monotonic()
+    kubelet.start(readmit=False)
+    if node.wait(lambda: node.back(begin), node.limits.within):
+        with node.guarded():
+            kubelet.readmit()
+    return len(pods)

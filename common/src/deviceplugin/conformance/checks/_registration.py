@@ -1,0 +1,134 @@
+"""Registration: what a plugin says first, and when."""
+
+import re
+from typing import Final
+
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._kubelet import Registered
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks._observing import quiet
+from deviceplugin.simulator._naming import is_extended_resource
+from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+GROUP: Final = Group("registration", "Registration")
+
+_BARE: Final = re.compile(r"[A-Za-z0-9._-]+")
+_OPTIONS_REFUSED: Final = "failed to get device plugin options"
+
+
+def _calls(trial: Trial) -> list[Registered]:
+    """Return the calls of Register after the first start."""
+    calls = trial.first().kubelet.registrations(trial.subject.resource or None)
+    if not calls:
+        raise NotApplicable(trial.hopeless or "no call of Register")
+    return calls
+
+
+@GROUP.check(
+    "in-time",
+    "Registers soon after its start",
+    why="Until a plugin registers, its node has no devices and pods that need them wait.",
+)
+def _in_time(trial: Trial) -> str:
+    node = trial.first()
+    calls = node.kubelet.registrations(trial.subject.resource or None)
+    if not calls or node.plugin is None:
+        raise Failed(trial.hopeless)
+    took = calls[0].at - node.plugin.started_at
+    return f"registered {calls[0].resource} after {took:.2f} s"
+
+
+@GROUP.check(
+    "serves-first",
+    "Serves on its socket before it calls Register",
+    why="The kubelet dials back while Register waits; nobody there costs 10 s and the attempt.",
+)
+def _serves_first(trial: Trial) -> str:
+    bare = [call for call in _calls(trial) if _is_bare(call.endpoint)]
+    if not bare:
+        raise NotApplicable("no endpoint is a bare file name")
+    for call in bare:
+        if not call.served:
+            raise Failed(f"nobody answered on {call.endpoint} when {call.resource} was registered")
+    return f"answered on {bare[0].endpoint} when it registered"
+
+
+@GROUP.check(
+    "version",
+    f"Registers with version {VERSION}",
+    why="The kubelet refuses any other version.",
+)
+def _version(trial: Trial) -> str:
+    for call in _calls(trial):
+        if call.version != VERSION:
+            raise Failed(f"registered {call.resource} with version {call.version!r}")
+    return f"version {VERSION}"
+
+
+@GROUP.check(
+    "name",
+    "Registers a valid extended resource name",
+    why="The kubelet refuses others: a DNS name, a slash, 63 characters, and no kubernetes.io.",
+)
+def _name(trial: Trial) -> str:
+    names = sorted({call.resource for call in _calls(trial)})
+    for name in names:
+        if not is_extended_resource(name):
+            raise Failed(f"registered {name!r}, which is no extended resource name")
+    return f"registered {', '.join(names)}"
+
+
+@GROUP.check(
+    "endpoint",
+    "Registers its socket by a bare file name",
+    why="The kubelet joins it to its own directory; paths and odd characters lead elsewhere.",
+)
+def _endpoint(trial: Trial) -> str:
+    calls = _calls(trial)
+    for call in calls:
+        if not _is_bare(call.endpoint):
+            raise Failed(f"registered {call.resource} with the endpoint {call.endpoint!r}")
+    return f"endpoint {calls[0].endpoint}"
+
+
+@GROUP.check(
+    "options",
+    "Answers GetDevicePluginOptions",
+    why="The kubelet asks for them while Register waits, and drops a plugin that does not answer.",
+)
+def _options(trial: Trial) -> str:
+    for call in _calls(trial):
+        if call.refusal.startswith(_OPTIONS_REFUSED):
+            raise Failed(call.refusal)
+    node = trial.node()
+    options = node.kubelet.call(
+        node.resource, "GetDevicePluginOptions", pb.Empty(), trial.limits.call
+    )
+    offers = [
+        name
+        for name, offered in (
+            ("preferred allocation", options.get_preferred_allocation_available),
+            ("pre-start", options.pre_start_required),
+        )
+        if offered
+    ]
+    return f"offers {' and '.join(offers) or 'nothing optional'}"
+
+
+@GROUP.check(
+    "once",
+    "Registers each resource once per kubelet",
+    why="A second registration opens a second stream, whose end takes the first one with it.",
+)
+def _once(trial: Trial) -> str:
+    seen = trial.once(quiet)
+    for name in sorted({call.resource for call in seen.registrations}):
+        times = sum(call.resource == name and not call.refusal for call in seen.registrations)
+        if times > 1:
+            raise Failed(f"registered {name} {times} times within {seen.seconds:.0f} s")
+    return f"once within {seen.seconds:.0f} s"
+
+
+def _is_bare(endpoint: str) -> bool:
+    return _BARE.fullmatch(endpoint) is not None and endpoint not in {".", "..", KUBELET_SOCKET}

@@ -1,0 +1,162 @@
+"""Resources: what the plugin costs its node, and whether that grows."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from deviceplugin.bench._proc import Holdings, holdings
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._node import Node
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks._observing import need_proc, quiet
+from deviceplugin.conformance.checks._shutdown import sockets
+
+GROUP: Final = Group("resources", "Resources")
+
+_LOOK: Final = 0.1
+_MIB: Final = 1024 * 1024
+_LONGEST_UP: Final = 0.05
+"""Seconds between restarts, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Churn:
+    """A plugin before and after many restarts of its kubelet."""
+
+    before: Holdings
+    after: Holdings
+    sockets_before: int
+    sockets_after: int
+
+
+def churn(trial: Trial) -> Churn:
+    """Restart the kubelet many times, after a first time for what is made once and for all."""
+    need_proc()
+    node, rng = trial.fresh(), trial.rng("churn")
+    try:
+        _restart(node)
+        node.observe(trial.limits.settle)
+        before = _held(node)
+        sockets_before = len(sockets(node.kubelet.plugin_dir))
+        for _ in range(trial.limits.leak_restarts):
+            _restart(node)
+            node.observe(rng.uniform(0, _LONGEST_UP))
+        after = _rested(node, before)
+    except Failed as end:
+        raise NotApplicable(f"it did not survive the restarts: {end}") from end
+    return Churn(before, after, sockets_before, len(sockets(node.kubelet.plugin_dir)))
+
+
+def _restart(node: Node) -> None:
+    node.kubelet.stop()
+    begin = time.monotonic()
+    node.kubelet.start()
+    node.await_back(begin, "a restart")
+
+
+def _held(node: Node) -> Holdings:
+    return holdings(node.plugin.pid if node.plugin else 0)
+
+
+def _rested(node: Node, before: Holdings) -> Holdings:
+    """Return what the plugin has once it is back to ``before``, or some time later."""
+    deadline = time.monotonic() + node.limits.settle * 3
+    now = _held(node)
+    while not _within(now, before) and time.monotonic() < deadline:
+        node.observe(_LOOK)
+        now = _held(node)
+    return now
+
+
+def _within(now: Holdings, before: Holdings) -> bool:
+    return now.threads <= before.threads and now.descriptors <= before.descriptors
+
+
+def _gained(trial: Trial, name: str, noun: str) -> str:
+    seen, count = trial.once(churn), trial.limits.leak_restarts
+    before, after = getattr(seen.before, name), getattr(seen.after, name)
+    # A pool may still fill up; what leaks does so at each restart, or nearly.
+    if after - before > max(1, count // 3):
+        raise Failed(f"{before} {noun} before, {after} after {count} restarts of the kubelet")
+    return f"{before} {noun} before, {after} after {count} restarts of the kubelet"
+
+
+@GROUP.check(
+    "threads",
+    "Does not gain threads when the kubelet restarts",
+    why="Leaked threads end in a plugin that cannot start one more, months later.",
+)
+def _threads(trial: Trial) -> str:
+    return _gained(trial, "threads", "threads")
+
+
+@GROUP.check(
+    "descriptors",
+    "Does not gain open files or sockets when the kubelet restarts",
+    why="At its limit of open files a plugin cannot serve any more, months later.",
+)
+def _descriptors(trial: Trial) -> str:
+    return _gained(trial, "descriptors", "descriptors")
+
+
+@GROUP.check(
+    "memory",
+    "Does not grow when the kubelet restarts",
+    why="A DaemonSet's memory is paid for on every node, and the limit ends in a kill.",
+)
+def _memory(trial: Trial) -> str:
+    seen, count = trial.once(churn), trial.limits.leak_restarts
+    before, after = seen.before.rss, seen.after.rss
+    text = f"{before / _MIB:.1f} MiB before, {after / _MIB:.1f} MiB after {count} restarts"
+    if after > before * 1.1 + trial.limits.growth:
+        raise Failed(text)
+    return text
+
+
+@GROUP.check(
+    "socket-files",
+    "Leaves no old sockets in the plugin directory",
+    why="Each is a name that looks like a plugin, until the kubelet restarts.",
+)
+def _socket_files(trial: Trial) -> str:
+    node = trial.node()
+    directory = node.kubelet.plugin_dir
+    before = len(sockets(directory))
+    for _ in range(3):
+        begin = time.monotonic()
+        node.kubelet.hang_up(node.resource)
+        try:
+            node.await_back(begin, "its stream ended")
+        except Failed as end:
+            raise NotApplicable(str(end)) from end
+    node.wait(lambda: len(sockets(directory)) <= before, trial.limits.settle)
+    gained = len(sockets(directory)) - before
+    if gained > 0:
+        raise Failed(f"{gained} sockets more after 3 lost streams")
+    return "none after 3 lost streams"
+
+
+@GROUP.check(
+    "idle-cpu",
+    "Uses next to no CPU while nothing happens",
+    why="It runs on every node, all the time, beside the work that the node is for.",
+)
+def _idle_cpu(trial: Trial) -> str:
+    need_proc()
+    share = trial.once(quiet).cpu
+    if share > trial.limits.idle_cpu:
+        raise Failed(f"used {share:.1%} of a CPU; {trial.limits.idle_cpu:.1%} is fine")
+    return f"used {share:.2%} of a CPU"
+
+
+@GROUP.check(
+    "wake-ups",
+    "Sleeps while nothing happens",
+    why="A process that looks around many times a second keeps a CPU from saving power.",
+)
+def _wake_ups(trial: Trial) -> str:
+    need_proc()
+    rate = trial.once(quiet).wakeups
+    if rate > trial.limits.wakeups:
+        raise Failed(f"woke up {rate:.0f} times a second; {trial.limits.wakeups:g} is fine")
+    return f"woke up {rate:.1f} times a second"

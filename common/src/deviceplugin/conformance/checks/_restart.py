@@ -1,0 +1,111 @@
+"""Kubelet restart: all sockets are gone and nobody is registered any more."""
+
+import time
+from typing import Final
+
+from deviceplugin.conformance._check import Failed, Group
+from deviceplugin.conformance._trial import Trial
+
+GROUP: Final = Group("restart", "Kubelet restart")
+
+_UP: Final = 0.3
+_DOWN: Final = 0.2
+"""Seconds at most, between and in restarts at random moments."""
+
+
+@GROUP.check(
+    "again",
+    "Registers again after the kubelet has restarted",
+    why="A kubelet forgets all plugins and deletes all sockets when it starts.",
+)
+def _again(trial: Trial) -> str:
+    node = trial.node()
+    node.kubelet.stop()
+    begin = time.monotonic()
+    node.kubelet.start()
+    return f"registered again after {node.await_back(begin, 'a restart'):.2f} s"
+
+
+@GROUP.check(
+    "many",
+    "Registers again after several restarts at random moments",
+    why="A kubelet in a crash loop restarts while plugins still get over the last time.",
+)
+def _many(trial: Trial) -> str:
+    node, rng = trial.node(), trial.rng("restarts")
+    begin = time.monotonic()
+    for _ in range(trial.limits.restarts):
+        node.kubelet.stop()
+        node.observe(rng.uniform(0, _DOWN))
+        begin = time.monotonic()
+        node.kubelet.start()
+        node.observe(rng.uniform(0, _UP))
+    count = trial.limits.restarts
+    return (
+        f"registered {node.await_back(begin, f'{count} restarts'):.2f} s after the last of {count}"
+    )
+
+
+@GROUP.check(
+    "long-down",
+    "Waits for a kubelet that stays down",
+    why="An upgrade of the kubelet takes minutes; a plugin that gives up is in back-off then.",
+)
+def _long_down(trial: Trial) -> str:
+    node, down = trial.node(), trial.limits.down
+    node.kubelet.stop()
+    node.observe(down)
+    begin = time.monotonic()
+    node.kubelet.start()
+    took = node.await_back(begin, f"a kubelet that was down for {down:g} s")
+    return f"registered again after {took:.2f} s"
+
+
+@GROUP.check(
+    "late-socket",
+    "Waits for kubelet.sock if it starts before the kubelet",
+    why="After a reboot the order is anybody's; a plugin that exits costs a back-off.",
+)
+def _late_socket(trial: Trial) -> str:
+    node = trial.empty()
+    node.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
+    node.launch()
+    node.observe(max(trial.limits.down, 1.0))
+    begin = time.monotonic()
+    node.kubelet.start()
+    return f"registered after {node.await_back(begin, 'kubelet.sock appeared'):.2f} s"
+
+
+@GROUP.check(
+    "after-kill",
+    "Starts although its socket from before is still there",
+    why="A killed plugin leaves its socket file, and nobody removes it.",
+)
+def _after_kill(trial: Trial) -> str:
+    node = trial.node()
+    if node.plugin is not None:
+        node.plugin.kill()
+    node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
+    begin = time.monotonic()
+    node.launch()
+    return f"registered after {node.await_back(begin, 'it was killed and started'):.2f} s"
+
+
+@GROUP.check(
+    "stable-ids",
+    "Lists the same ids after a restart of its own",
+    why="Pods keep their ids; a pod whose id is not listed any more is rejected.",
+)
+def _stable_ids(trial: Trial) -> str:
+    node = trial.node()
+    before = set(node.lists[-1].ids)
+    if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
+        node.plugin.kill()
+    node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
+    begin = time.monotonic()
+    node.launch()
+    node.await_back(begin, "it was stopped and started")
+    missing = before - set(node.lists[-1].ids)
+    if missing:
+        raise Failed(f"{len(missing)} of {len(before)} ids are not listed any more")
+    return f"{len(before)} ids are the same"

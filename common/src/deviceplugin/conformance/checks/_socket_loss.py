@@ -1,0 +1,44 @@
+"""Socket loss: somebody deletes the plugin's socket, and the stream goes on."""
+
+import time
+from typing import Final
+
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._trial import Trial
+
+GROUP: Final = Group("socket-loss", "Socket loss")
+
+
+@GROUP.check(
+    "again",
+    "Makes a new socket when its own is deleted",
+    why="A starting kubelet deletes sockets; one made a moment too early is gone unnoticed.",
+)
+def _again(trial: Trial) -> str:
+    node = trial.node()
+    path = node.kubelet.socket_of(node.resource)
+    begin = time.monotonic()
+    path.unlink()
+    node.await_back(begin, "its socket was deleted")
+    if not node.kubelet.socket_of(node.resource).is_socket():
+        raise Failed("registered again, without a socket")
+    return f"registered again after {time.monotonic() - begin:.2f} s"
+
+
+@GROUP.check(
+    "stays",
+    "Stays registered after that",
+    why="If the old stream ends after the new registration, the kubelet drops both.",
+)
+def _stays(trial: Trial) -> str:
+    node = trial.node()
+    begin = time.monotonic()
+    node.kubelet.socket_of(node.resource).unlink()
+    if not node.wait(lambda: node.back(begin), trial.limits.within):
+        raise NotApplicable("not registered again at all")
+    calls = len(node.kubelet.registrations(node.resource))
+    node.observe(trial.limits.settle)
+    again = len(node.kubelet.registrations(node.resource)) - calls
+    if again or node.resource not in node.kubelet.registered:
+        raise Failed(f"was lost once more, and registered {again} more times")
+    return f"still registered after {trial.limits.settle:g} s"
