@@ -252,8 +252,15 @@ def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> N
 def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(root: Path) -> None:
     with SimulatedKubelet(root, dial_timeout=2) as kubelet:
         late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
-        with pytest.raises(grpc.RpcError):
-            late.register(timeout=0.05)
+
+        def give_up() -> None:
+            with pytest.raises(grpc.RpcError):
+                late.register(timeout=0.2)
+
+        caller = threading.Thread(target=give_up)
+        caller.start()
+        kubelet.wait(lambda: kubelet._live().connections._open)
+        caller.join()
         late.start()
         kubelet.wait(lambda: not kubelet._live().connections._open)
         assert set() == kubelet.registered

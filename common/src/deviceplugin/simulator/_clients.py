@@ -74,11 +74,13 @@ class PluginClient:
 
     def options(self, context: grpc.ServicerContext | None) -> pb.DevicePluginOptions:
         """Ask for the plugin's options for as long as ``context`` lives; for ever without one."""
+        if context and not context.is_active():
+            raise grpc.FutureCancelledError
         remaining = context.time_remaining() if context else float("inf")
         timeout = None if remaining > threading.TIMEOUT_MAX else remaining
         call = self._calls["GetDevicePluginOptions"].future(pb.Empty(), timeout=timeout)
-        if context and not context.add_callback(call.cancel):
-            call.cancel()
+        if context:
+            context.add_callback(call.cancel)
         options: pb.DevicePluginOptions = call.result()
         return options
 

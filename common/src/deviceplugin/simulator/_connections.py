@@ -42,6 +42,7 @@ class Connections:
             if self._closed:
                 raise ConnectError("the kubelet has stopped")
             self._open.add(client)
+            self._host.notify()
             if early:
                 self._current[resource] = client
         try:
@@ -74,6 +75,7 @@ class Connections:
     def _give_up(self, client: PluginClient) -> None:
         with self._host.changed:
             self._open.discard(client)
+            self._host.notify()
             if self._host.behaviour.failed_registration_orphans:
                 self._current.pop(client.resource, None)
         client.close()

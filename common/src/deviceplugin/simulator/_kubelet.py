@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -126,12 +127,14 @@ class SimulatedKubelet(KubeletView):
     def run(self, pod: Pod) -> Outcome:
         """Admit the pod and start its containers, each regular init container until it is done."""
         outcome = self.admit(pod)
-        if outcome:
-            for container in pod.all_containers:
-                self.start_container(pod, container.name)
-                if pod.runs_once(container):
-                    self.exit_container(pod, container.name)
-        return outcome
+        if not outcome:
+            return outcome
+        options = {}
+        for container in pod.all_containers:
+            options[container.name] = self.start_container(pod, container.name)
+            if pod.runs_once(container):
+                self.exit_container(pod, container.name)
+        return replace(outcome, options=options)
 
     def terminate(self, pod: Pod, phase: str = "Succeeded") -> None:
         """End the pod. The kubelet takes its devices back some time later, silently."""

@@ -79,6 +79,8 @@ class Outcome:
     pod: Pod
     devices: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: _NONE)
     """Container to resource to device ids, of an admitted pod."""
+    options: Mapping[str, "RunOptions | None"] = field(default_factory=lambda: _NONE)
+    """Container to what it was started with, of a pod that was run."""
     reason: str = ""
     """``status.reason`` of a rejected pod."""
     message: str = ""

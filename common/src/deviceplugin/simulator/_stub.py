@@ -20,6 +20,9 @@ _WATCHER_REGISTRATION = watcher_pb.DESCRIPTOR.services_by_name["Registration"]
 _WORKERS = 32
 """Each open stream takes one."""
 
+_STOP_GRACE = 0.05
+"""Seconds for streams to end by themselves; gRPC complains on stderr about those that do not."""
+
 
 class StubPlugin(StubService):
     """A scripted device plugin for one resource.
@@ -94,12 +97,14 @@ class StubPlugin(StubService):
             _rpc.calls(channel, _REGISTRATION)["Register"](request, timeout=timeout)
 
     def stop(self) -> None:
-        """Stop serving at once, as a dying process would, and delete the socket. Idempotent."""
+        """Stop serving: streams end, other calls are cut off, the socket is gone. Idempotent."""
         if self._server is None or self._executor is None:
             return
-        stopped = self._server.stop(None)
-        self.end_streams()
+        if not self.holding:
+            self.end_streams()
+        stopped = self._server.stop(None if self.holding else _STOP_GRACE)
         self.release()
+        self.end_streams()
         stopped.wait()
         self._executor.shutdown()
         self._server = self._executor = None

@@ -112,6 +112,12 @@ class StubService:
         with self._changed:
             self._held.add(method)
 
+    @property
+    def holding(self) -> bool:
+        """Whether any calls are being held."""
+        with self._changed:
+            return bool(self._held)
+
     def release(self, *methods: str) -> None:
         """Let held calls of ``methods`` go on; of all methods where none is given."""
         with self._changed:
@@ -155,14 +161,14 @@ class StubService:
     def _next(self, sent: int, ended: int, context: grpc.ServicerContext) -> int:
         """Wait for a list after ``sent`` and return its version, or -1 if the stream is over."""
         with self._changed:
-            while (
-                (sent == self._version or "ListAndWatch" in self._held)
-                and ended == self._ended
-                and context.is_active()
-            ):
+            while not (news := self._has_news(sent)) and ended == self._ended:
+                if not context.is_active():
+                    return -1
                 self._changed.wait()
-            over = ended != self._ended or not context.is_active()
-            return -1 if over else self._version
+            return self._version if news else -1
+
+    def _has_news(self, sent: int) -> bool:
+        return sent != self._version and "ListAndWatch" not in self._held
 
     def GetPreferredAllocation(  # noqa: N802 - the wire's name
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext

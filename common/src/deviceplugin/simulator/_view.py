@@ -90,6 +90,13 @@ class KubeletView:
             )
 
     @property
+    def resources(self) -> frozenset[str]:
+        """All resources that the kubelet knows of, be it from before its start."""
+        with self._host.changed:
+            known = self._manager.endpoints.keys() | self._manager.devices.keys()
+            return frozenset(known)
+
+    @property
     def watched_sockets(self) -> dict[str, str]:
         """The sockets in plugins_registry: path to resource, which is empty until registered."""
         with self._host.changed:
@@ -146,6 +153,12 @@ class KubeletView:
             return endpoint.options
 
     # Pods
+
+    @property
+    def pods(self) -> list[PodState]:
+        """All pods as the API server knows them, in the order in which they came."""
+        with self._host.changed:
+            return list(self._host.pods.values())
 
     def pod(self, pod: Pod) -> PodState:
         """Return the pod as the API server knows it, or raise ``LookupError``."""
@@ -222,7 +235,7 @@ class KubeletView:
         self.wait(matches, timeout=timeout, what=what)
 
     def _state(self) -> str:
-        known = self._manager.endpoints.keys() | self._manager.devices.keys()
+        known = self.resources
         connected = self.registered
         lines = [
             f"{resource} ({'connected' if resource in connected else 'not connected'}) has "

@@ -1,0 +1,201 @@
+"""Commands, a line each: typed, from a script, or over a local socket."""
+
+import shlex
+import signal
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Final, TextIO
+
+_DONE: Final = "ok"
+_FAILED: Final = "error: "
+
+
+class CommandError(Exception):
+    """A command cannot be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a first word does."""
+
+    run: Callable[..., str | None]
+    """Called with the other words; returns what to show."""
+    words: str
+    """The other words, as in ``FILE [NAME]``."""
+    summary: str
+
+    def check(self, name: str, given: Sequence[str]) -> None:
+        """Raise ``CommandError`` unless the number of words can be right."""
+        wanted = self.words.split()
+        least = sum(not word.startswith("[") for word in wanted)
+        many = "..." in self.words
+        if len(given) < least or (len(given) > len(wanted) and not many):
+            raise CommandError(f"usage: {name} {self.words}".rstrip())
+
+
+class Console:
+    """Carries out commands one at a time, whoever gives them."""
+
+    def __init__(self, commands: Mapping[str, Command], out: TextIO) -> None:
+        self._commands = {
+            **commands,
+            "sleep": Command(_sleep, "SECONDS", "wait"),
+            "help": Command(self._help, "", "list the commands"),
+            "quit": Command(self._quit, "", "stop"),
+        }
+        self._out = out
+        self._turn = threading.Lock()
+        self.finished = threading.Event()
+        """Set when it is time to stop."""
+
+    def show(self, text: str) -> None:
+        """Print ``text`` and a line end, if there is any text."""
+        if text:
+            self._out.write(text + "\n")
+            self._out.flush()
+
+    def execute(self, line: str) -> str:
+        """Carry out ``line`` and return what it has to show; ``CommandError`` if it fails."""
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise CommandError(f"{line}: {error}") from None
+        if not words:
+            return ""
+        name, *rest = words
+        command = self._commands.get(name)
+        if command is None:
+            raise CommandError(f"unknown command {name!r}; try help")
+        command.check(name, rest)
+        with self._turn:
+            return command.run(*rest) or ""
+
+    def run_script(self, lines: Iterator[str] | TextIO) -> bool:
+        """Carry out ``lines`` up to the first that fails. Whether none did."""
+        for line in lines:
+            if self.finished.is_set():
+                break
+            try:
+                self.show(self.execute(line))
+            except CommandError as error:
+                self.show(f"{_FAILED}{error}")
+                return False
+        return True
+
+    def read(self, lines: TextIO) -> None:
+        """Carry out what is typed until the end of ``lines``; failures are shown."""
+        for line in lines:
+            try:
+                self.show(self.execute(line))
+            except CommandError as error:
+                self.show(f"{_FAILED}{error}")
+        self.finished.set()
+
+    def _help(self) -> str:
+        usages = {f"{name} {command.words}": command for name, command in self._commands.items()}
+        width = max(map(len, usages))
+        return "\n".join(f"{usage:{width}}  {each.summary}" for usage, each in usages.items())
+
+    def _quit(self) -> None:
+        self.finished.set()
+
+
+def _sleep(seconds: str) -> None:
+    time.sleep(number(seconds))
+
+
+def number(text: str) -> float:
+    """Return the number in ``text``, or raise ``CommandError``."""
+    try:
+        return float(text)
+    except ValueError:
+        raise CommandError(f"{text!r} is no number") from None
+
+
+@contextmanager
+def listening(console: Console, path: Path) -> Iterator[None]:
+    """Carry out commands that come over the socket ``path`` meanwhile.
+
+    Each line is answered with what it shows and then ``ok``, or ``error:`` and the reason.
+    """
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                try:
+                    shown = console.execute(line.decode())
+                    answer = f"{shown}\n{_DONE}" if shown else _DONE
+                except CommandError as error:
+                    answer = f"{_FAILED}{error}"
+                self.wfile.write(answer.encode() + b"\n")
+
+    path.unlink(missing_ok=True)
+    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="control")
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+            path.unlink(missing_ok=True)
+
+
+def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
+    """Have ``line`` carried out by whoever listens on ``path``. Whether it was.
+
+    ``OSError`` if nobody listens.
+    """
+    with socket(AF_UNIX, SOCK_STREAM) as client:
+        client.connect(str(path))
+        client.sendall(line.encode() + b"\n")
+        for answer in client.makefile(encoding="utf-8"):
+            if answer.rstrip() == _DONE:
+                return True
+            out.write(answer)
+            if answer.startswith(_FAILED):
+                return False
+    return False
+
+
+@contextmanager
+def stopping(finished: threading.Event) -> Iterator[None]:
+    """Set ``finished`` at SIGTERM and SIGINT."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        finished.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def opened(script: str | None, stack: ExitStack) -> TextIO | None:
+    """Return the file to read commands from, open until ``stack`` is closed."""
+    if script is None:
+        return None
+    return sys.stdin if script == "-" else stack.enter_context(Path(script).open(encoding="utf-8"))
+
+
+def serve(console: Console, script: TextIO | None) -> int:
+    """Carry out the script; without one, what is typed, until it is time to stop.
+
+    Returns the exit status.
+    """
+    if script is not None:
+        return 0 if console.run_script(script) else 1
+    if sys.stdin is not None and sys.stdin.isatty():
+        threading.Thread(target=console.read, args=(sys.stdin,), daemon=True).start()
+    console.finished.wait()
+    return 0

@@ -1,0 +1,84 @@
+"""Pods from the manifests that people write."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deviceplugin.simulator._pods import Container, Pod
+
+
+class ManifestError(Exception):
+    """A manifest cannot be read, or holds no pod."""
+
+
+def load_pods(path: Path) -> list[Pod]:
+    """Return the pods in the YAML or JSON file ``path``, or raise ``ManifestError``.
+
+    YAML needs PyYAML, which the ``yaml`` extra installs.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}") from None
+    pods = [_pod(path, document) for document in _documents(path, text) if document is not None]
+    if not pods:
+        raise ManifestError(f"{path}: holds no pod")
+    return pods
+
+
+def _documents(path: Path, text: str) -> Iterable[Any]:
+    try:
+        if path.suffix == ".json":
+            return [json.loads(text)]
+        return _parse_yaml(text)
+    except ValueError as error:
+        raise ManifestError(f"{path}: {error}") from None
+
+
+def _parse_yaml(text: str) -> list[Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError("YAML needs PyYAML: pip install 'deviceplugin[yaml]'") from None
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _pod(path: Path, document: Any) -> Pod:
+    try:
+        if document["kind"] != "Pod":
+            raise ManifestError(f"{path}: {document['kind']} is no Pod")
+        metadata, spec = document["metadata"], document["spec"]
+        return Pod(
+            metadata["name"],
+            [_container(each) for each in spec["containers"]],
+            [_container(each) for each in spec.get("initContainers") or ()],
+            namespace=metadata.get("namespace", "default"),
+            uid=metadata.get("uid", ""),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ManifestError(f"{path}: not a pod's manifest: {error!r}") from None
+    except ValueError as error:
+        raise ManifestError(f"{path}: {error}") from None
+
+
+def _container(document: Mapping[str, Any]) -> Container:
+    limits = (document.get("resources") or {}).get("limits") or {}
+    return Container(
+        document["name"],
+        {name: _count(name, value) for name, value in limits.items() if "/" in name},
+        restarts_always=document.get("restartPolicy") == "Always",
+    )
+
+
+def _count(resource: str, value: object) -> int:
+    try:
+        count = int(str(value))
+    except ValueError:
+        raise ValueError(f"{resource}: {value!r} is no number of devices") from None
+    if count < 0:
+        raise ValueError(f"{resource}: {count} is negative")
+    return count
