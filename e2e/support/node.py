@@ -1,0 +1,42 @@
+"""A node with plugins on it, each in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from deviceplugin.simulator import SimulatedKubelet
+
+BIN = Path(sys.executable).parent
+
+
+class Node:
+    """A simulated kubelet, and the plugin's command on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kubelet = SimulatedKubelet(root / "kubelet")
+        self.plugins: list[subprocess.Popen[str]] = []
+
+    def start(self, command: str, *flags: str) -> subprocess.Popen[str]:
+        """Start a plugin's command as its manifest does."""
+        process = subprocess.Popen(
+            [
+                BIN / command,
+                f"--plugin-dir={self.kubelet.plugin_dir}",
+                f"--registry-dir={self.kubelet.registry_dir}",
+                f"--pod-resources-socket={self.kubelet.pod_resources_socket}",
+                "--http-address=off",
+                *flags,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.plugins.append(process)
+        return process
+
+    def stop(self) -> None:
+        """Stop everything."""
+        for process in self.plugins:
+            process.kill()
+            process.communicate()
+        self.kubelet.stop()
