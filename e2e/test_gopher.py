@@ -3,13 +3,10 @@
 import json
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 from deviceplugin.simulator import Pod
-
-if TYPE_CHECKING:
-    from conftest import Node
+from node import Node
 
 RESOURCE = "example.com/gopher"
 pytestmark = pytest.mark.gopher
