@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 TEXTS = st.sampled_from(["/dev/a", "/dev/b", "/dev/c"])
 ALLOCATIONS = st.builds(
     Allocation,
-    nodes=st.lists(st.builds(DeviceNode, TEXTS, TEXTS, st.sampled_from(["r", "rw"]))),
-    mounts=st.lists(st.builds(Mount, TEXTS, TEXTS, st.booleans())),
+    nodes=st.lists(st.builds(DeviceNode, TEXTS, TEXTS), max_size=4),
+    mounts=st.lists(st.builds(Mount, TEXTS, TEXTS), max_size=4),
     envs=st.dictionaries(TEXTS, TEXTS),
     annotations=st.dictionaries(TEXTS, TEXTS),
-    cdi_names=st.lists(TEXTS),
+    cdi_names=st.lists(TEXTS, max_size=4),
 )
 
 
