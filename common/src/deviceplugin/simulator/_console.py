@@ -41,7 +41,7 @@ class Command:
 
 
 class Console:
-    """Carries out commands one at a time, whoever gives them."""
+    """Carries out commands, whoever gives them; what takes long holds up nobody else."""
 
     def __init__(self, commands: Mapping[str, Command], out: TextIO) -> None:
         self._commands = {
@@ -51,7 +51,6 @@ class Console:
             "quit": Command(self._quit, "", "stop"),
         }
         self._out = out
-        self._turn = threading.Lock()
         self.finished = threading.Event()
         """Set when it is time to stop."""
 
@@ -74,8 +73,7 @@ class Console:
         if command is None:
             raise CommandError(f"unknown command {name!r}; try help")
         command.check(name, rest)
-        with self._turn:
-            return command.run(*rest) or ""
+        return command.run(*rest) or ""
 
     def run_script(self, lines: Iterator[str] | TextIO) -> bool:
         """Carry out ``lines`` up to the first that fails. Whether none did."""
@@ -162,7 +160,7 @@ def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
                 return True
             out.write(answer)
             if answer.startswith(_FAILED):
-                return False
+                break
     return False
 
 

@@ -21,6 +21,9 @@ class Container:
     claimed: frozenset[str] = frozenset()
     """Resources that come from a resource claim (DRA) instead of a device plugin."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", MappingProxyType(dict(self.limits)))
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -34,6 +37,8 @@ class Pod:
     """``NAMESPACE/NAME`` where not given. A new pod of the same name needs a new one."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "containers", tuple(self.containers))
+        object.__setattr__(self, "init_containers", tuple(self.init_containers))
         object.__setattr__(self, "uid", self.uid or f"{self.namespace}/{self.name}")
 
     @classmethod

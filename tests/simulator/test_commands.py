@@ -1,0 +1,464 @@
+"""The command lines ``deviceplugin kubelet`` and ``deviceplugin stub``."""
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deviceplugin.simulator import (
+    ManualClock,
+    SimulatedKubelet,
+    StubPlugin,
+    _kubelet_cli,
+    _stub_cli,
+)
+from deviceplugin.simulator._console import Command, CommandError, Console, listening, send
+from deviceplugin.simulator._kubelet_commands import KubeletCommands, LeapingClock
+from deviceplugin.simulator._live import LiveView, describe
+from deviceplugin.simulator._stub_commands import StubCommands, parse_devices
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+R = "x.io/dev"
+
+Make = Callable[..., StubPlugin]
+
+
+# Console
+
+
+def echo(*words: str) -> str:
+    if "fail" in words:
+        raise CommandError("told to fail")
+    return " ".join(words)
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def console(out: io.StringIO) -> Console:
+    return Console({"echo": Command(echo, "WORD [MORE...]", "say it")}, out)
+
+
+def test_a_line_is_a_command_and_its_words(console: Console) -> None:
+    assert "a b  c" == console.execute("echo a 'b  c'  # a comment")
+    assert "" == console.execute("  # only a comment")
+    assert "" == console.execute("sleep 0")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("nonsense", "unknown command 'nonsense'; try help"),
+        ("echo", r"usage: echo WORD \[MORE...\]"),
+        ("help me", "usage: help"),
+        ("echo 'open", "No closing quotation"),
+        ("sleep long", "'long' is no number"),
+    ],
+)
+def test_a_wrong_line_is_told(console: Console, line: str, complaint: str) -> None:
+    with pytest.raises(CommandError, match=complaint):
+        console.execute(line)
+
+
+def test_help_lists_the_commands(console: Console) -> None:
+    first, *_, last = console.execute("help").splitlines()
+    assert "echo WORD [MORE...]  say it" == first
+    assert last.startswith("quit ")
+
+
+def test_a_script_ends_at_the_first_failure(console: Console, out: io.StringIO) -> None:
+    assert not console.run_script(io.StringIO("echo one\necho fail\necho two\n"))
+    assert "one\nerror: told to fail\n" == out.getvalue()
+
+
+def test_a_script_ends_at_quit(console: Console, out: io.StringIO) -> None:
+    assert console.run_script(io.StringIO("echo one\nquit\necho two\n"))
+    assert "one\n" == out.getvalue()
+    assert console.finished.is_set()
+
+
+def test_typing_goes_on_after_a_failure(console: Console, out: io.StringIO) -> None:
+    console.read(io.StringIO("echo fail\necho two\n"))
+    assert "error: told to fail\ntwo\n" == out.getvalue()
+    assert console.finished.is_set()
+
+
+def test_commands_come_over_a_socket(console: Console, out: io.StringIO, root: Path) -> None:
+    path = root / "control.sock"
+    with listening(console, path):
+        assert send(path, "echo one", out)
+        assert send(path, "sleep 0", out)
+        assert not send(path, "echo fail", out)
+        assert "one\nerror: told to fail\n" == out.getvalue()
+    assert not path.exists()
+    with pytest.raises(OSError, match="No such file"):
+        send(path, "echo one", out)
+
+
+# Commands to the kubelet
+
+
+@pytest.fixture
+def node(kubelet: SimulatedKubelet, out: io.StringIO) -> Console:
+    """A console on a kubelet."""
+    return Console(KubeletCommands(kubelet, LeapingClock()).table, out)
+
+
+def test_status_shows_everything(node: Console, kubelet: SimulatedKubelet, plugin: Make) -> None:
+    assert f"kubelet: listening on {kubelet.kubelet_socket}" == node.execute("status")
+    plugin(devices={"a": "Healthy", "b": "Unhealthy"})
+    node.execute("admit p x.io/dev=1")
+    node.execute("node-status")
+    assert node.execute("status").splitlines()[1:] == [
+        "x.io/dev: registered, 1 healthy (a), 1 unhealthy (b)",
+        "node x.io/dev: capacity 2, allocatable 1",
+        "pod p: Running, main has a of x.io/dev",
+    ]
+    node.execute("terminate p")
+    assert "pod p: Succeeded" == node.execute("status").splitlines()[-1]
+    node.execute("delete p")
+    assert "pod p" not in node.execute("status")
+
+
+def test_an_admitted_pod_shows_what_it_gets(node: Console, plugin: Make, tmp_path: Path) -> None:
+    stub = plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
+    response = pb.ContainerAllocateResponse(
+        envs={"A": "1"},
+        mounts=[pb.Mount(host_path="/h", container_path="/c")],
+        devices=[pb.DeviceSpec(host_path="/dev/a", container_path="/dev/b")],
+        annotations={"k": "v"},
+        cdi_devices=[pb.CDIDevice(name="v.io/c=1")],
+    )
+    stub.on_allocate = lambda _ids: pb.AllocateResponse(container_responses=[response])
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(
+        '{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": ['
+        '{"name": "main", "resources": {"limits": {"x.io/dev": 1}}}, {"name": "other"}]}}'
+    )
+    assert node.execute(f"admit {manifest}").splitlines() == [
+        "p: admitted",
+        "main: env A=1",
+        "main: mount /h on /c",
+        "main: device /dev/a as /dev/b",
+        "main: annotation k=v",
+        "main: CDI device v.io/c=1",
+        "other: no devices",
+    ]
+    assert node.execute("start-container p main").startswith("main: started\nmain: env A=1\n")
+    assert [["a"], ["a"]] == stub.pre_started
+    assert "pod p" in node.execute("status")
+    with pytest.raises(CommandError, match="pod p has no container none"):
+        node.execute("start-container p none")
+    with pytest.raises(CommandError, match="pod default/p was admitted before"):
+        node.execute(f"admit {manifest}")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("admit p x.io/dev=1", "p: UnexpectedAdmissionError: Pod was rejected: .* no healthy"),
+        ("admit p x.io/dev", "'x.io/dev' is not RESOURCE=COUNT"),
+        ("admit none.yaml", "none.yaml: No such file or directory"),
+        ("terminate none", "there is no pod 'none'"),
+        ("drop x.io/none", "x.io/none has no connection"),
+        ("wait x.io/dev 3 0", "waited 0 s for x.io/dev to have 3 healthy devices"),
+        ("start", "running already"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    node: Console, plugin: Make, line: str, complaint: str
+) -> None:
+    plugin(devices={"a": "Unhealthy"})
+    with pytest.raises(CommandError, match=complaint):
+        node.execute(line)
+
+
+def test_the_kubelet_is_stopped_started_and_disturbed(
+    node: Console, kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin()
+    node.execute("wait x.io/dev 2")
+    node.execute("drop x.io/dev")
+    stub.wait(lambda: stub.streams == 0)
+    node.execute("delete-socket")
+    assert not kubelet.kubelet_socket.exists()
+    node.execute("admit p")
+    node.execute("admit q")
+    node.execute("terminate p")
+    node.execute("delete q")
+    node.execute("stop")
+    assert ["kubelet: stopped", "pod p: Succeeded"] == node.execute("status").splitlines()
+    with pytest.raises(CommandError, match="the kubelet is not running"):
+        node.execute("node-status")
+    node.execute("start")
+    node.execute("restart")
+    assert kubelet.kubelet_socket.exists()
+
+
+def test_time_can_be_skipped(root: Path, out: io.StringIO) -> None:
+    clock = LeapingClock()
+    with (
+        SimulatedKubelet(root, clock=clock) as kubelet,
+        StubPlugin(kubelet.plugin_dir, R, ["a"]) as stub,
+    ):
+        node = Console(KubeletCommands(kubelet, clock).table, out)
+        node.execute("wait x.io/dev 1")
+        stub.stop()
+        kubelet.wait_for(R, (), {"a"})
+        assert "node x.io/dev: capacity 1, allocatable 0" == node.execute("node-status")
+        node.execute("advance 301")
+        assert "node x.io/dev: capacity 0, allocatable 0" == node.execute("node-status")
+
+
+def test_a_node_without_devices_says_so(node: Console) -> None:
+    assert "the node has no devices" == node.execute("node-status")
+
+
+# Live view
+
+
+def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    lines: list[str] = []
+    told = threading.Condition()
+
+    def show(line: str) -> None:
+        with told:
+            lines.append(line)
+            told.notify_all()
+
+    def wait_for(line: str) -> None:
+        with told:
+            assert told.wait_for(lambda: line in lines, 5), lines
+
+    with LiveView(kubelet, show):
+        wait_for(f"kubelet: listening on {kubelet.kubelet_socket}")
+        stub = plugin(devices=["a"])
+        wait_for("x.io/dev: registered, 1 healthy (a), 0 unhealthy")
+        stub.hold("Allocate")
+        console = Console(KubeletCommands(kubelet, LeapingClock()).table, io.StringIO())
+        admitting = threading.Thread(target=console.execute, args=("admit p x.io/dev=1",))
+        admitting.start()
+        wait_for("busy: admitting pod default/p")
+        stub.release()
+        admitting.join()
+        wait_for("pod p: Running, main has a of x.io/dev")
+        wait_for("busy: gone")
+        kubelet.stop()
+        wait_for("kubelet: stopped")
+        wait_for("x.io/dev: gone")
+
+
+def test_a_busy_kubelet_is_described(kubelet: SimulatedKubelet, clock: ManualClock) -> None:
+    with kubelet._live().loop.turn("something"):
+        assert "something" == describe(kubelet)["busy"]
+    clock.advance(1)
+    assert "busy" not in describe(kubelet)
+
+
+# deviceplugin kubelet
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        path = tmp_path / "script.txt"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_kubelet_carries_out_a_script(
+    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--script", script("status\nadmit p\n"), "--quiet", "--fixed"]
+    assert 0 == _kubelet_cli.main([str(root), *options])
+    expected = f"kubelet: listening on {root}/device-plugins/kubelet.sock\np: admitted\n"
+    assert capsys.readouterr().out.startswith(expected)
+
+
+def test_kubelet_fails_with_its_script(
+    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == _kubelet_cli.main([str(root), "--script", script("nonsense"), "--quiet"])
+    assert "error: unknown command 'nonsense'; try help\n" == capsys.readouterr().out
+
+
+def test_kubelet_makes_a_directory_and_removes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("status\n"))
+    assert 0 == _kubelet_cli.main(["--script", "-", "--quiet"])
+    path = Path(capsys.readouterr().out.split()[-1])
+    assert "kubelet.sock" == path.name
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--nonsense"], "unrecognized arguments"),
+        (["--numa-nodes", "x"], "--numa-nodes x: not numbers with commas between them"),
+    ],
+)
+def test_kubelet_tells_a_wrong_command_line(
+    argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == _kubelet_cli.main(argv)
+    assert complaint in capsys.readouterr().err
+
+
+def test_kubelet_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == _kubelet_cli.main(["--help"])
+    assert "deviceplugin kubelet /tmp/kubelet" in capsys.readouterr().out
+
+
+def test_kubelet_does_not_replace_one_that_runs(
+    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == _kubelet_cli.main([str(kubelet.root)])
+    assert "a kubelet is listening here already" in capsys.readouterr().err
+    assert kubelet.kubelet_socket.exists()
+
+
+def test_kubelet_tells_why_it_cannot_start(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == _kubelet_cli.main([str(root / ("x" * 100))])
+    assert "use a shorter root" in capsys.readouterr().err
+    assert 1 == _kubelet_cli.main([str(root), "--script", str(root / "none")])
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+class Watched(io.StringIO):
+    """Standard output that tells when something was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        return super().write(text)
+
+
+def test_kubelet_takes_commands_from_elsewhere_until_it_is_told_to_stop(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", out := Watched())
+    results: list[int] = []
+
+    def elsewhere() -> None:
+        out.written.wait(5)
+        results.append(_kubelet_cli.main([str(root), "--send", "admit", "p"]))
+        results.append(_kubelet_cli.main([str(root), "--send", "nonsense"]))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sender = threading.Thread(target=elsewhere)
+    sender.start()
+    assert 0 == _kubelet_cli.main([str(root), "--node-status-interval", "0.01"])
+    sender.join()
+    assert [0, 1] == results
+    assert "p: admitted\n" in out.getvalue()
+    assert "error: unknown command 'nonsense'; try help\n" in out.getvalue()
+    assert 1 == _kubelet_cli.main([str(root), "--send", "status"])
+    assert "no kubelet runs here" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_kubelet_takes_what_is_typed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("admit p\n"))
+    assert 0 == _kubelet_cli.main([str(root), "--quiet"])
+    assert "p: admitted\nmain: no devices\n" == capsys.readouterr().out
+
+
+# deviceplugin stub
+
+
+@pytest.fixture
+def scripted(plugin: Make, out: io.StringIO) -> Iterator[Console]:
+    """A console on a plugin that is registered."""
+    stub = plugin()
+    yield Console(StubCommands(stub).table, out)
+    stub.stop()
+
+
+def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: SimulatedKubelet) -> None:
+    scripted.execute("devices a b:Unhealthy c:d:Healthy")
+    kubelet.wait_for(R, {"a", "c:d"}, {"b"})
+    scripted.execute("end-stream")
+    kubelet.wait_for(R, (), {"a", "b", "c:d"})
+    assert "registered x.io/dev" == scripted.execute("register")
+    scripted.execute("wait ListAndWatch 2")
+    expected = ["GetDevicePluginOptions", "ListAndWatch"] * 2
+    assert expected == scripted.execute("calls").splitlines()
+    scripted.execute("stop")
+    scripted.execute("start")
+    scripted.execute("fail GetDevicePluginOptions internal not now")
+    with pytest.raises(CommandError, match=r"not registered: UNKNOWN: .* desc = not now"):
+        scripted.execute("register")
+    scripted.execute("heal")
+    scripted.execute("hold Allocate")
+    scripted.execute("release")
+    assert "registered x.io/dev" == scripted.execute("register")
+
+
+def test_a_stub_tells_what_cannot_be_done(
+    scripted: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CommandError, match="unknown code 'bad'; known are OK, CANCELLED"):
+        scripted.execute("fail Allocate bad")
+    monkeypatch.setattr("deviceplugin.simulator._stub_commands._WAIT", 0)
+    with pytest.raises(CommandError, match="waited 0 s"):
+        scripted.execute("wait Allocate")
+
+
+def test_devices_are_healthy_unless_told_otherwise() -> None:
+    assert {"a": "Healthy", "b": "x", "c:d": ""} == parse_devices(("a", "b:x", "c:d:"))
+
+
+def test_stub_registers_and_carries_out_a_script(
+    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [R, "a", "b", "--dir", str(kubelet.plugin_dir), "--script", script("wait ListAndWatch")]
+    assert 0 == _stub_cli.main([*argv, "--pre-start", "--prefer"])
+    assert capsys.readouterr().out == (
+        f"listening on {kubelet.plugin_dir}/stub.sock\nregistered x.io/dev\n"
+    )
+    assert kubelet.options(R) == pb.DevicePluginOptions(
+        pre_start_required=True, get_preferred_allocation_available=True
+    )
+
+
+def test_stub_may_be_found_instead(
+    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [R, "a", "--dir", str(kubelet.registry_dir), "--watched", "--script"]
+    assert 0 == _stub_cli.main([*argv, script("calls")])
+    assert f"listening on {kubelet.registry_dir}/stub.sock\nnone\n" == capsys.readouterr().out
+
+
+def test_stub_tells_why_it_is_refused(
+    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == _stub_cli.main(["nodomain", "--dir", str(kubelet.plugin_dir)])
+    expected = 'deviceplugin stub: not registered: UNKNOWN: the ResourceName "nodomain" is invalid'
+    assert expected in capsys.readouterr().err
+
+
+def test_stub_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == _stub_cli.main(["--help"])
+    assert "example.com/thing" in capsys.readouterr().out
+    assert 2 == _stub_cli.main([])

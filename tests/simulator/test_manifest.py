@@ -1,0 +1,95 @@
+"""Pods from manifests."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deviceplugin.simulator import Container, Pod
+from deviceplugin.simulator._manifest import ManifestError, load_pods
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: demo, namespace: lab, uid: "1"}
+spec:
+  initContainers:
+  - name: first
+  - {name: side, restartPolicy: Always}
+  containers:
+  - name: main
+    resources: {limits: {x.io/dev: 2, cpu: 500m, y.io/dev: "1"}}
+---
+kind: Pod
+metadata: {name: plain}
+spec: {containers: [{name: main, resources: {}}]}
+---
+"""
+
+
+def load(tmp_path: Path, text: str, name: str = "pod.yaml") -> list[Pod]:
+    path = tmp_path / name
+    path.write_text(text)
+    return load_pods(path)
+
+
+def test_all_pods_of_a_file_are_loaded(tmp_path: Path) -> None:
+    demo = Pod(
+        "demo",
+        [Container("main", {"x.io/dev": 2, "y.io/dev": 1})],
+        [Container("first", {}), Container("side", {}, restarts_always=True)],
+        namespace="lab",
+        uid="1",
+    )
+    assert [demo, Pod("plain", [Container("main", {})])] == load(tmp_path, POD)
+
+
+def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    document: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}]},
+    }
+    assert [Pod("p", [Container("c", {})])] == load(tmp_path, json.dumps(document), "pod.json")
+    with pytest.raises(
+        ManifestError, match=r"YAML needs PyYAML: pip install 'deviceplugin\[yaml\]'"
+    ):
+        load(tmp_path, POD)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "holds no pod"),
+        ("{", "while parsing"),
+        ("kind: Node", "Node is no Pod"),
+        ("kind: Pod", "not a pod's manifest: KeyError"),
+        ("[]", "not a pod's manifest: TypeError"),
+        ("text", "not a pod's manifest: TypeError"),
+        ("{kind: Pod, metadata: [], spec: {}}", "not a pod's manifest"),
+        (
+            (
+                "{kind: Pod, metadata: {name: p}, spec: {containers: "
+                "[{name: c, resources: {limits: {x.io/dev: 1.5}}}]}}"
+            ),
+            "x.io/dev: 1.5 is no number of devices",
+        ),
+        (
+            (
+                "{kind: Pod, metadata: {name: p}, spec: {containers: "
+                "[{name: c, resources: {limits: {x.io/dev: -1}}}]}}"
+            ),
+            "x.io/dev: -1 is negative",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_manifest_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ManifestError, match=complaint):
+        load(tmp_path, text)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"none\.yaml: No such file or directory"):
+        load_pods(tmp_path / "none.yaml")
