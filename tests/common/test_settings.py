@@ -258,3 +258,17 @@ def test_without_its_source_a_class_has_no_help_of_its_own() -> None:
     space: dict[str, Any] = {"Settings": Settings, "dataclass": dataclass, "__name__": "nowhere"}
     exec("@dataclass(frozen=True)\nclass Made(Settings):\n    x: int = 1\n    'Help.'\n", space)
     assert NAMES == list(helps(space["Made"]))
+
+
+def test_values_that_do_not_go_together_are_a_configuration_error() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class PairSettings(Settings):
+        low: int = 1
+        high: int = 2
+
+        def __post_init__(self) -> None:
+            if self.low > self.high:
+                raise ValueError(f"low {self.low} is above high {self.high}")
+
+    with pytest.raises(ConfigError, match=r"^low 3 is above high 2$"):
+        load(PairSettings, flags={"low": "3"}, environ={})

@@ -206,3 +206,19 @@ def test_a_value_is_written_as_one_would_write_it_into_a_file(
     value: object, written: object
 ) -> None:
     assert written == write(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", None), (None, None), ("30s", timedelta(seconds=30))]
+)
+def test_a_setting_may_be_absent(text: object, value: object) -> None:
+    assert value == parse(text, timedelta | None)
+
+
+def test_a_list_is_several_values_too() -> None:
+    assert ("a", "b") == parse("a, b", list[str])
+
+
+def test_there_are_no_settings_of_other_kinds() -> None:
+    with pytest.raises(TypeError, match="a setting cannot be a <class 'complex'>"):
+        parse("1j", complex)

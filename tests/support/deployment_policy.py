@@ -106,9 +106,10 @@ def _of_settings(container: Manifest, command: str) -> Iterator[str]:
 
 def _of_paths(container: Manifest, settings: Mapping[str, Any]) -> Iterator[str]:
     mounts = [PurePosixPath(mount["mountPath"]) for mount in container["volumeMounts"]]
-    for key, value in settings.items():
-        if not isinstance(value, str) or not value.startswith("/"):
-            continue
+    paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
+    # Only one of the two ways to register is used.
+    del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
+    for key, value in paths.items():
         path = PurePosixPath(value)
         if not any(path.is_relative_to(mount) for mount in mounts):
             yield f"{key}: {value} is not mounted"

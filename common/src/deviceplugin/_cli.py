@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar, overload
 from typing_extensions import override
 
 from deviceplugin import _author, _log, _settings, _values
+from deviceplugin._listing import check_resources
 from deviceplugin._settings import Settings
 from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -89,6 +90,7 @@ class _Command:
             log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
         plugins = self._make(settings)
         if options.once:
+            check_resources(plugins)
             return _once(plugins, options.output)
         return self._serve(plugins, settings, options)
 

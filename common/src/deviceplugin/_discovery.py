@@ -118,12 +118,12 @@ class Discovery:
         self._hints.listen(self._plugin)
         try:
             while not self._stopping.is_set():
-                self._hints.take()
                 self._watch_paths()
                 self.look()
                 self._watch_paths()
                 self._stopping.wait(_REST)
                 self._hints.wait(self._timing.interval)
+                self._hints.take()
         finally:
             self._poller.forget(self.check_deadline)
             self._hints.close()
@@ -145,7 +145,7 @@ class Discovery:
     def _watch_paths(self) -> None:
         plugin = self._plugin
         try:
-            paths = _author.call(lambda: [Path(path) for path in plugin.watch_paths])
+            paths = _author.call(lambda: _paths(plugin.watch_paths))
         except DevicePluginError as error:
             self._problems.say(
                 "watch_paths", "watch_paths cannot be used", plugin=self.name, error=str(error)
@@ -269,6 +269,12 @@ class Discovery:
                 trouble = self._troubles.get(name, "discover() does not return")
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
                 _log_changes(resource, resource.publish(unhealthy(roster.devices(), reason)))
+
+
+def _paths(given: Sequence[Path | str]) -> list[Path]:
+    if isinstance(given, str):
+        raise TypeError(f"{given!r} is no list of paths")
+    return [Path(path) for path in given]
 
 
 def _log_changes(resource: Resource, changed: Sequence[Device]) -> None:

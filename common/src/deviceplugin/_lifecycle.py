@@ -11,16 +11,14 @@ from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
-from deviceplugin._listing import counts, describe
+from deviceplugin._listing import check_resources, counts, describe
 from deviceplugin._metrics import Count, Metrics
 from deviceplugin._podresources import held_devices
 from deviceplugin._poller import Poller
 from deviceplugin._registry import Registry
 from deviceplugin._roster import Retention, unhealthy
-from deviceplugin._rules import resource_name_problem
 from deviceplugin._server import check_directory
 from deviceplugin._settings import Settings
-from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
@@ -82,15 +80,6 @@ def join(threads: Iterable[threading.Thread], timeout: float) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             log.warning("not stopped in time", extra={"part": thread.name})
-
-
-def check_resources(plugins: Iterable[Plugin]) -> None:
-    """Raise ConfigError if the kubelet would refuse the resource name of any of ``plugins``."""
-    for plugin in plugins:
-        name: object = plugin.resource
-        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
-        if name != "" and problem:
-            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
 
 
 def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:

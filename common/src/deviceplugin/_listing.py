@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from deviceplugin import _author
 from deviceplugin._rules import device_problem, resource_name_problem
-from deviceplugin.errors import DiscoveryError
+from deviceplugin.errors import ConfigError, DiscoveryError
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
 
@@ -17,6 +17,15 @@ MAX_DEVICES: Final = 300_000
 
 Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
+
+
+def check_resources(plugins: Iterable[Plugin]) -> None:
+    """Raise ConfigError if the kubelet would refuse the resource name of any of ``plugins``."""
+    for plugin in plugins:
+        name: object = plugin.resource
+        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
+        if name != "" and problem:
+            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
 
 
 def discover(plugin: Plugin) -> list[Device]:

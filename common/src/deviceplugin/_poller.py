@@ -4,6 +4,7 @@ inotify says at once what a look at the paths every few seconds would say later.
 beside it: events can be lost, and a node can run out of inotify instances.
 """
 
+import errno
 import logging
 import os
 import select
@@ -39,6 +40,7 @@ _WITHOUT_INOTIFY: Final = 1.0
 _LONGEST: Final = 24 * 3600.0
 """Seconds between looks, at most; the kernel cannot count many more."""
 
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 Signature = tuple[int, int, int, int] | None
 
 
@@ -76,9 +78,10 @@ class Poller:
             return None
 
     def _fall_back(self, error: OSError) -> None:
+        hint = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "mend the cause"
         log.warning(
-            "no inotify, looking at files every second instead: raise fs.inotify limits",
-            extra={"error": str(error)},
+            "no inotify for some files, looking at all every second instead",
+            extra={"error": str(error), "advice": hint},
         )
 
     def every(self, tick: Callable[[], None]) -> None:

@@ -50,6 +50,8 @@ class Server:
         told: Callable[[str], None],
     ) -> None:
         directory = registrar.directory
+        if not directory.is_dir():  # gRPC would say so on standard error, in its own way
+            raise OSError(f"{directory}: no such directory")
         self.name = _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
         self.path = directory / self.name
         self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
@@ -68,8 +70,7 @@ class Server:
             self._server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
             self._workers.shutdown(wait=False)
-            why = "cannot make a socket in it" if directory.is_dir() else "no such directory"
-            raise OSError(f"{directory}: {why}") from error
+            raise OSError(f"{directory}: cannot make a socket in it") from error
         self._server.start()
         self._identity = file_identity(self.path)
 

@@ -112,7 +112,10 @@ def load(
             problems.append(f"{where}: {value!r} {error}")
     if problems:
         raise ConfigError("\n".join(problems))
-    return settings(**values)
+    try:
+        return settings(**values)
+    except ValueError as error:  # from a __post_init__ that checks what belongs together
+        raise ConfigError(str(error)) from error
 
 
 def _sources(

@@ -26,22 +26,36 @@ _TRUTHS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
 def parse(value: Any, kind: Any) -> Any:
     """Return ``value``, from a flag, a variable or a file, as a ``kind``.
 
-    Known kinds: text, numbers, truths, paths, durations (``1m30s``), choices, and sequences of
-    these (with commas between, or a list).
+    Known kinds: text, numbers, truths, paths, durations (``1m30s``), choices, sequences of these
+    (with commas between, or a list), and any of them or None (which is then an empty text).
 
     Raises:
         ValueError: It is none; the message goes on from the value: ``'x' is not ...``.
+        TypeError: There are no settings of this kind.
     """
+    if type(None) in typing.get_args(kind):
+        (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
+        return None if value is None or value == "" else parse(value, inner)
     if typing.get_origin(kind) is Literal:
         return _choice(value, typing.get_args(kind))
-    if typing.get_origin(kind) in (tuple, Sequence):
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, list):
-            raise ValueError("is not a list")
-        texts = [item.strip() if isinstance(item, str) else item for item in items]
-        return tuple(parse(item, typing.get_args(kind)[0]) for item in texts if item != "")
+    if typing.get_origin(kind) in {tuple, list, Sequence}:
+        return _several(value, typing.get_args(kind)[0])
     if kind is bool:
         return value if isinstance(value, bool) else _choice(str(value).lower(), _TRUTHS)
+    return _single(value, kind)
+
+
+def _several(value: Any, kind: Any) -> tuple[Any, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise ValueError("is not a list")  # noqa: TRY004 - the value is wrong, not the caller
+    texts = [item.strip() if isinstance(item, str) else item for item in items]
+    return tuple(parse(item, kind) for item in texts if item != "")
+
+
+def _single(value: Any, kind: Any) -> Any:
+    if kind not in _PARSERS:
+        raise TypeError(f"a setting cannot be a {kind}")
     if isinstance(value, bool | list | dict) or value is None:
         raise ValueError(f"is not {_NAMES[kind]}")
     try:
