@@ -39,7 +39,8 @@ def ids(outcome: Outcome, container: str = "main", resource: str = R) -> frozens
     return outcome.devices[container][resource]
 
 
-# As upstream's TestPodContainerDeviceAllocation.
+# As upstream's TestPodContainerDeviceAllocation, and end-to-end test: Can schedule a pod that
+# requires a device.
 def test_a_pod_gets_as_many_devices_as_it_asks_for(kubelet: SimulatedKubelet, plugin: Make) -> None:
     dev, net = plugin(devices=["a", "b", "c"], name="1"), plugin("x.io/net", ["n"], name="2")
     outcome = kubelet.admit(Pod.of("p", main={R: 2, "x.io/net": 1}))
@@ -255,7 +256,8 @@ def test_devices_of_init_containers_are_used_again(kubelet: SimulatedKubelet, pl
     assert 3 == len(kubelet.in_use(R))
 
 
-# As upstream's TestRestartableInitContainerDeviceAllocation.
+# As upstream's TestRestartableInitContainerDeviceAllocation, and end-to-end test: Can schedule a
+# pod with a restartable init container.
 def test_sidecars_keep_their_devices_and_may_take_those_of_init_containers(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
@@ -430,6 +432,24 @@ def test_devices_to_be_used_again_that_are_enough_ask_nobody(
     stub = plugin(devices=["a", "b"], options=PREFERS)
     assert kubelet.admit(Pod("p", [Container("app", {R: 1})], [Container("init", {R: 1})]))
     assert 1 == len(stub.preferred)
+
+
+# As upstream's TestDevicesToAllocateConflictWithUpdateAllocatedDevices.
+def test_a_collection_during_a_preference_does_no_harm(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(options=PREFERS)
+    finished = Pod.of("finished", main={R: 1})
+    assert kubelet.admit(finished)
+    prefer = stub.on_prefer
+
+    def collect(request: pb.ContainerPreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        kubelet.terminate(finished)
+        kubelet._live().manager.collect()
+        return prefer(request)
+
+    stub.on_prefer = collect
+    assert 1 == len(ids(kubelet.admit(Pod.of("p", main={R: 1}))))
 
 
 # As upstream's TestGetPreferredAllocation.

@@ -124,6 +124,26 @@ def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(
     assert (0, 0) == node(kubelet)
 
 
+# As upstream's end-to-end tests: will set allocatable to zero and then back to 1, will lower
+# allocatable to a number of unhealthy devices and back.
+def test_health_goes_and_comes_back(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a", "b"])
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.run(pod)
+    seen = []
+    for devices in (
+        {"a": "Healthy", "b": "Unhealthy"},
+        {"a": "Unhealthy", "b": "Unhealthy"},
+        ["a", "b"],
+    ):
+        received = kubelet.lists_received(R)
+        stub.update(devices)
+        kubelet.wait(lambda received=received: kubelet.lists_received(R) > received)  # type: ignore[misc]
+        seen.append(node(kubelet))
+    assert [(2, 1), (2, 0), (2, 2)] == seen
+    assert "Running" == kubelet.pod(pod).phase
+
+
 def test_the_node_changes_at_status_updates_only(kubelet: SimulatedKubelet, plugin: Make) -> None:
     stub = plugin(devices=["a"])
     assert (1, 1) == node(kubelet)
@@ -182,6 +202,8 @@ def test_a_stream_that_fails_at_once_is_not_tried_again(
     assert ["GetDevicePluginOptions", "ListAndWatch"] == failing.calls
 
 
+# As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
+# is stopped.
 @pytest.mark.parametrize("end", ["return", "error", "death"])
 def test_all_ends_of_a_stream_are_the_same(
     kubelet: SimulatedKubelet, plugin: Make, end: str
@@ -262,7 +284,8 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Ma
     assert 100 == len(kubelet.take_pokes())
 
 
-# As upstream's TestUpdateAllocatedResourcesStatus.
+# As upstream's TestUpdateAllocatedResourcesStatus, and end-to-end test: Healthy then Unhealthy
+# single device in pod status.
 def test_the_pods_status_tells_the_health_of_each_device(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
@@ -300,7 +323,7 @@ def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
     assert [{f"default/{poked}"}] == kubelet.take_pokes()
 
 
-# As upstream's TestNewManagerImplStart.
+# As upstream's TestNewManagerImpl and TestNewManagerImplStart.
 def test_stopping_is_idempotent(root: Path) -> None:
     kubelet = SimulatedKubelet(root)
     kubelet.stop()

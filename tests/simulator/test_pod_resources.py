@@ -72,7 +72,8 @@ def test_pods_that_have_ended_are_not_listed(
     assert {} == listed(agent)
 
 
-# As upstream's TestListPodResourcesWithInitContainersV1.
+# As upstream's TestListPodResourcesWithInitContainersV1 and
+# TestGetPodResourcesWithInitContainersV1.
 def test_sidecars_are_listed_and_init_containers_are_not(
     kubelet: SimulatedKubelet, plugin: Make, agent: Calls
 ) -> None:
@@ -80,6 +81,9 @@ def test_sidecars_are_listed_and_init_containers_are_not(
     sidecar = Container("sidecar", {R: 1}, restarts_always=True)
     assert kubelet.admit(Pod("p", [Container("main")], [Container("init", {R: 1}), sidecar]))
     assert ["sidecar", "main"] == list(listed(agent)["p"])
+    request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
+    shown = [container.name for container in agent["Get"](request).pod_resources.containers]
+    assert ["sidecar", "main"] == shown
 
 
 def test_a_device_near_two_nodes_is_listed_once_for_each(
@@ -103,6 +107,24 @@ def test_allocatable_are_all_healthy_devices_in_use_or_not(
     kubelet.wait(lambda: not kubelet.healthy(R))
     response = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert [] == entries(response.devices)
+
+
+# As upstream's TestGetAllocatableDevicesMultipleResources and
+# TestGetAllocatableDevicesHealthTransition.
+def test_allocatable_follows_the_health_of_each_resources_devices(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    def allocatable() -> list[tuple[str, str, list[int]]]:
+        request = pb.AllocatableResourcesRequest()
+        return entries(agent["GetAllocatableResources"](request).devices)
+
+    one = plugin("x.io/one", {"a": "Unhealthy"}, name="1")
+    plugin("x.io/two", ["a", "b"], name="2")
+    two: list[tuple[str, str, list[int]]] = [("x.io/two", "a", []), ("x.io/two", "b", [])]
+    assert two == allocatable()
+    one.update(["a"])
+    kubelet.wait_for("x.io/one", {"a"})
+    assert sorted([("x.io/one", "a", []), *two]) == sorted(allocatable())
 
 
 # As upstream's TestGetPodResourcesV1.

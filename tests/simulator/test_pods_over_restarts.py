@@ -44,8 +44,9 @@ def test_a_running_container_is_left_alone(kubelet: SimulatedKubelet, plugin: Ma
     assert kubelet.in_use(R) == held["main"][R]
 
 
-# As upstream's end-to-end test: should deploy pod consuming devices first but fail with admission
-# error after kubelet restart in case device plugin hasn't re-registered.
+# As upstream's end-to-end tests: should deploy pod consuming devices first but fail with admission
+# error after kubelet restart in case device plugin hasn't re-registered, Does not keep device
+# plugin assignments across node reboots if fails admission.
 def test_a_container_that_was_down_costs_the_pod_its_life(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:

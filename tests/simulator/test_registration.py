@@ -25,6 +25,7 @@ def refusal(plugin: StubPlugin, **request: str) -> tuple[grpc.StatusCode, str]:
     return call.code(), call.details()
 
 
+# As upstream's TestNewEndpoint.
 def test_a_registered_plugin_is_watched(kubelet: SimulatedKubelet, stub: Stub) -> None:
     plugin = stub(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
     plugin.register()
@@ -49,6 +50,7 @@ def test_each_list_replaces_the_one_before(kubelet: SimulatedKubelet, stub: Stub
     assert 3 == kubelet.lists_received(R)
 
 
+# As upstream's TestAllocate of an endpoint.
 def test_direct_calls_reach_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
     plugin = stub()
     plugin.register()
@@ -127,6 +129,7 @@ def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, stub: Stub, name: 
     stub(name="other.sock").register(endpoint=name)
 
 
+# As upstream's end-to-end test: when GetDevicePluginOptions fails.
 def test_failing_options_refuse_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
     plugin = stub()
 

@@ -20,7 +20,8 @@ PRE_START = pb.DevicePluginOptions(pre_start_required=True)
 Make = Callable[..., StubPlugin]
 
 
-# As upstream's TestGetDeviceRunContainerOptions.
+# As upstream's TestGetDeviceRunContainerOptions, and end-to-end test: Keeps device plugin
+# assignments across pod restarts.
 def test_every_start_gets_what_allocate_answered_once(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
@@ -36,6 +37,23 @@ def test_every_start_gets_what_allocate_answered_once(
     kubelet.terminate(pod)
     kubelet.admit(Pod.of("other", main={R: 1}))
     assert kubelet.run_options(pod, "main") is None
+
+
+# As upstream's end-to-end test: Keeps device plugin assignments after the device plugin has
+# restarted.
+def test_a_restarted_plugin_is_not_asked_again(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    plugin(name="1").stop()
+    kubelet.wait(lambda: not kubelet.registered)
+    second = plugin(name="2")
+    pod = Pod.of("p", main={R: 1})
+    assert kubelet.run(pod)
+    held = kubelet.held(pod)
+    second.stop()
+    kubelet.wait(lambda: not kubelet.registered)
+    third = plugin(name="3")
+    assert kubelet.start_container(pod, "main")
+    assert held == kubelet.held(pod)
+    assert [] == third.allocated
 
 
 def test_a_container_restarts_with_an_unhealthy_device(
@@ -159,7 +177,8 @@ def test_devices_missing_at_the_start_are_missing_for_ever_with_pre_start(
     assert [] == stub.allocated
 
 
-# As upstream's TestDeviceRunContainerOptions.
+# As upstream's TestDeviceRunContainerOptions, and end-to-end test: can make a CDI device accessible
+# in a container.
 def test_answers_are_merged_and_the_first_wins() -> None:
     one = pb.ContainerAllocateResponse(
         envs={"A": "1", "B": "1"},

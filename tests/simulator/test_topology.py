@@ -1,5 +1,6 @@
 """Topology hints, their merging, and alignment."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -276,6 +277,29 @@ def test_a_failing_allocate_counts_as_the_topology_managers_error(
     plugin(devices=[near("a", 0)]).failing["Allocate"] = StubError("no")
     assert "UnexpectedAdmissionError" == kubelet.admit(Pod.of("p", main={R: 1})).reason
     assert 1 == kubelet.metrics.topology_manager_admission_errors_total
+
+
+# As upstream's TestGetTopologyHintsWithUpdates.
+@restricted
+def test_lists_that_arrive_during_admissions_do_no_harm(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=TWO_NODES)
+    finished = threading.Event()
+
+    def update() -> None:
+        while not finished.is_set():
+            stub.update([near(id_, node) for id_, node in zip("abcd", (1, 1, 0, 0), strict=True)])
+            stub.update(TWO_NODES)
+
+    updating = threading.Thread(target=update)
+    updating.start()
+    for number in range(20):
+        pod = Pod.of(f"p{number}", main={R: 2})
+        assert kubelet.admit(pod)
+        kubelet.terminate(pod)
+    finished.set()
+    updating.join()
 
 
 def test_more_than_eight_nodes_are_refused(root: Path) -> None:

@@ -34,7 +34,8 @@ def complaint(stub: StubPlugin) -> str:
     return stub.statuses[-1].error
 
 
-# As upstream's TestPluginRegistration.
+# As upstream's TestPluginRegistration, TestNewManagerImplStartProbeMode, Test_ASW, Test_DSW,
+# Test_Run_Positive_RegisterThenUnregister and TestMetricCollection.
 def test_a_socket_that_appears_is_registered_and_one_that_is_deleted_is_not(
     kubelet: SimulatedKubelet, watched: Make
 ) -> None:
@@ -151,6 +152,31 @@ def test_a_lost_stream_is_healed_by_a_new_socket_only(
     kubelet.watch()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
+
+
+# As upstream's TestDevicePluginReRegistrationProbeMode.
+def test_the_latest_of_several_sockets_has_the_resource(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    for devices in (["a"], ["b"], ["c", "d"]):
+        watched(f"{devices[0]}.sock", devices=devices)
+        kubelet.watch()
+        kubelet.wait_for(R, devices)
+    assert kubelet.capacity(R) == kubelet.allocatable(R) == 2
+
+
+# As upstream's TestOperationExecutor.
+def test_there_is_one_attempt_for_a_socket_at_a_time(
+    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
+) -> None:
+    stub = watched()
+    stub.hold("GetInfo")
+    for _ in range(3):
+        clock.advance(10)
+        kubelet.watch(settle=False)
+    stub.release()
+    kubelet.wait_for(R, {"a", "b"})
+    assert 1 == stub.calls.count("GetInfo")
 
 
 # As upstream's TestPluginRegistrationSameName.
