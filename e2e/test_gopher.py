@@ -5,6 +5,7 @@ import signal
 import subprocess
 
 import pytest
+
 from deviceplugin.simulator import Pod
 from node import Node
 

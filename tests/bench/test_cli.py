@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from deviceplugin.bench import _cli, _plan, main
 from deviceplugin.bench._cli import _chosen, _parser, _plan_of, _split
 

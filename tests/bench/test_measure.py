@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from deviceplugin.bench import _measure, _plan, _subject
 from deviceplugin.bench._figures import Figure
 from deviceplugin.bench._many import ManyPlugin, ManySettings

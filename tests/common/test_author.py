@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+
 from deviceplugin import AllocationError
 from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
 

@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-import deviceplugin as dp
 import pytest
+
+import deviceplugin as dp
 from deviceplugin._settings import key
 from deviceplugin.testing import Kubelet
 

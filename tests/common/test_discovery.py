@@ -7,13 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event
 
-import deviceplugin as dp
 import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
 from deviceplugin import _hints
 from deviceplugin.testing import Kubelet
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
-from typing_extensions import override
 
 SHORT = timedelta(milliseconds=100)
 

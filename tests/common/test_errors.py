@@ -1,4 +1,5 @@
 import pytest
+
 from deviceplugin import errors
 
 

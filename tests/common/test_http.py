@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
 from deviceplugin import ConfigError
 from deviceplugin._http import Server, parse_address
 from deviceplugin._metrics import Metrics
-from prometheus_client.parser import text_string_to_metric_families
 
 TIMEOUT = 5.0
 HAS_IPV6 = socket.has_dualstack_ipv6()

@@ -3,10 +3,11 @@ import time
 from collections.abc import Iterable
 
 import pytest
+from typing_extensions import override
+
 from deviceplugin import Device, DiscoveryError, Health, Plugin
 from deviceplugin._inventory import Resource
 from deviceplugin._wire import encode_list
-from typing_extensions import override
 
 SICK = Health.unhealthy("dust")
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import deviceplugin as dp
 import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
 from deviceplugin._lifecycle import Group, Host
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
-from typing_extensions import override
 
 
 def get(node: Node, path: str) -> tuple[int, str]:

@@ -3,10 +3,11 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from typing_extensions import override
+
 from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
 from deviceplugin._author import HookFailedError
 from deviceplugin._listing import counts, describe, discover, sort_out
-from typing_extensions import override
 
 SICK = Health.unhealthy("dust")
 

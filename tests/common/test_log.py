@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deviceplugin import _log
 from deviceplugin._log import Once
 

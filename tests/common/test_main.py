@@ -3,6 +3,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
+
 from deviceplugin.__main__ import COMMANDS, main
 
 

@@ -3,9 +3,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 import pytest
-from deviceplugin._metrics import Metrics
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+
+from deviceplugin._metrics import Metrics
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:

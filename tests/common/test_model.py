@@ -2,9 +2,10 @@ from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
-from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
 from hypothesis import given
 from hypothesis import strategies as st
+
+from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
 
 TEXTS = st.sampled_from(["/dev/a", "/dev/b", "/dev/c"])
 ALLOCATIONS = st.builds(

@@ -2,9 +2,10 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from typing_extensions import override
+
 from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
 from deviceplugin._once import show
-from typing_extensions import override
 
 GPU = Device(
     "gpu10",

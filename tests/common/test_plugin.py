@@ -2,9 +2,10 @@ from collections.abc import Iterable, Sequence
 from threading import Event
 
 import pytest
+from typing_extensions import override
+
 from deviceplugin import Allocation, Device, DeviceNode, Plugin
 from deviceplugin.plugin import overrides
-from typing_extensions import override
 
 HOOKS = ["allocate", "prefer", "pre_start", "changes", "start", "stop"]
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import inotify_simple
 import pytest
+
 from deviceplugin._poller import Poller
 
 NEVER = 3600.0

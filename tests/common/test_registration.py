@@ -9,10 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import deviceplugin as dp
 import grpc
 import inotify_simple
 import pytest
+
+import deviceplugin as dp
 from deviceplugin import _endpoint, _kubelet, _rpc
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from deviceplugin import _rpc
 from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig

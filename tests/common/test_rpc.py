@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+
 from deviceplugin import _rpc
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 

@@ -1,10 +1,11 @@
 from typing import Any
 
 import pytest
-from deviceplugin import Device, DeviceNode, Mount, Topology
-from deviceplugin._rules import device_problem, natural_key, resource_name_problem
 from hypothesis import given
 from hypothesis import strategies as st
+
+from deviceplugin import Device, DeviceNode, Mount, Topology
+from deviceplugin._rules import device_problem, natural_key, resource_name_problem
 
 NUMBERED = st.lists(st.sampled_from(["a", "gpu", "-", "0", "1", "9", "٣"])).map("".join)
 

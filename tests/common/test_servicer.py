@@ -5,19 +5,20 @@ from dataclasses import replace
 from threading import Event
 from typing import cast
 
-import deviceplugin as dp
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+import deviceplugin as dp
 from deviceplugin import _servicer
 from deviceplugin._author import MAX_HANGING, Hooks
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
 from deviceplugin.testing import Kubelet
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
-from hypothesis import given
-from hypothesis import strategies as st
 from scripted import RESOURCE, ScriptedPlugin, sick
-from typing_extensions import override
 
 FULL = dp.Device(
     "d2",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deviceplugin import ConfigError, Settings
 from deviceplugin._settings import dump, helps, key, load, read_file, suspicious_variables, variable
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from deviceplugin.topology import numa_node, sysfs_numa_node
 
 NULL = "/dev/null"  # character device 1:3

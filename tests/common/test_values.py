@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from deviceplugin._values import metavar, parse, write, write_duration
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from deviceplugin._values import metavar, parse, write, write_duration
 
 LEVEL = Literal["debug", "info"]
 KINDS: list[Any] = [

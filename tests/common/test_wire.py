@@ -1,8 +1,9 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
 from deviceplugin._wire import decode_allocation, encode_allocation, encode_list
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
-from hypothesis import given
-from hypothesis import strategies as st
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 ALLOCATIONS = st.builds(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from deployment_policy import problems
 from kustomize import Manifest, render, render_by_kustomize
 

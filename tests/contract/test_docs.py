@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.request import urlopen
 
-import deviceplugin as dp
 import pytest
+
+import deviceplugin as dp
 from deviceplugin import (
     _discovery,
     _endpoint,

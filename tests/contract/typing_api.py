@@ -7,8 +7,9 @@ from pathlib import Path
 from threading import Event
 from typing import assert_type
 
-import deviceplugin as dp
 from typing_extensions import override
+
+import deviceplugin as dp
 
 
 @dataclass(frozen=True, kw_only=True)

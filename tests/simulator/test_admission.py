@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from deviceplugin.simulator import (
     Behaviour,
     Container,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.simulator._checkpoint import (
     FILE_NAME,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.simulator._manifest import ManifestError, load_pods
 

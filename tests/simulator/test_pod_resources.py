@@ -7,6 +7,7 @@ from typing import Any, cast
 import grpc
 import inotify_simple
 import pytest
+
 from deviceplugin import _rpc
 from deviceplugin.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin

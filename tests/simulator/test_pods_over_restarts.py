@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from deviceplugin.simulator import (
     Behaviour,
     Container,

@@ -13,6 +13,10 @@ from typing import ClassVar
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
 from deviceplugin.simulator import (
     Behaviour,
     Container,
@@ -25,9 +29,6 @@ from deviceplugin.simulator import (
     StubPlugin,
 )
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 RESOURCES = ("x.io/one", "x.io/two")
 IDS = ("a", "b", "c")

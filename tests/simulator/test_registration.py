@@ -6,6 +6,7 @@ from typing import cast
 
 import grpc
 import pytest
+
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
 from deviceplugin.simulator._clients import DialError, PluginClient
 from deviceplugin.simulator._connections import ConnectError

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import grpc
 import pytest
+
 from deviceplugin.simulator import (
     Behaviour,
     ManualClock,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from deviceplugin.simulator import KubeletStopped, SimulatedKubelet, StubPlugin
 
 R = "x.io/dev"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+
 from deviceplugin.simulator import (
     Container,
     KubeletConfig,

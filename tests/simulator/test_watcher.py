@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+
 from deviceplugin.simulator import (
     KubeletConfig,
     ManualClock,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+
 from deviceplugin import _rpc
 from deviceplugin.podresources import podresources_pb2 as pb
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from threading import Condition, Event
 
-import deviceplugin as dp
 from typing_extensions import override
+
+import deviceplugin as dp
 
 RESOURCE = "example.com/thing"
 

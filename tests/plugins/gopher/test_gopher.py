@@ -2,9 +2,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import deviceplugin as dp
 import grpc
 import pytest
+
+import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 

@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     limits = QUICK if options.quick else Limits()
     if options.within is not None:
-        limits = replace(limits, within=options.within)
+        limits = replace(limits, within=options.within, start=options.within)
     report = _try(subject, limits, seed, checks)
     for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
         if path is not None:

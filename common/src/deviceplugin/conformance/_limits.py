@@ -8,8 +8,10 @@ from typing import Final
 class Limits:
     """Limits and counts of a run. Times are in seconds."""
 
+    start: float = 10.0
+    """From the start of the process to its registration."""
     within: float = 10.0
-    """For what a plugin does by itself: start, register, register again, list a change."""
+    """For what a plugin does by itself later: register again, list a change."""
     call: float = 1.0
     """For Allocate and the other short calls: the node stands still meanwhile."""
     first_list: float = 2.0
@@ -34,13 +36,13 @@ class Limits:
     """Restarts at random moments."""
     leak_restarts: int = 50
     """Restarts after which nothing may have grown."""
-    idle_cpu: float = 0.01
+    idle_cpu: float = 0.02
     """Share of one CPU while nothing happens."""
-    wakeups: float = 20.0
+    wakeups: float = 50.0
     """Times that any thread may wake up, per second, while nothing happens."""
     growth: int = 8 * 1024 * 1024
     """Bytes by which the process may grow over ``leak_restarts``; a tenth on top is fine too."""
 
 
-QUICK: Final = Limits(quiet=3.0, down=1.0, restarts=3, leak_restarts=8)
+QUICK: Final = Limits(quiet=2.5, settle=0.5, down=1.0, restarts=3, leak_restarts=8)
 """Catches the same mistakes, but for the slow ones."""

@@ -34,7 +34,7 @@ class Node:
             place.root,
             seed=seed,
             hello=limits.hello,
-            dial_timeout=min(_DIAL_TIMEOUT, limits.within),
+            dial_timeout=min(_DIAL_TIMEOUT, limits.start),
         )
         self.placeholders = place.placeholders()
         self.plugin: Plugin | None = None
@@ -100,7 +100,7 @@ class Node:
 
     def wait_up(self) -> str:
         """Wait until the plugin's devices are listed; return why not, empty if they are."""
-        kubelet, within = self.kubelet, self.limits.within
+        kubelet, within = self.kubelet, self.limits.start
         try:
             if not self.wait(lambda: kubelet.registrations(self.resource or None), within):
                 wanted = f" for {self.resource}" if self.resource else ""
@@ -145,17 +145,18 @@ class Node:
         registered = self.resource in self.kubelet.registered
         return registered and any(each.at > since for each in self.lists)
 
-    def await_back(self, since: float, after: str) -> float:
+    def await_back(self, since: float, after: str, *, started: bool = False) -> float:
         """Wait for the plugin to register again, and return how many seconds that took.
 
         Raises:
-            Failed: It does not.
+            Failed: It does not within the limit, which is that of a start where it was started.
         """
-        if not self.wait(lambda: self.back(since), self.limits.within):
+        limit = self.limits.start if started else self.limits.within
+        if not self.wait(lambda: self.back(since), limit):
             calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
-            refusal = f"; it was refused: {calls[-1].refusal}" if calls else ""
-            raise Failed(f"not registered {self.limits.within:g} s after {after}{refusal}")
-        return time.monotonic() - since
+            refused = calls[-1].refusal if calls else ""
+            raise Failed(f"not registered {limit:g} s after {after}" + (refused and f": {refused}"))
+        return min(each.at for each in self.lists if each.at > since) - since
 
     # The resource
 

@@ -118,6 +118,17 @@ class Trial:
             raise found
         return cast("_T", found)
 
+    def once_before(self, scenario: Callable[["Trial"], object]) -> None:
+        """Play ``scenario`` if it was not played before; where it fails, the rest says nothing.
+
+        Raises:
+            NotApplicable: It failed; another check tells of that.
+        """
+        try:
+            self.once(scenario)
+        except Failed as failure:
+            raise NotApplicable(f"not seen, because: {failure}") from failure
+
     def rng(self, name: str) -> random.Random:
         """Return random numbers that only the seed and ``name`` decide."""
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - reproducible on purpose

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import deviceplugin as dp
 from typing_extensions import override
+
+import deviceplugin as dp
 
 log = logging.getLogger(__name__)
 

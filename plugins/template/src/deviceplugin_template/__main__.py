@@ -3,7 +3,6 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-
 from deviceplugin_template import SerialPlugin
 
 
