@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -48,16 +49,34 @@ def healthy(trial: Trial) -> tuple[Node, list[str]]:
     return node, sorted(trial.rng("devices").sample(ids, most))
 
 
-def _answers(trial: Trial) -> list[tuple[str, Answer]]:
-    """Return what each device's container gets, of those that were answered."""
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """One Allocate of one device."""
+
+    id: str
+    responses: Sequence[Answer]
+    seconds: float
+    error: str = ""
+    """Why it was refused; empty where it was answered."""
+
+
+def each_device(trial: Trial) -> Sequence[Allocated]:
+    """Allocate healthy devices one by one."""
     node, ids = healthy(trial)
-    found = []
-    for id_ in ids:
-        try:
-            answer = allocate(node, [id_])
-        except grpc.RpcError:
-            continue
-        found += [(id_, container) for container in answer.container_responses[:1]]
+    return [_allocate_one(node, id_) for id_ in ids]
+
+
+def _allocate_one(node: Node, id_: str) -> Allocated:
+    begin = time.monotonic()
+    try:
+        responses, error = tuple(allocate(node, [id_]).container_responses), ""
+    except grpc.RpcError as refusal:
+        responses, error = (), _rpc.status_text(refusal)
+    return Allocated(id_, responses, time.monotonic() - begin, error)
+
+
+def _answered(trial: Trial) -> list[Allocated]:
+    found = [each for each in trial.once(each_device) if not each.error]
     if not found:
         raise NotApplicable("no device was allocated")
     return found
@@ -69,13 +88,11 @@ def _answers(trial: Trial) -> list[tuple[str, Answer]]:
     why="The kubelet takes any of them, and a refusal is final for the pod.",
 )
 def _every_device(trial: Trial) -> str:
-    node, ids = healthy(trial)
-    for id_ in ids:
-        try:
-            allocate(node, [id_])
-        except grpc.RpcError as error:
-            raise Failed(f"{id_} is healthy and refused: {_rpc.status_text(error)}") from error
-    return f"allocated {len(ids)} of {len(node.healthy)} healthy devices, one by one"
+    tried = trial.once(each_device)
+    for each in tried:
+        if each.error:
+            raise Failed(f"{each.id} is healthy and refused: {each.error}")
+    return f"allocated {len(tried)} healthy devices, one by one"
 
 
 @GROUP.check(
@@ -84,11 +101,9 @@ def _every_device(trial: Trial) -> str:
     why="The kubelet asks for one container; an answer for none leaks the devices for good.",
 )
 def _one_response(trial: Trial) -> str:
-    node, ids = healthy(trial)
-    for id_ in ids:
-        count = len(allocate(node, [id_]).container_responses)
-        if count != 1:
-            raise Failed(f"{id_} was answered with {count} container responses")
+    for each in _answered(trial):
+        if len(each.responses) != 1:
+            raise Failed(f"{each.id} was answered with {len(each.responses)} container responses")
     return "one response each"
 
 
@@ -98,8 +113,8 @@ def _one_response(trial: Trial) -> str:
     why="Init containers share devices with later ones, and a kubelet that died asks again.",
 )
 def _repeatable(trial: Trial) -> str:
-    node, ids = healthy(trial)
-    some = ids[:3]
+    some = [each.id for each in _answered(trial)][:3]
+    node = trial.node()
     first = allocate(node, some)
     for _ in range(2):
         if allocate(node, some) != first:
@@ -143,10 +158,7 @@ def _refusal(node: Node, id_: str) -> str:
     why="The kubelet has no timeout there; all pods of the node wait meanwhile.",
 )
 def _prompt(trial: Trial) -> str:
-    node, ids = healthy(trial)
-    slowest = 0.0
-    for id_ in ids[:3]:
-        slowest = max(slowest, _timed(node, id_))
+    slowest = max(each.seconds for each in trial.once(each_device))
     if slowest > trial.limits.call:
         raise Failed(f"took {slowest:.2f} s")
     return f"took {slowest * 1000:.0f} ms at most"
@@ -158,25 +170,20 @@ def _prompt(trial: Trial) -> str:
     why="With a thread for each stream and few threads, Allocate hangs, and with it the node.",
 )
 def _beside_streams(trial: Trial) -> str:
-    node, ids = healthy(trial)
-    path, count = node.kubelet.socket_of(node.resource), trial.limits.streams
+    alone = _answered(trial)[0]
+    node, count = trial.node(), trial.limits.streams
+    path = node.kubelet.socket_of(node.resource)
     with ExitStack() as stack:
-        alone = _timed(node, ids[0])
         for stream in [stack.enter_context(_wire.Stream(path)) for _ in range(count)]:
             stream.wait(trial.limits.call)
-        try:
-            took = _timed(node, ids[0])
-        except grpc.RpcError as error:
-            raise Failed(f"failed beside {count} streams: {_rpc.status_text(error)}") from error
-        if took > alone + trial.limits.call:
-            raise Failed(f"took {took:.2f} s beside {count} streams, {alone:.2f} s without")
-    return f"took {took * 1000:.0f} ms beside {count} more streams"
-
-
-def _timed(node: Node, id_: str) -> float:
-    begin = time.monotonic()
-    allocate(node, [id_])
-    return time.monotonic() - begin
+        beside = _allocate_one(node, alone.id)
+    if beside.error:
+        raise Failed(f"failed beside {count} streams: {beside.error}")
+    if beside.seconds > alone.seconds + trial.limits.call:
+        raise Failed(
+            f"took {beside.seconds:.2f} s beside {count} streams, {alone.seconds:.2f} s without"
+        )
+    return f"took {beside.seconds * 1000:.0f} ms beside {count} more streams"
 
 
 @GROUP.check(
@@ -244,7 +251,7 @@ def _cdi_names(trial: Trial) -> str:
 def _inspect(
     trial: Trial, noun: str, count: Callable[[Answer], int], complaint: Callable[[Answer], str]
 ) -> str:
-    answers = _answers(trial)
+    answers = [(each.id, each.responses[0]) for each in _answered(trial) if each.responses]
     total = sum(count(answer) for _, answer in answers)
     if not total:
         raise NotApplicable(f"no {noun} in any answer")

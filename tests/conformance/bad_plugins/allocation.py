@@ -1,0 +1,138 @@
+"""Plugins that allocate, prefer or prepare wrongly."""
+
+import itertools
+import time
+
+import grpc
+from tests.conformance.bad_plugins.good import Good
+
+from deviceplugin.simulator import StubError
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+
+class RefusesAHealthyDevice(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        if ids == ["b"]:
+            raise StubError("busy")
+        return super().answer(ids)
+
+
+class TwoResponses(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        answer = super().answer(ids)
+        answer.container_responses.append(self.container(ids))
+        return answer
+
+
+class ChangingAnswers(Good):
+    count = itertools.count()
+
+    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
+        answer = super().container(ids)
+        answer.envs["COUNT"] = str(next(self.count))
+        return answer
+
+
+class AnswersUnknown(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        known = {*self.ids, *self.sick}
+        return super().answer(ids) if known.issuperset(ids) else pb.AllocateResponse()
+
+
+class AllocatesUnhealthy(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        return super().answer([id_ for id_ in ids if id_ not in self.sick])
+
+
+class SlowAllocate(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        time.sleep(1)
+        return super().answer(ids)
+
+
+class WaitsForStreams(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        with self._changed:
+            self._changed.wait_for(lambda: self.streams <= 4, 2)
+        return super().answer(ids)
+
+
+class OddPermissions(Good):
+    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
+        answer = super().container(ids)
+        answer.devices[0].permissions = "rx"
+        return answer
+
+
+class RelativeMount(Good):
+    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
+        answer = super().container(ids)
+        answer.mounts[0].host_path = "usr/share"
+        return answer
+
+
+class OddVariable(Good):
+    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
+        answer = super().container(ids)
+        answer.envs["A=B"] = "1"
+        return answer
+
+
+class BareCdiName(Good):
+    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
+        answer = super().container(ids)
+        answer.cdi_devices[0].name = "gpu0"
+        return answer
+
+
+class PrefersTooFew(Good):
+    def choose(self, available: list[str], required: list[str], size: int) -> list[str]:
+        return super().choose(available, required, max(1, size - 1))
+
+
+class IgnoresMustInclude(Good):
+    def choose(self, available: list[str], _required: list[str], size: int) -> list[str]:
+        return super().choose(available, [], size)
+
+
+class PrefersWhatIsTaken(Good):
+    def choose(self, _available: list[str], required: list[str], size: int) -> list[str]:
+        return super().choose([*self.ids], required, size)
+
+
+class FailsToPrefer(Good):
+    def choose(self, available: list[str], required: list[str], size: int) -> list[str]:
+        if size > len(available):
+            raise StubError("not that many")
+        return super().choose(available, required, size)
+
+
+class SlowPreStart(Good):
+    def PreStartContainer(  # noqa: N802
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        time.sleep(1)
+        return super().PreStartContainer(request, context)
+
+
+class PreStartsOnce(Good):
+    prepared = True
+
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        self.prepared = False
+        return super().answer(ids)
+
+    def PreStartContainer(  # noqa: N802
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        if self.prepared:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "prepared already")
+        self.prepared = True
+        return super().PreStartContainer(request, context)
+
+
+class DropsWhatItAllocates(Good):
+    def answer(self, ids: list[str]) -> pb.AllocateResponse:
+        self.update([each for each in self.devices() if each.ID not in ids])
+        time.sleep(0.2)
+        return super().answer(ids)

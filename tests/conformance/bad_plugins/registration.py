@@ -1,0 +1,69 @@
+"""Plugins that register wrongly."""
+
+import threading
+import time
+from contextlib import suppress
+
+import grpc
+from tests.conformance.bad_plugins.good import Good, Identity
+
+from deviceplugin.v1beta1 import VERSION
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+
+
+class NeverRegisters(Good):
+    def enlist(self) -> Identity:
+        self.stopping.wait()
+        return None
+
+
+class RegistersBeforeItServes(Good):
+    def start(self) -> None:
+        threading.Timer(0.3, super().start).start()
+
+    def stop(self) -> None:
+        time.sleep(0.5)
+        super().stop()
+
+
+class WrongVersionFirst(Good):
+    def begin(self) -> None:
+        self.start()
+        with suppress(grpc.RpcError):
+            self.register(version="v1alpha1")
+        self.stop()
+
+
+class WrongNameFirst(Good):
+    def begin(self) -> None:
+        self.start()
+        self.resource = "X.io/dev"
+        with suppress(grpc.RpcError):
+            self.register()
+        self.resource = self.name
+        self.stop()
+
+
+class EndpointWithPath(Good):
+    def register(
+        self,
+        *,
+        version: str = VERSION,
+        endpoint: str | None = None,
+        timeout: float | None = 15.0,
+    ) -> None:
+        super().register(version=version, endpoint=endpoint or "./stub.sock", timeout=timeout)
+
+
+class SlowOptions(Good):
+    def GetDevicePluginOptions(  # noqa: N802
+        self, request: pb.Empty, context: grpc.ServicerContext
+    ) -> pb.DevicePluginOptions:
+        time.sleep(1)
+        return super().GetDevicePluginOptions(request, context)
+
+
+class RegistersTwice(Good):
+    def enlisted(self) -> None:
+        if not self.losses:
+            self.register()

@@ -1,0 +1,120 @@
+"""For each check there is a plugin that fails it, and no other check of its group."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deviceplugin.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, run
+
+ROOT = Path(__file__).parents[2]
+
+LIMITS = Limits(
+    start=8,
+    within=1.5,
+    call=0.6,
+    first_list=1,
+    hello=0.3,
+    pre_start=0.6,
+    stop=1.5,
+    quiet=1,
+    settle=0.3,
+    down=1.2,
+    restarts=3,
+    leak_restarts=8,
+)
+"""Long enough for a good plugin on a busy machine, and too short for the bad ones."""
+
+SHORT = {"start": 2.0}
+"""For plugins whose devices never arrive, which is waited for."""
+
+BAD = {
+    "registration.in-time": "registration.NeverRegisters",
+    "registration.serves-first": "registration.RegistersBeforeItServes",
+    "registration.version": "registration.WrongVersionFirst",
+    "registration.name": "registration.WrongNameFirst",
+    "registration.endpoint": "registration.EndpointWithPath",
+    "registration.options": "registration.SlowOptions",
+    "registration.once": "registration.RegistersTwice",
+    "lists.prompt": "lists.LateFirstList",
+    "lists.complete": "lists.IncompleteFirstList",
+    "lists.no-repeats": "lists.Heartbeat",
+    "lists.unique-ids": "lists.DuplicateIds",
+    "lists.id-length": "lists.LongId",
+    "lists.health-words": "lists.LowerCaseHealth",
+    "lists.topology": "lists.EmptyTopology",
+    "lists.size": "lists.TooLongList",
+    "lists.streams": "lists.FewStreams",
+    "lists.deaf-stream": "lists.OneSenderForAllStreams",
+    "allocation.every-device": "allocation.RefusesAHealthyDevice",
+    "allocation.one-response": "allocation.TwoResponses",
+    "allocation.repeatable": "allocation.ChangingAnswers",
+    "allocation.unknown-refused": "allocation.AnswersUnknown",
+    "allocation.unhealthy-refused": "allocation.AllocatesUnhealthy",
+    "allocation.prompt": "allocation.SlowAllocate",
+    "allocation.beside-streams": "allocation.WaitsForStreams",
+    "allocation.device-nodes": "allocation.OddPermissions",
+    "allocation.mounts": "allocation.RelativeMount",
+    "allocation.envs": "allocation.OddVariable",
+    "allocation.cdi-names": "allocation.BareCdiName",
+    "preferred.size": "allocation.PrefersTooFew",
+    "preferred.must-include": "allocation.IgnoresMustInclude",
+    "preferred.only-available": "allocation.PrefersWhatIsTaken",
+    "preferred.no-errors": "allocation.FailsToPrefer",
+    "pre-start.in-time": "allocation.SlowPreStart",
+    "pre-start.again": "allocation.PreStartsOnce",
+    "restart.again": "losses.IgnoresRestarts",
+    "restart.many": "losses.GivesUpAtTheSecondRestart",
+    "restart.long-down": "losses.GivesUpAfterAWhile",
+    "restart.late-socket": "losses.NeedsTheKubelet",
+    "restart.after-kill": "losses.StumblesOverItsSocket",
+    "restart.stable-ids": "losses.RandomIds",
+    "stream-loss.again": "losses.IgnoresStreams",
+    "stream-loss.calm": "losses.RegistersLikeMad",
+    "socket-loss.again": "losses.IgnoresItsSocket",
+    "socket-loss.stays": "losses.EndsTheOldStreamLate",
+    "hot-plug.noticed": "losses.NoticesNoChange",
+    "hot-plug.keeps-ids": "losses.DropsIds",
+    "shutdown.in-time": "footprint.LingersAfterSigterm",
+    "shutdown.status": "footprint.ExitsWithThree",
+    "shutdown.socket-removed": "footprint.LeavesItsSocket",
+    "shutdown.without-kubelet": "footprint.RetriesWithoutListening",
+    "resources.threads": "footprint.LeaksThreads",
+    "resources.descriptors": "footprint.LeaksDescriptors",
+    "resources.memory": "footprint.LeaksMemory",
+    "resources.socket-files": "footprint.LeavesSocketFiles",
+    "resources.idle-cpu": "footprint.BurnsCpu",
+    "resources.wake-ups": "footprint.WakesUpOften",
+    "crash.none": "allocation.DropsWhatItAllocates",
+}
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def conform(plugin: str, group: str, **limits: float) -> Sequence[Result]:
+    subject = Subject(
+        command=[sys.executable, "-m", "tests.conformance.bad_plugins", plugin, "{devices_dir}"],
+        trigger="touch {devices_dir}/new",
+    )
+    checks = [check for check in CHECKS if check.id.startswith(f"{group}.")]
+    with Trial(subject, replace(LIMITS, **limits), seed=1) as trial:  # type: ignore[arg-type]
+        return run(trial, checks, lambda _: None)
+
+
+def failed(results: Sequence[Result]) -> dict[str, str]:
+    return {result.check.id: result.text for result in results if result.verdict is Verdict.FAIL}
+
+
+def test_there_is_a_bad_plugin_for_each_check() -> None:
+    assert [check.id for check in CHECKS] == list(BAD)
+
+
+@pytest.mark.parametrize("check", BAD)
+def test_a_bad_plugin_fails_the_check_that_it_should_and_no_other(check: str) -> None:
+    limits = SHORT if check in {"registration.in-time", "lists.size"} else {}
+    results = conform(BAD[check], check.partition(".")[0], **limits)
+    assert [check] == list(failed(results)), failed(results)
