@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from deviceplugin import ConfigError, Settings
-from deviceplugin._settings import dump, helps, key, load, read_file, suspicious_variables, variable
+from deviceplugin._settings import (
+    config_file,
+    dump,
+    helps,
+    key,
+    load,
+    read_file,
+    suspicious_variables,
+    variable,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,3 +282,9 @@ def test_values_that_do_not_go_together_are_a_configuration_error() -> None:
 
     with pytest.raises(ConfigError, match=r"^low 3 is above high 2$"):
         load(PairSettings, flags={"low": "3"}, environ={})
+
+
+def test_the_environment_may_name_the_file() -> None:
+    assert Path("/etc/p.toml") == config_file({"DP_CONFIG": "/etc/p.toml"})
+    assert None is config_file({"DP_CONFIG": ""})
+    assert None is config_file({})

@@ -117,7 +117,10 @@ class _Command:
             "--print-config", action="store_true", help="print all settings as JSON, and exit"
         )
         parser.add_argument(
-            "--config", type=Path, metavar="FILE", help="settings as TOML, JSON or YAML"
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help="settings as TOML, JSON or YAML; also the environment variable DP_CONFIG",
         )
         self._add_settings(parser, _settings.helps(self._settings) if helping else {})
         return parser
@@ -152,7 +155,8 @@ class _Command:
     def _load(self, options: argparse.Namespace) -> Settings:
         keys = {_settings.key(field) for field in fields(self._settings)}
         flags = {name: value for name, value in vars(options).items() if name in keys}
-        return _settings.load(self._settings, flags=flags, file=options.config)
+        file = options.config or _settings.config_file()
+        return _settings.load(self._settings, flags=flags, file=file)
 
     def _make(self, settings: Settings) -> list[Plugin]:
         return [make(settings) if self._takes_settings else make() for make in self._makers]

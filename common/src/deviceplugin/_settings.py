@@ -24,6 +24,8 @@ from deviceplugin.v1beta1 import PLUGIN_DIR
 
 PREFIX: Final = "DP_"
 """What the names of environment variables begin with."""
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+"""Variable with the path of the configuration file, for want of the flag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +148,12 @@ def unknown_keys(found: Mapping[str, Any], known: Mapping[str, Any]) -> list[str
     return texts
 
 
+def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the file that the environment names as the configuration, if any."""
+    name = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+    return Path(name) if name else None
+
+
 def suspicious_variables(
     settings: type[Settings], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -154,7 +162,7 @@ def suspicious_variables(
     Not errors: Kubernetes itself puts a service called ``dp-...`` into the environment.
     """
     environ = os.environ if environ is None else environ
-    known = [variable(field) for field in fields(settings)]
+    known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
     near = {
         name: get_close_matches(name, known, 1, 0.8)
         for name in environ
