@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -101,6 +102,23 @@ def test_commands_come_over_a_socket(console: Console, out: io.StringIO, root: P
     assert not path.exists()
     with pytest.raises(OSError, match="No such file"):
         send(path, "echo one", out)
+
+
+def test_a_command_that_is_not_answered_was_not_carried_out(out: io.StringIO, root: Path) -> None:
+    path = root / "control.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def hang_up() -> None:
+            client, _ = server.accept()
+            client.recv(100)
+            client.close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        assert not send(path, "echo one", out)
+        answering.join()
 
 
 # Commands to the kubelet

@@ -224,6 +224,8 @@ def test_a_device_that_disappears_during_allocate_kills_the_kubelet(
     assert not kubelet.running
     assert 1 == len(kubelet.crashes)
     stub.wait(lambda: stub.streams == 0)
+    with pytest.raises(TimeoutError, match=r"the kubelet is stopped, .*; kubelet crashed: nil"):
+        kubelet.wait_for(R, {"a"}, timeout=0)
     kubelet.start()
     assert kubelet.running
 

@@ -65,11 +65,11 @@ class Process:
             if all(path.name.startswith(".") for path in host.plugin_dir.iterdir()):
                 _zero_resources(host)
             self.manager.restore()
-            sweep(host)
+            _sweep(host)
             self._pod_resources.start()
             self._registration.start()
             self.watcher.start()
-        except OSError:
+        except (OSError, RuntimeError):  # gRPC raises the latter where it cannot listen
             self.die()
             raise
         self.manager.sources_ready = all(state.terminal for state in host.pods.values())
@@ -86,7 +86,7 @@ class Process:
         self._pod_resources.stop()
 
 
-def sweep(host: Host) -> None:
+def _sweep(host: Host) -> None:
     """Delete every socket in the plugin directory, in any order.
 
     Links to sockets go too. Files, FIFOs, dangling links, directories and what is in them stay.

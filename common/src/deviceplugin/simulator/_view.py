@@ -245,7 +245,8 @@ class KubeletView:
         asked = set(self._host.metrics.device_plugin_registration_total) - known
         lines += [f"{resource} asked to register" for resource in sorted(asked)]
         condition = "running" if self.running else "stopped"
-        return f"the kubelet is {condition}, seed {self.seed}: {'; '.join(lines) or 'no plugins'}"
+        believed = "; ".join([*lines, *self.crashes[-1:]]) or "no plugins"
+        return f"the kubelet is {condition}, seed {self.seed}: {believed}"
 
 
 def _health_text(healthy: Collection[str], unhealthy: Collection[str]) -> str:

@@ -3,7 +3,7 @@
 import logging
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ class PluginWatcher:
         if self._inotify is not None:
             self._inotify.close()
 
-    def _spawn(self, target: Any, *args: Any) -> None:
+    def _spawn(self, target: Callable[..., None], *args: object) -> None:
         def run() -> None:
             target(*args)
             with self._host.changed:
