@@ -376,3 +376,24 @@ def test_run_without_an_event_goes_on_until_something_fails(
     monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
     with pytest.raises(ZeroDivisionError):
         dp.run(ScriptedPlugin("a"), settings=kubelet.settings())
+
+
+def test_what_the_old_plugin_finds_after_its_replacement_does_not_count(kubelet: Kubelet) -> None:
+    looking, release = Event(), Event()
+
+    class SlowPlugin(NamedPlugin):
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            found = super().discover()
+            if len(self.hooks) > 0:
+                looking.set()
+                release.wait(5)
+            return found
+
+    old = SlowPlugin("old", "a")
+    with kubelet.running(old) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert looking.wait(5)
+        node.host.replace([NamedPlugin("new", "b", resource="example.com/new")])
+        release.set()
+        node.wait_for("example.com/new", {"b"})

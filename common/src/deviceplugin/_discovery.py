@@ -24,7 +24,7 @@ from deviceplugin.plugin import Plugin
 log = logging.getLogger(__name__)
 
 _REST: Final = 0.02
-"""Seconds of rest between discoveries, however many hints there are."""
+"""Seconds of rest between discoveries, at the least."""
 _ASK_INTERVAL: Final = 10.0
 """Seconds, at most, between questions to the kubelet about what pods hold."""
 _MANY_CHANGES: Final = 10
@@ -98,6 +98,7 @@ class Discovery:
         self._skips = Once(log)
         self._hints = Hints(poller)
         self._looking_since: float | None = None
+        metrics.expect_plugin(self.name)
         self.completed = False
         """Whether any discovery has succeeded yet."""
 
@@ -119,9 +120,10 @@ class Discovery:
         try:
             while not self._stopping.is_set():
                 self._watch_paths()
-                self.look()
+                took = self.look()
                 self._watch_paths()
-                self._stopping.wait(_REST)
+                # However many hints there are, at most half of the time goes into looking.
+                self._stopping.wait(max(_REST, took))
                 self._hints.wait(self._timing.interval)
                 self._hints.take()
         finally:
@@ -153,19 +155,22 @@ class Discovery:
         else:
             self._hints.watch(paths)
 
-    def look(self) -> None:
-        """Discover once and publish what has changed."""
+    def look(self) -> float:
+        """Discover once, publish what has changed, and return how many seconds that took."""
         start = self._looking_since = time.monotonic()
+        plugin = self._plugin
         try:
-            found = discover(self._plugin)
+            found = discover(plugin)
         except DevicePluginError as error:
             self._failed(error)
         else:
-            self._succeeded(found)
+            if plugin is self._plugin:  # not replaced meanwhile
+                self._succeeded(found)
         finally:
             self._looking_since = None
             took = time.monotonic() - start
             self._metrics.discovery_seconds.labels(self.name).observe(took)
+        return took
 
     def _failed(self, error: DevicePluginError) -> None:
         self._metrics.discovery_errors.labels(self.name).inc()
@@ -184,10 +189,14 @@ class Discovery:
             for name in self._rosters.keys() - groups.keys():
                 groups[name] = {}
             self._claim(groups)
-            holdings = self._ask_holdings()
-            for name in sorted(groups.keys() & self._resources.keys()):
-                self._update(name, groups[name], holdings)
-            self.completed = True
+        holdings = self._ask_holdings()
+        with self._lock:
+            names = sorted(groups.keys() & self._resources.keys())
+            over = [name for name in names if not self._update(name, groups[name], holdings)]
+            withdrawn = [self._forget(name) for name in over]
+        for resource in withdrawn:
+            self._catalogue.withdraw(resource)
+        self.completed = True
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
 
     def _report_skipped(self, problems: Mapping[str, int]) -> None:
@@ -228,7 +237,8 @@ class Discovery:
             log.debug("not known what pods hold", extra={"error": str(error)})
             return None
 
-    def _update(self, name: str, present: Mapping[str, Device], holdings: _Holdings | None) -> None:
+    def _update(self, name: str, present: Mapping[str, Device], holdings: _Holdings | None) -> bool:
+        """Publish what has become of the resource; False if nothing is left of it."""
         resource, roster = self._resources[name], self._rosters[name]
         now = time.monotonic()
         roster = roster.updated(present, now)
@@ -238,25 +248,25 @@ class Discovery:
             roster = roster.retired(held, now, self._timing.retention)
             self._unchecked.discard(name)
         if not roster and name != self._plugin.resource:
-            self._withdraw(resource)
-            return
+            return False
         try:
             changed = resource.publish(roster.devices())
         except DiscoveryError as error:
             self._troubles[name] = str(error)
             self._metrics.discovery_errors.labels(self.name).inc()
             self._problems.say(name, "list refused", plugin=self.name, error=str(error))
-            return
+            return True
         self._rosters[name] = roster
         self._troubles.pop(name, None)
         self._problems.over(name)
         _log_changes(resource, changed)
         self._catalogue.advertise(resource)
+        return True
 
-    def _withdraw(self, resource: Resource) -> None:
-        self._catalogue.withdraw(resource)
-        del self._resources[resource.name], self._rosters[resource.name]
-        self._unchecked.discard(resource.name)
+    def _forget(self, name: str) -> Resource:
+        del self._rosters[name]
+        self._unchecked.discard(name)
+        return self._resources.pop(name)
 
     def check_deadline(self) -> None:
         """Report devices unhealthy that have not been looked at for too long."""

@@ -59,6 +59,7 @@ class Endpoint:
         self._losses = 0
         self._last_seen: Identity = None
         self._said = Once(log)
+        metrics.expect_resource(resource.name)
 
     def look_again(self) -> None:
         """Notice that the resource's plugin has been replaced."""

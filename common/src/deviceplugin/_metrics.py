@@ -99,6 +99,17 @@ class Metrics:
         """Report the numbers that ``source`` gives, asked at each scrape."""
         self.registry.register(_Devices(source))
 
+    def expect_plugin(self, plugin: str) -> None:
+        """Have the counters of a plugin start at 0, so that the first increase is seen."""
+        self.discovery_errors.labels(plugin)
+
+    def expect_resource(self, resource: str) -> None:
+        """Have the counters of a resource start at 0, so that the first increase is seen."""
+        self.registrations.labels(resource)
+        self.allocations.labels(resource, "OK")
+        for reason in ("unavailable", "refused"):
+            self.registration_failures.labels(resource, reason)
+
     def forget(self, resource: str) -> None:
         """Drop the gauges of a resource that has gone; its counters stay."""
         for gauge in (self.registered, self.streams):
