@@ -130,6 +130,22 @@ def test_an_old_server_that_stops_leaves_the_socket_of_the_new_one(kubelet: Kube
         assert 1 == len(own_sockets(kubelet))
 
 
+def test_a_plugin_may_name_the_socket_of_its_resource(kubelet: Kubelet) -> None:
+    class NamingPlugin(ScriptedPlugin):
+        socket_name = "scripted"
+
+    path = kubelet.simulated.plugin_dir / "scripted.sock"
+    with kubelet.running(NamingPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert path.is_socket()
+        for lose in (node.restart_kubelet, path.unlink, lambda: node.hang_up(RESOURCE)) * 2:
+            before = node.kubelet.registration_count(RESOURCE)
+            lose()
+            registered_anew(node, before)
+            assert path.is_socket()
+    assert not path.exists()
+
+
 def test_sockets_are_removed_at_the_end(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
@@ -315,6 +331,7 @@ def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet
         odd.wait_asked(2)
         refused = "the kubelet refuses the resource"
         eventually(lambda: "refused by the kubelet" in node.host.ready(), refused)
+        eventually(lambda: refused in [record.message for record in caplog.records], refused)
         assert 1 == odd.asked.count("example.com/bad")
         assert 1 == [record.message for record in caplog.records].count(refused)
         odd.stop()

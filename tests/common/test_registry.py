@@ -61,7 +61,8 @@ def test_a_socket_that_is_deleted_is_made_again(watcher: Kubelet) -> None:
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})
         (watcher.simulated.registry_dir / SOCKET).unlink()
-        eventually(lambda: "socket was removed" in node.host.ready(), "the loss to be noticed")
+        registrations = node.host._metrics.registrations.labels(RESOURCE)
+        eventually(lambda: registrations._value.get() >= 2, "another registration")
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
 
