@@ -288,3 +288,23 @@ def test_the_environment_may_name_the_file() -> None:
     assert Path("/etc/p.toml") == config_file({"DP_CONFIG": "/etc/p.toml"})
     assert None is config_file({"DP_CONFIG": ""})
     assert None is config_file({})
+
+
+def test_a_field_may_have_a_second_variable_with_a_name_of_its_own() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class ClassicSettings(Settings):
+        count: int = field(default=2, metadata={"env": "NUMBER"})
+
+    def count(**environ: str) -> int:
+        return load(ClassicSettings, flags={}, environ=environ).count
+
+    assert (2, 3) == (count(), count(NUMBER="3"))
+    assert 4 == count(NUMBER="3", DP_COUNT="4")
+    expected = "environment variable NUMBER: 'x' is not a whole number"
+    assert expected == problem(ClassicSettings, environ={"NUMBER": "x"})
+
+
+def test_a_plugin_can_read_a_file_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("a = [1]\n")
+    assert {"a": [1]} == Settings.read_file(file)

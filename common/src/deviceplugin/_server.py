@@ -52,7 +52,7 @@ class Server:
         directory = registrar.directory
         if not directory.is_dir():  # gRPC would say so on standard error, in its own way
             raise OSError(f"{directory}: no such directory")
-        self.name = _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
+        self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
         self._workers = ThreadPoolExecutor(
@@ -87,6 +87,13 @@ class Server:
         self._workers.shutdown(wait=False)  # grpcio leaves that to the garbage collector
         with suppress(OSError):
             self.path.unlink()
+
+
+def _socket_name(resource: Resource, registrar: Registrar) -> str:
+    plugin = resource.plugin
+    if plugin.socket_name and plugin.resource == resource.name:
+        return f"{plugin.socket_name}.sock"
+    return _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
 
 
 def _slug(resource: str) -> str:

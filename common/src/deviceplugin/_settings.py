@@ -66,6 +66,15 @@ class Settings:
     log_format: Literal["auto", "text", "json"] = "auto"
     """Form of the log: auto is text on a terminal and JSON elsewhere."""
 
+    @staticmethod
+    def read_file(path: Path) -> Mapping[str, Any]:
+        """Return the mapping in a TOML, JSON or YAML file, for a file of a plugin's own.
+
+        Raises:
+            ConfigError: The file cannot be read, or is something else.
+        """
+        return read_file(path)
+
 
 S = TypeVar("S", bound=Settings)
 
@@ -78,6 +87,15 @@ def key(field: "Field[Any]") -> str:
 def variable(field: "Field[Any]") -> str:
     """Return the name of the environment variable of ``field``."""
     return PREFIX + field.name.upper()
+
+
+def variables(field: "Field[Any]") -> list[str]:
+    """Return all variables that can set ``field``, the strongest first.
+
+    The second is one that the field asks for, by ``field(metadata={"env": "SERIAL"})``.
+    """
+    own = field.metadata.get("env")
+    return [variable(field), *([own] if own else [])]
 
 
 def load(
@@ -131,8 +149,9 @@ def _sources(
     """Yield where ``field`` is set and to what, the strongest first."""
     if name in flags:
         yield f"--{name}", flags[name]
-    if variable(field) in environ:
-        yield f"environment variable {variable(field)}", environ[variable(field)]
+    for variable_name in variables(field):
+        if variable_name in environ:
+            yield f"environment variable {variable_name}", environ[variable_name]
     if name in by_file:
         yield f"{file}: {name}", by_file[name]
 

@@ -29,6 +29,12 @@ class Plugin(ABC):
     Looked at again after each discovery. Paths that do not exist yet are waited for.
     """
 
+    socket_name: str = ""
+    """File name, without its ``.sock``, of the socket of ``resource``.
+
+    Where not given, which is better, each socket has a name of its own that nobody else takes.
+    """
+
     needs_process: bool = False
     """Whether devices stop working when the plugin does.
 
