@@ -28,7 +28,10 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("kublet", "did you mean 'kubelet'?"), ("frobnicate", "known are kubelet, stub, conformance, bench")],
+    [
+        ("kublet", "did you mean 'kubelet'?"),
+        ("frobnicate", "known are kubelet, stub, conformance, bench"),
+    ],
 )
 def test_an_unknown_command_is_answered_with_the_nearest(
     name: str, hint: str, capsys: pytest.CaptureFixture[str]
