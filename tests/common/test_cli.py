@@ -518,3 +518,38 @@ def test_without_any_version_it_is_unknown(
     monkeypatch.setattr(sys, "argv", ["/opt/serial"])
     assert 0 == exit_status(Plain, argv=["--version"])
     assert "serial unknown\n" == capsys.readouterr().out
+
+
+def test_a_flag_of_a_plugins_own_kind_can_be_given_several_times(
+    script: Callable[[str], str],
+) -> None:
+    command = script("""
+        from dataclasses import dataclass
+        import deviceplugin as dp
+
+        @dataclass(frozen=True)
+        class Words:
+            words: tuple[str, ...] = ()
+
+            @classmethod
+            def parse(cls, value):
+                return cls(tuple(value))
+
+            def write(self):
+                return list(self.words)
+
+        @dataclass(frozen=True, kw_only=True)
+        class WordSettings(dp.Settings):
+            word: Words = Words()
+
+        class Speaker(dp.Plugin):
+            def __init__(self, settings):
+                pass
+
+            def discover(self):
+                return ()
+
+        dp.main(Speaker, settings=WordSettings)
+        """)
+    _, output, _ = run("--word=a,b", "--word=c", "--print-config", command=command)
+    assert ["a,b", "c"] == json.loads(output)["word"]

@@ -52,7 +52,7 @@ def read(tmp_path: Path, text: str = "", *, name: str = "config.yaml", **flags: 
 def problem(
     settings: type[Settings] = Settings,
     *,
-    flags: Mapping[str, str] | None = None,
+    flags: Mapping[str, str | list[str]] | None = None,
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
@@ -308,3 +308,50 @@ def test_a_plugin_can_read_a_file_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("a = [1]\n")
     assert {"a": [1]} == Settings.read_file(file)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A kind of its own."""
+
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> "Words":
+        words = tuple(value.split() if isinstance(value, str) else value)
+        if bad := [word for word in words if not word.isalpha()]:
+            raise ConfigError("\n".join(f"{word!r} is no word" for word in bad))
+        return cls(words)
+
+    def write(self) -> list[str]:
+        return list(self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSettings(Settings):
+    words: Words = Words()
+
+    @staticmethod
+    def read_file(path: Path) -> Mapping[str, Any]:
+        return {"words": path.read_text()}
+
+
+def test_a_kind_of_a_plugins_own_gets_what_was_found_and_writes_itself(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_text("from file")
+    environ = {"DP_WORDS": "from environment"}
+    found = load(WordSettings, flags={"words": ["x", "y"]}, environ=environ, file=file)
+    assert Words(("x", "y")) == found.words
+    assert ["x", "y"] == dump(found)["words"]
+    assert Words(("from", "environment")) == load(WordSettings, flags={}, environ=environ).words
+
+
+def test_a_plugin_can_read_the_configuration_file_in_its_own_way(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_text("from file")
+    assert Words(("from", "file")) == load(WordSettings, flags={}, environ={}, file=file).words
+
+
+def test_all_that_a_kind_of_a_plugins_own_complains_of_is_told_with_its_place() -> None:
+    expected = "--words: '1' is no word\n--words: '2' is no word"
+    assert expected == problem(WordSettings, flags={"words": ["a", "1", "2"]})

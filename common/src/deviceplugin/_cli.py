@@ -139,6 +139,7 @@ class _Command:
                 f"--{name}",
                 dest=name,
                 default=argparse.SUPPRESS,
+                action="append" if _values.is_own(types[field.name]) else "store",
                 metavar=_values.metavar(types[field.name]),
                 help=f"{texts.get(name, '')}{default}".replace("%", "%%"),
             )

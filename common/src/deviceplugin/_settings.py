@@ -68,7 +68,9 @@ class Settings:
 
     @staticmethod
     def read_file(path: Path) -> Mapping[str, Any]:
-        """Return the mapping in a TOML, JSON or YAML file, for a file of a plugin's own.
+        """Return the mapping in a TOML, JSON or YAML file.
+
+        For a file of a plugin's own. Override it to read the file of the settings in another way.
 
         Raises:
             ConfigError: The file cannot be read, or is something else.
@@ -101,13 +103,13 @@ def variables(field: "Field[Any]") -> list[str]:
 def load(
     settings: type[S],
     *,
-    flags: Mapping[str, str],
+    flags: Mapping[str, str | list[str]],
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> S:
     """Return ``settings`` with what flags, environment and file say, in this order.
 
-    ``flags`` has texts by the key of their field.
+    ``flags`` has texts by the key of their field, or lists of them.
 
     Raises:
         ConfigError: Everything that is wrong, a line each: where it stands and what would do.
@@ -115,7 +117,7 @@ def load(
     environ = os.environ if environ is None else environ
     problems: list[str] = []
     types = typing.get_type_hints(settings)
-    by_file = {} if file is None else read_file(file)
+    by_file = {} if file is None else settings.read_file(file)
     known = {key(field): field for field in fields(settings)}
     problems += [f"{file}: {text}" for text in unknown_keys(by_file, known)]
     values: dict[str, Any] = {}
@@ -130,6 +132,8 @@ def load(
             values[field.name] = _values.parse(value, types[field.name])
         except ValueError as error:
             problems.append(f"{where}: {value!r} {error}")
+        except ConfigError as error:  # from a kind of the plugin's own, a line each
+            problems += [f"{where}: {line}" for line in str(error).splitlines()]
     if problems:
         raise ConfigError("\n".join(problems))
     try:
@@ -141,7 +145,7 @@ def load(
 def _sources(
     name: str,
     field: "Field[Any]",
-    flags: Mapping[str, str],
+    flags: Mapping[str, str | list[str]],
     environ: Mapping[str, str],
     by_file: Mapping[str, Any],
     file: Path | None,

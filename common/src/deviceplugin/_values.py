@@ -27,12 +27,15 @@ def parse(value: Any, kind: Any) -> Any:
     """Return ``value``, from a flag, a variable or a file, as a ``kind``.
 
     Known kinds: text, numbers, truths, paths, durations (``1m30s``), choices, sequences of these
-    (with commas between, or a list), and any of them or None (which is then an empty text).
+    (with commas between, or a list), any of them or None (which is then an empty text), and classes
+    with a ``parse`` of their own, which are given what was found.
 
     Raises:
         ValueError: It is none; the message goes on from the value: ``'x' is not ...``.
         TypeError: There are no settings of this kind.
     """
+    if is_own(kind):
+        return kind.parse(value)
     if type(None) in typing.get_args(kind):
         (inner,) = (one for one in typing.get_args(kind) if one is not type(None))
         return None if value is None or value == "" else parse(value, inner)
@@ -107,6 +110,11 @@ _NAMES: Final[dict[Any, str]] = {
 }
 
 
+def is_own(kind: Any) -> bool:
+    """Tell whether ``kind`` is a class that parses by itself; its flags give a list of texts."""
+    return hasattr(kind, "parse")
+
+
 def metavar(kind: Any) -> str:
     """Return what stands for a value of ``kind`` in a usage text."""
     if typing.get_origin(kind) is Literal:
@@ -117,6 +125,8 @@ def metavar(kind: Any) -> str:
 
 def write(value: Any) -> Any:
     """Return ``value`` as people write it."""
+    if hasattr(value, "write"):
+        return value.write()
     if isinstance(value, timedelta):
         return write_duration(value)
     if isinstance(value, Path):
