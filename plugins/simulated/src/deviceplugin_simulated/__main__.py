@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_simulated``."""
+
+from deviceplugin_simulated import main
+
+main()
