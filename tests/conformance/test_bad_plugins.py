@@ -1,28 +1,31 @@
 """For each check there is a plugin that fails it, and no other check of its group."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deviceplugin.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, run
+
+import forked
+from deviceplugin.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, _plugin, run
 
 ROOT = Path(__file__).parents[2]
+PLUGINS = "tests.conformance.bad_plugins"
 
 LIMITS = Limits(
     start=8,
-    within=1.5,
-    call=0.6,
-    first_list=1,
+    within=1.2,
+    call=0.4,
+    first_list=0.8,
     hello=0.3,
-    pre_start=0.6,
-    stop=1.5,
-    quiet=1,
+    pre_start=0.4,
+    stop=1.2,
+    quiet=0.7,
     settle=0.3,
-    down=1.2,
+    down=0.8,
     restarts=3,
-    leak_restarts=8,
+    leak_restarts=6,
+    wakeups=100,
 )
 """Long enough for a good plugin on a busy machine, and too short for the bad ones."""
 
@@ -80,25 +83,26 @@ BAD = {
     "shutdown.status": "footprint.ExitsWithThree",
     "shutdown.socket-removed": "footprint.LeavesItsSocket",
     "shutdown.without-kubelet": "footprint.RetriesWithoutListening",
+    "resources.idle-cpu": "footprint.BurnsCpu",
+    "resources.wake-ups": "footprint.WakesUpOften",
     "resources.threads": "footprint.LeaksThreads",
     "resources.descriptors": "footprint.LeaksDescriptors",
     "resources.memory": "footprint.LeaksMemory",
     "resources.socket-files": "footprint.LeavesSocketFiles",
-    "resources.idle-cpu": "footprint.BurnsCpu",
-    "resources.wake-ups": "footprint.WakesUpOften",
     "crash.none": "allocation.DropsWhatItAllocates",
 }
 
 
 @pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    forked.preload(*sorted({f"{PLUGINS}.{name.partition('.')[0]}" for name in BAD.values()}))
+    monkeypatch.setattr(_plugin, "subprocess", forked)
 
 
 def conform(plugin: str, group: str, **limits: float) -> Sequence[Result]:
     subject = Subject(
-        command=[sys.executable, "-m", "tests.conformance.bad_plugins", plugin, "{devices_dir}"],
-        trigger="touch {devices_dir}/new",
+        command=[f"{PLUGINS}.{plugin}", "{devices_dir}"], trigger="touch {devices_dir}/new"
     )
     checks = [check for check in CHECKS if check.id.startswith(f"{group}.")]
     with Trial(subject, replace(LIMITS, **limits), seed=1) as trial:  # type: ignore[arg-type]

@@ -46,8 +46,9 @@ class AllocatesUnhealthy(Good):
 
 class SlowAllocate(Good):
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
-        time.sleep(1)
-        return super().answer(ids)
+        answer = super().answer(ids)
+        time.sleep(0.7)
+        return answer
 
 
 class WaitsForStreams(Good):
@@ -111,7 +112,7 @@ class SlowPreStart(Good):
     def PreStartContainer(  # noqa: N802
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        time.sleep(1)
+        time.sleep(0.7)
         return super().PreStartContainer(request, context)
 
 

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,7 +12,7 @@ from tests.conformance.bad_plugins.good import Good
 
 class LingersAfterSigterm(Good):
     def end(self) -> int:
-        time.sleep(2)
+        time.sleep(1.8)
         return 0
 
 
@@ -62,13 +64,13 @@ class LeavesSocketFiles(Good):
 
 class BurnsCpu(Good):
     def begin(self) -> None:
-        threading.Thread(target=self.burn, daemon=True).start()
+        program = "while True: pass"
+        self.child = subprocess.Popen([sys.executable, "-S", "-c", program])
 
-    def burn(self) -> None:
-        while not self.stopping.wait(0.3):
-            end = time.monotonic() + 0.1
-            while time.monotonic() < end:
-                pass
+    def end(self) -> int:
+        self.child.kill()
+        self.child.wait()
+        return 0
 
 
 class WakesUpOften(Good):
@@ -76,5 +78,5 @@ class WakesUpOften(Good):
         threading.Thread(target=self.poll, daemon=True).start()
 
     def poll(self) -> None:
-        while not self.stopping.wait(0.01):
+        while not self.stopping.wait(0.004):
             pass

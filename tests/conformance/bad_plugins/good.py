@@ -16,7 +16,7 @@ from deviceplugin.simulator import StubError, StubPlugin
 from deviceplugin.v1beta1 import HEALTHY, KUBELET_SOCKET, UNHEALTHY
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-LOOK = 0.15
+LOOK = 0.2
 """Seconds between looks at what no event tells."""
 PAUSE = 0.1
 """Seconds after a registration that did not last."""
@@ -46,6 +46,7 @@ class Good(StubPlugin):
         self.files = sorted(Path(sys.argv[2]).iterdir())
         self.stopping = threading.Event()
         self.losses = 0
+        self.opened = 0
 
     # What it offers
 
@@ -110,7 +111,7 @@ class Good(StubPlugin):
         """Register and return the kubelet's identity; None if there is another one by now."""
         first = self.kubelet()
         while not self.stopping.is_set():
-            kubelet = self.kubelet()
+            self.opened, kubelet = self.calls.count("ListAndWatch"), self.kubelet()
             if kubelet != first:
                 return None
             with suppress(grpc.RpcError):
@@ -130,7 +131,7 @@ class Good(StubPlugin):
 
     def watch(self, kubelet: Identity) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self.streams or self.stopping.is_set(), 2)
+            self._changed.wait_for(lambda: self.calls.count("ListAndWatch") > self.opened, 2)
         while not self.stopping.is_set() and not self.lost(kubelet):
             self.look()
             with self._changed:

@@ -28,7 +28,7 @@ class GivesUpAfterAWhile(Good):
     def retry(self) -> None:
         super().retry()
         self.refused += 1
-        if self.losses and self.refused > 8:
+        if self.losses and self.refused > 4:
             self.stopping.wait()
 
     def enlisted(self) -> None:
@@ -48,7 +48,8 @@ class StumblesOverItsSocket(Good):
 
 
 class RandomIds(Good):
-    ids = (f"a-{os.getpid()}",)
+    def begin(self) -> None:
+        self.update([device(f"a-{os.getpid()}")])
 
 
 class IgnoresStreams(Good):
@@ -58,6 +59,8 @@ class IgnoresStreams(Good):
 
 class RegistersLikeMad(Good):
     def watch(self, kubelet: Identity) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.streams, 2)
         while not self.stopping.is_set() and not (self.socket_lost() or self.kubelet_lost(kubelet)):
             if self.stream_lost():
                 try:

@@ -59,7 +59,7 @@ class SlowOptions(Good):
     def GetDevicePluginOptions(  # noqa: N802
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
-        time.sleep(1)
+        time.sleep(0.7)
         return super().GetDevicePluginOptions(request, context)
 
 
