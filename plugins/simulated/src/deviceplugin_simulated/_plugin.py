@@ -1,27 +1,161 @@
 """Advertise devices that exist in the configuration only, and let them fail as real ones do."""
 
-from collections.abc import Iterable
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Event as Flag
+from typing import Final
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_simulated._classic import classic_pattern
+from deviceplugin_simulated import _commands
+from deviceplugin_simulated._control import Control
+from deviceplugin_simulated._life import State, Trouble
+from deviceplugin_simulated._scenario import load
 from deviceplugin_simulated._settings import SimulatedSettings
+
+_LONGEST_WAIT: Final = 0.5
+"""Seconds after which a stop is noticed."""
+
+
+def _die() -> None:
+    """End the process as a bug in C would: at once, without goodbye."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class SimulatedPlugin(dp.Plugin):
-    """Devices by configuration.
+    """Devices by configuration, with a life of their own.
+
+    ``clock`` gives seconds; the script begins when the plugin is made. ``crash`` ends the process.
 
     Raises:
-        ConfigError: The settings describe no devices.
+        ConfigError: The settings, or the file that they name, cannot be used.
     """
 
-    def __init__(self, settings: SimulatedSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: SimulatedSettings | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        crash: Callable[[], None] = _die,
+    ) -> None:
         settings = settings or SimulatedSettings()
-        self.resource = settings.resource
+        scenario = load(settings)
+        resources = list(dict.fromkeys(device.resource for device in scenario.devices))
+        self.resource = resources[0] if resources else settings.resource
         self.socket_name = settings.plugin_name
-        self._devices = list(classic_pattern(settings).devices())
+        self._devices = {device.id: device for device in scenario.devices}
+        self._life = scenario.life()
+        self._told = self._life.state
+        self._clock = clock
+        self._crash = crash
+        self._start = clock()
+        self._changed = threading.Condition()
+        self._served: set[str] = set()
+        self._stopped = False
+        self._control = (
+            Control(settings.control_socket, self._obey) if settings.control_socket else None
+        )
+
+    @property
+    def now(self) -> float:
+        """Seconds since the script began."""
+        return self._clock() - self._start
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        return self._devices
+        state = self._state_when_awake()
+        return [
+            _as_it_is(device, trouble.sickness)
+            for device_id, device in self._devices.items()
+            if not (trouble := state.of(device_id)).unplugged
+        ]
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        state = self._state_when_awake()
+        troubles = {device.id: state.of(device.id) for device in devices}
+        delay = max((trouble.delay for trouble in troubles.values()), default=0.0)
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped, delay)
+        for device_id, trouble in troubles.items():
+            _refuse(device_id, trouble)
+        return super().allocate(devices)
+
+    @override
+    def changes(self, stop: Flag) -> Iterator[None]:
+        with self._waiting(stop) as wait:
+            while not stop.is_set():
+                if self._advance():
+                    yield
+                wait(self._rest())
+
+    @contextmanager
+    def _waiting(self, stop: Flag) -> Iterator[Callable[[float], object]]:
+        """Give what waits so many seconds: for the end, or for orders where those are taken."""
+        if self._control is None:
+            yield stop.wait
+            return
+        with self._control.listening() as serve:
+            yield serve
+
+    @override
+    def start(self, resource: str) -> None:
+        with self._changed:
+            self._served.add(resource)
+            self._stopped = False
+
+    @override
+    def stop(self, resource: str) -> None:
+        with self._changed:
+            self._served.discard(resource)
+            self._stopped = not self._served
+            self._changed.notify_all()
+
+    def _rest(self) -> float:
+        """Return the seconds until the next event, or until it is time to look for a stop."""
+        with self._changed:
+            return min(max(0.0, self._life.next_at - self.now), _LONGEST_WAIT)
+
+    def _advance(self) -> bool:
+        """Let happen what is due; tell whether anything happened since this was last called."""
+        with self._changed:
+            before = self._told
+            self._life.advance(self.now)
+            self._told = self._life.state
+            self._changed.notify_all()
+            if self._told.crashed and not before.crashed:
+                self._crash()
+            return self._told is not before
+
+    def _state_when_awake(self) -> State:
+        """Return how everything is now; not before it is over, if the plugin is to hang."""
+        with self._changed:
+            self._life.advance(self.now)
+            while self._life.state.hangs and not self._stopped:
+                self._changed.wait(_LONGEST_WAIT)
+                self._life.advance(self.now)
+            return self._life.state
+
+    def _obey(self, request: bytes) -> bytes:
+        with self._changed:
+            return _commands.obey(request, self._life, list(self._devices), self.now)
+
+
+def _as_it_is(device: dp.Device, sickness: str) -> dp.Device:
+    return replace(device, health=dp.Health.unhealthy(sickness)) if sickness else device
+
+
+def _refuse(device_id: str, trouble: Trouble) -> None:
+    """Raise what keeps a device from being allocated now."""
+    if trouble.unplugged:
+        raise dp.UnknownDeviceError(f"unknown device: {device_id}")
+    if trouble.sickness:
+        raise dp.UnhealthyDeviceError(f"unhealthy device: {device_id} ({trouble.sickness})")
+    if trouble.refusal:
+        raise dp.AllocationError(f"device {device_id}: {trouble.refusal}")

@@ -4,9 +4,11 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
 import deviceplugin as dp
+from deviceplugin_simulated._control import SUFFIX
 from deviceplugin_simulated._machine import MAX_COUNT
 
 _MAX_PATH: Final = 107
@@ -39,7 +41,18 @@ class SimulatedSettings(dp.Settings):
     """What stands for a device in values of variables and paths of device nodes: its index, or
     its whole id."""
     plugin_name: str = field(default="simple-device-plugin", metadata={"env": "PLUGIN_NAME"})
-    """File name of the plugin's socket, without .sock."""
+    """File name of the plugin's socket, without .sock. Further resources have names of their
+    own."""
+    devices: Path | None = None
+    """File with devices and what happens to them, as TOML, JSON or YAML. Its resources take the
+    place of the one that the settings above describe."""
+    profile: str = ""
+    """Machine to look like, such as 8-gpus."""
+    seed: int | None = None
+    """What random faults are made from; the file's where not given."""
+    control_socket: Path | None = None
+    """Unix socket to be told faults on while running, by the command ctl. Whoever can open it can
+    do so; none if not given."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used.
@@ -63,6 +76,16 @@ def _problems(settings: SimulatedSettings) -> Iterator[tuple[str, object, str]]:
         yield "number-devices", settings.number_devices, f"is not between 0 and {MAX_COUNT}"
     if not settings.device_id_prefix:
         yield "device-id-prefix", "", "is empty: ids would begin with a hyphen"
+    yield from _prefix_problems(settings)
+    if problem := _socket_problem(settings):
+        yield "plugin-name", settings.plugin_name, problem
+    if settings.control_socket and (
+        problem := _length_problem(Path(f"{settings.control_socket}{SUFFIX}"))
+    ):
+        yield "control-socket", str(settings.control_socket), problem
+
+
+def _prefix_problems(settings: SimulatedSettings) -> Iterator[tuple[str, str, str]]:
     for key, value in (
         ("device-id-prefix", settings.device_id_prefix),
         ("node-name", settings.node_name),
@@ -74,21 +97,21 @@ def _problems(settings: SimulatedSettings) -> Iterator[tuple[str, object, str]]:
             yield key, value, "has blanks or control characters"
     if "=" in settings.env_prefix:
         yield "env-prefix", settings.env_prefix, "cannot begin the name of a variable: it has a ="
-    if {"", ".", ".."} & set(settings.device_file_prefix.split("/")) - {
-        settings.device_file_prefix
-    }:
-        yield "device-file-prefix", settings.device_file_prefix, "is no path below /dev"
-    if problem := _socket_problem(settings):
-        yield "plugin-name", settings.plugin_name, problem
+    path = settings.device_file_prefix
+    if path and {"", ".", ".."} & set(path.split("/")):
+        yield "device-file-prefix", path, "is no path below /dev"
 
 
 def _socket_problem(settings: SimulatedSettings) -> str:
     name = settings.plugin_name
     if not name or "/" in name or not name.isprintable() or name == _KUBELETS:
         return "cannot be the name of a plugin's socket"
-    length = len(os.fsencode(settings.plugin_dir / f"{name}.sock"))
-    if length > _MAX_PATH:
-        return (
-            f"is too long: its socket would have a path of {length} bytes, of at most {_MAX_PATH}"
-        )
-    return ""
+    return _length_problem(settings.plugin_dir / f"{name}.sock")
+
+
+def _length_problem(path: Path) -> str:
+    """Return why a Unix socket cannot be at ``path``, or an empty text."""
+    length = len(os.fsencode(path))
+    if length <= _MAX_PATH:
+        return ""
+    return f"is too long: its socket would have a path of {length} bytes, of at most {_MAX_PATH}"
