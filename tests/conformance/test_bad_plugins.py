@@ -14,17 +14,18 @@ PLUGINS = "tests.conformance.bad_plugins"
 
 LIMITS = Limits(
     start=8,
-    within=1.2,
+    within=1,
     call=0.4,
     first_list=0.8,
     hello=0.3,
     pre_start=0.4,
     stop=1.2,
-    quiet=0.7,
-    settle=0.3,
-    down=0.8,
+    quiet=0.6,
+    settle=0.2,
+    down=0.7,
     restarts=3,
     leak_restarts=6,
+    idle_cpu=0.1,
     wakeups=100,
 )
 """Long enough for a good plugin on a busy machine, and too short for the bad ones."""

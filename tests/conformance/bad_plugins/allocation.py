@@ -45,9 +45,11 @@ class AllocatesUnhealthy(Good):
 
 
 class SlowAllocate(Good):
+    ids = ("a",)
+
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
         answer = super().answer(ids)
-        time.sleep(0.7)
+        time.sleep(0.6)
         return answer
 
 
@@ -112,7 +114,7 @@ class SlowPreStart(Good):
     def PreStartContainer(  # noqa: N802
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        time.sleep(0.7)
+        time.sleep(0.6)
         return super().PreStartContainer(request, context)
 
 

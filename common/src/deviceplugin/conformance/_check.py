@@ -42,6 +42,8 @@ class Check:
     """What happens on a node with a plugin that fails, in one line."""
     run: Callable[["Trial"], str]
     """Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
+    disturbing: bool
+    """Whether a plugin that failed may still be busy getting over it."""
 
     @property
     def link(self) -> str:
@@ -63,9 +65,10 @@ class Result:
 class Group:
     """The checks of one module, in the order in which they stand there."""
 
-    def __init__(self, name: str, title: str) -> None:
+    def __init__(self, name: str, title: str, *, disturbing: bool = False) -> None:
         self.name = name
         self.title = title
+        self._disturbing = disturbing
         self.checks: list[Check] = []
 
     def check(
@@ -74,7 +77,8 @@ class Group:
         """Make a check of the decorated function."""
 
         def add(run: Callable[["Trial"], str]) -> Callable[["Trial"], str]:
-            self.checks.append(Check(self.title, f"{self.name}.{name}", title, why, run))
+            id_ = f"{self.name}.{name}"
+            self.checks.append(Check(self.title, id_, title, why, run, self._disturbing))
             return run
 
         return add

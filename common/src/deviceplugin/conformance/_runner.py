@@ -17,7 +17,7 @@ def run(trial: Trial, checks: Sequence[Check], say: Callable[[Result], None]) ->
     for check in checks:
         begin = time.monotonic()
         verdict, text = _run(trial, check)
-        if verdict is Verdict.FAIL:
+        if verdict is Verdict.FAIL and check.disturbing and not trial.hopeless:
             trial.discard()
         result = Result(check, verdict, text, time.monotonic() - begin)
         results.append(result)

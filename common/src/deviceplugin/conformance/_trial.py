@@ -64,7 +64,8 @@ class Trial:
 
     def fresh(self) -> Node:
         """Return a new node on which the plugin is up; see ``node``."""
-        self.discard()
+        if not self.hopeless:
+            self.discard()
         return self.node()
 
     def empty(self) -> Node:

@@ -13,7 +13,7 @@ from deviceplugin.conformance._trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A plugin's first seconds on a kubelet that leaves it alone."""
+    """A plugin on a kubelet that leaves it alone."""
 
     seconds: float
     registrations: Sequence[Registered]
@@ -27,7 +27,7 @@ class Quiet:
 
 def quiet(trial: Trial) -> Quiet:
     """Leave a plugin that has started alone, and look at what it does."""
-    node = trial.fresh()
+    node = trial.node()
     pid = node.plugin.pid if node.plugin else 0
     node.observe(trial.limits.settle)
     before, begin = activity(pid), time.monotonic()

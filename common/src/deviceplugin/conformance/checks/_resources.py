@@ -32,7 +32,7 @@ class Churn:
 def churn(trial: Trial) -> Churn:
     """Restart the kubelet many times, after a first time for what is made once and for all."""
     need_proc()
-    node, rng = trial.fresh(), trial.rng("churn")
+    node, rng = trial.node(), trial.rng("churn")
     try:
         _restart(node)
         node.observe(trial.limits.settle)
@@ -79,6 +79,32 @@ def _gained(trial: Trial, name: str, noun: str) -> str:
     if after - before > max(1, count // 3):
         raise Failed(f"{before} {noun} before, {after} after {count} restarts of the kubelet")
     return f"{before} {noun} before, {after} after {count} restarts of the kubelet"
+
+
+@GROUP.check(
+    "idle-cpu",
+    "Uses next to no CPU while nothing happens",
+    why="It runs on every node, all the time, beside the work that the node is for.",
+)
+def _idle_cpu(trial: Trial) -> str:
+    need_proc()
+    share = trial.once(quiet).cpu
+    if share > trial.limits.idle_cpu:
+        raise Failed(f"used {share:.1%} of a CPU; {trial.limits.idle_cpu:.1%} is fine")
+    return f"used {share:.2%} of a CPU"
+
+
+@GROUP.check(
+    "wake-ups",
+    "Sleeps while nothing happens",
+    why="A process that looks around many times a second keeps a CPU from saving power.",
+)
+def _wake_ups(trial: Trial) -> str:
+    need_proc()
+    rate = trial.once(quiet).wakeups
+    if rate > trial.limits.wakeups:
+        raise Failed(f"woke up {rate:.0f} times a second; {trial.limits.wakeups:g} is fine")
+    return f"woke up {rate:.1f} times a second"
 
 
 @GROUP.check(
@@ -134,29 +160,3 @@ def _socket_files(trial: Trial) -> str:
     if gained > 0:
         raise Failed(f"{gained} sockets more after 3 lost streams")
     return "none after 3 lost streams"
-
-
-@GROUP.check(
-    "idle-cpu",
-    "Uses next to no CPU while nothing happens",
-    why="It runs on every node, all the time, beside the work that the node is for.",
-)
-def _idle_cpu(trial: Trial) -> str:
-    need_proc()
-    share = trial.once(quiet).cpu
-    if share > trial.limits.idle_cpu:
-        raise Failed(f"used {share:.1%} of a CPU; {trial.limits.idle_cpu:.1%} is fine")
-    return f"used {share:.2%} of a CPU"
-
-
-@GROUP.check(
-    "wake-ups",
-    "Sleeps while nothing happens",
-    why="A process that looks around many times a second keeps a CPU from saving power.",
-)
-def _wake_ups(trial: Trial) -> str:
-    need_proc()
-    rate = trial.once(quiet).wakeups
-    if rate > trial.limits.wakeups:
-        raise Failed(f"woke up {rate:.0f} times a second; {trial.limits.wakeups:g} is fine")
-    return f"woke up {rate:.1f} times a second"

@@ -6,7 +6,7 @@ from typing import Final
 from deviceplugin.conformance._check import Failed, Group
 from deviceplugin.conformance._trial import Trial
 
-GROUP: Final = Group("socket-loss", "Socket loss")
+GROUP: Final = Group("socket-loss", "Socket loss", disturbing=True)
 
 
 def delete(trial: Trial) -> float:
@@ -34,7 +34,7 @@ def _again(trial: Trial) -> str:
 )
 def _stays(trial: Trial) -> str:
     trial.once_before(delete)
-    node = trial.node()
+    node = trial.fresh()
     begin = time.monotonic()
     node.kubelet.socket_of(node.resource).unlink()
     node.await_back(begin, "its socket was deleted a second time")

@@ -7,7 +7,7 @@ from typing import Final
 from deviceplugin.conformance._check import Failed, Group
 from deviceplugin.conformance._trial import Trial
 
-GROUP: Final = Group("stream-loss", "Stream loss")
+GROUP: Final = Group("stream-loss", "Stream loss", disturbing=True)
 
 _MOST: Final = 20
 """Registrations in one second of hanging up."""

@@ -1,0 +1,68 @@
+"""Our own plugins pass every check, as commands of their own and with all that a user sees."""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from deviceplugin.conformance import CHECKS, Limits, _cli, main
+
+BIN = Path(sys.executable).parent
+GOPHER = [str(BIN / "gopher-device-plugin"), "--directory={devices_dir}"]
+TEMPLATE = [sys.executable, "-m", "deviceplugin_template"]
+TOGGLE = "rm {devices_dir}/dev0; touch {devices_dir}/new"
+
+SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=3, leak_restarts=5)
+
+
+@pytest.fixture(autouse=True)
+def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cli, "QUICK", SHORT)
+
+
+def verdicts(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {check["id"]: check["verdict"] for check in document["checks"]}
+
+
+@pytest.mark.timeout(60)
+def test_the_gopher_plugin_passes_all_that_apply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, junit = tmp_path / "report.json", tmp_path / "report.xml"
+    files = [f"--json={report}", f"--junit={junit}"]
+    status = main(["--quick", "--seed=1", "--trigger-change", TOGGLE, *files, "--", *GOPHER])
+    out = capsys.readouterr().out
+    document = json.loads(report.read_text())
+    found = verdicts(document)
+    assert [] == [check for check in document["checks"] if check["verdict"] == "fail"]
+    assert 0 == status
+    assert [check.id for check in CHECKS] == list(found)
+    assert {
+        "allocation.unhealthy-refused",
+        "allocation.device-nodes",
+        "allocation.mounts",
+        "allocation.cdi-names",
+    } == {id_ for id_, verdict in found.items() if verdict == "n/a"}
+    assert ("example.com/gopher", 1) == (document["resource"], document["seed"])
+    assert "53 passed, 0 failed, 4 not applicable" in out
+    assert "\x1b" not in out
+    cases = ET.parse(junit).getroot().findall("testsuite/testcase")
+    assert list(found) == [case.get("name") for case in cases]
+    assert 4 == sum(case.find("skipped") is not None for case in cases)
+
+
+@pytest.mark.timeout(60)
+def test_the_template_plugin_passes_all_that_apply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    only = [
+        f"--only={group}"
+        for group in ("registration", "lists", "restart", "socket-loss", "shutdown", "crash")
+    ]
+    assert 0 == main(["--quick", *only, f"--json={report}", "--", *TEMPLATE])
+    found = verdicts(json.loads(report.read_text()))
+    assert "fail" not in found.values()
+    assert "example.com/serial: " in capsys.readouterr().out
