@@ -13,7 +13,6 @@ EVENT_KEYS: Final = ("at", "do", "devices", "for", "by", "reason")
 _PROCESS_KEYS: Final = ("every", "lasting", "faults", "until", "slow-by")
 DEFAULT_DELAY: Final = 1.0
 """Seconds that a slow allocation takes longer."""
-_SHORTEST: Final = 0.001
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
@@ -27,7 +26,9 @@ def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
     for pattern in patterns:
         matches = [pattern] if pattern in known else [i for i in ids if fnmatchcase(i, pattern)]
         if not matches:
-            raise ValueError(f"is no device: {_reading.nearest(pattern, ids) if ids else 'none'}")
+            raise ValueError(
+                f"is no device: {_reading.nearest(pattern, ids) if ids else 'there are none'}"
+            )
         found.update(dict.fromkeys(matches))
     return list(found)
 
@@ -71,7 +72,9 @@ def _action(value: Any) -> Action:
     try:
         return Action(value)
     except ValueError:
-        raise ValueError(f"cannot happen: {_reading.nearest(str(value), list(Action))}") from None
+        raise ValueError(
+            f"cannot happen: {_reading.nearest(str(value), [*map(str, Action)])}"
+        ) from None
 
 
 def _devices(ids: Sequence[str]) -> Callable[[Any], list[str]]:
@@ -95,7 +98,7 @@ def read_process(reader: Reader) -> Process | None:
         return [_fault(one) for one in _reading.texts(value)]
 
     return Process(
-        every=max(_SHORTEST / 10, inner.take("every", _reading.positive, 10.0)),
+        every=inner.take("every", _reading.positive, 10.0),
         lasting=inner.take("lasting", _reading.positive, 30.0),
         faults=inner.take("faults", faults, [Action.UNHEALTHY, Action.UNPLUG]),
         until=inner.take("until", _reading.seconds, float("inf")),
