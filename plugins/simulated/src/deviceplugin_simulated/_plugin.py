@@ -19,8 +19,9 @@ from deviceplugin_simulated._life import State, Trouble
 from deviceplugin_simulated._scenario import load
 from deviceplugin_simulated._settings import SimulatedSettings
 
-_LONGEST_WAIT: Final = 0.5
-"""Seconds after which a stop is noticed."""
+_LOOK_UP: Final = 0.5
+"""Seconds after which somebody who waits for something else notices a stop."""
+_LONGEST_WAIT: Final = 3600.0
 
 
 def _die() -> None:
@@ -95,6 +96,12 @@ class SimulatedPlugin(dp.Plugin):
                     yield
                 wait(self._rest())
 
+    def _rest(self) -> float:
+        """Return the seconds until the next event, or until it is time to look for a stop."""
+        longest = _LOOK_UP if self._control else _LONGEST_WAIT
+        with self._changed:
+            return min(max(0.0, self._life.next_at - self.now), longest)
+
     @contextmanager
     def _waiting(self, stop: Flag) -> Iterator[Callable[[float], object]]:
         """Give what waits so many seconds: for the end, or for orders where those are taken."""
@@ -117,11 +124,6 @@ class SimulatedPlugin(dp.Plugin):
             self._stopped = not self._served
             self._changed.notify_all()
 
-    def _rest(self) -> float:
-        """Return the seconds until the next event, or until it is time to look for a stop."""
-        with self._changed:
-            return min(max(0.0, self._life.next_at - self.now), _LONGEST_WAIT)
-
     def _advance(self) -> bool:
         """Let happen what is due; tell whether anything happened since this was last called."""
         with self._changed:
@@ -138,7 +140,7 @@ class SimulatedPlugin(dp.Plugin):
         with self._changed:
             self._life.advance(self.now)
             while self._life.state.hangs and not self._stopped:
-                self._changed.wait(_LONGEST_WAIT)
+                self._changed.wait(_LOOK_UP)
                 self._life.advance(self.now)
             return self._life.state
 

@@ -1,0 +1,284 @@
+"""Each scripted fault, as a kubelet and an operator see it."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import grpc
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet, Node
+from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+
+GPU = "example.com/gpu"
+HOUR = timedelta(hours=1)
+
+
+class HandClock:
+    """Time goes on when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Crash(Event):
+    """A process that was ended, on a plate."""
+
+    def __call__(self) -> None:
+        self.set()
+
+
+Write = Callable[..., SimulatedSettings]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def written(*timeline: dict[str, Any], **settings: Any) -> SimulatedSettings:
+        path = tmp_path / "devices.json"
+        path.write_text(json.dumps({"resources": {GPU: {"count": 3}}, "timeline": list(timeline)}))
+        return SimulatedSettings(devices=path, **settings)
+
+    return written
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+def at(second: int, action: str, *devices: str, **more: str) -> dict[str, Any]:
+    entry = {"at": f"{second}s", "do": action, **more}
+    return {**entry, "devices": list(devices)} if devices else entry
+
+
+@contextmanager
+def running(kubelet: Kubelet, plugin: dp.Plugin, **settings: Any) -> Iterator[Node]:
+    with kubelet.running(plugin, http_address="127.0.0.1:0", **settings) as node:
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+        yield node
+
+
+def page(node: Node, path: str) -> str:
+    try:
+        with urlopen(f"http://127.0.0.1:{node.host.http_port}{path}") as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        with error:
+            return error.read().decode()
+
+
+def metric(node: Node, name: str) -> float:
+    lines = page(node, "/metrics").splitlines()
+    found = [line.rpartition(" ")[2] for line in lines if line.rpartition(" ")[0] == name]
+    return float(found[0]) if found else 0.0
+
+
+def unhealthy(node: Node) -> float:
+    return metric(node, f'deviceplugin_devices{{health="unhealthy",resource="{GPU}"}}')
+
+
+def allocations(node: Node, code: str) -> float:
+    return metric(node, f'deviceplugin_allocations_total{{code="{code}",resource="{GPU}"}}')
+
+
+def refusal(node: Node, *ids: str) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as raised:
+        node.allocate(*ids)
+    return raised.value
+
+
+# Faults of devices.
+
+
+def test_an_unhealthy_device_is_seen_by_the_kubelet_until_it_recovers(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    settings = write(at(1, "unhealthy", "gpu-1", reason="too hot"), at(2, "recover", "gpu-1"))
+    with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-2"}, {"gpu-1"})
+        assert 1 == unhealthy(node)
+        assert "unhealthy device: gpu-1 (too hot)" in str(refusal(node, "gpu-1"))
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+        assert 0 == unhealthy(node)
+
+
+def test_an_unplugged_device_is_gone_until_it_is_plugged_in(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    settings = write(at(1, "unplug", "gpu-1"), at(2, "plug", "gpu-1"), at(3, "unplug", "gpu-2"))
+    grace = timedelta(milliseconds=100)
+    plugin = SimulatedPlugin(settings, clock=clock)
+    with running(kubelet, plugin, vanished_grace=grace) as node:
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-2"})
+        assert "unknown device: gpu-1" in str(refusal(node, "gpu-1"))
+        assert 1 == allocations(node, "NOT_FOUND")
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-1"})
+
+
+def test_all_devices_may_be_unplugged_and_the_resource_stays(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    plugin = SimulatedPlugin(write(at(1, "unplug")), clock=clock)
+    with running(kubelet, plugin, vanished_grace=timedelta(milliseconds=50)) as node:
+        clock.now += 1
+        node.wait_for(GPU, ())
+        assert {GPU} == node.kubelet.registered
+
+
+def test_a_slow_device_takes_its_time(kubelet: Kubelet, write: Write, clock: HandClock) -> None:
+    settings = write(at(1, "slow", "gpu-1", by="300ms"))
+    with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
+        took = f'deviceplugin_allocation_duration_seconds_sum{{resource="{GPU}"}}'
+        clock.now += 1
+        node.allocate("gpu-0")
+        assert 0.3 > metric(node, took)
+        node.allocate("gpu-0", "gpu-1")
+        assert 0.3 <= metric(node, took)
+
+
+def test_a_failing_device_is_refused_although_it_looks_healthy(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    settings = write(at(1, "fail", "gpu-1", reason="firmware is busy"))
+    with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
+        clock.now += 1
+        error = refusal(node, "gpu-0", "gpu-1")
+        assert grpc.StatusCode.FAILED_PRECONDITION is error.code()
+        expected = f'invalid allocation request for "{GPU}": device gpu-1: firmware is busy'
+        assert expected == error.details()
+        assert 1 == allocations(node, "FAILED_PRECONDITION")
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+        node.allocate("gpu-0")
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("unplug", dp.UnknownDeviceError),
+        ("unhealthy", dp.UnhealthyDeviceError),
+        ("fail", dp.AllocationError),
+    ],
+)
+def test_a_fault_counts_for_an_allocation_before_the_kubelet_has_been_told(
+    write: Write, clock: HandClock, action: str, kind: type[Exception]
+) -> None:
+    plugin = SimulatedPlugin(write(at(1, action, "gpu-1")), clock=clock)
+    devices = list(plugin.discover())
+    clock.now += 1
+    plugin.allocate(devices[:1])
+    with pytest.raises(kind, match="gpu-1"):
+        plugin.allocate(devices)
+
+
+# Faults of the plugin.
+
+
+def test_a_plugin_that_hangs_answers_nothing_and_its_devices_turn_unhealthy(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    plugin = SimulatedPlugin(write(at(1, "hang"), at(2, "resume")), clock=clock)
+    deadline = timedelta(milliseconds=300)
+    with (
+        running(kubelet, plugin, discovery_deadline=deadline) as node,
+        ThreadPoolExecutor() as pool,
+    ):
+        clock.now += 1
+        answer = pool.submit(node.allocate, "gpu-0")
+        node.wait_for(GPU, (), {"gpu-0", "gpu-1", "gpu-2"})
+        assert not answer.done()
+        node.kubelet.wait(lambda: "discover() does not return" in page(node, "/healthz"))
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+        assert dp.Allocation() == answer.result(5)
+
+
+def test_a_plugin_that_hangs_can_still_be_stopped(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    plugin = SimulatedPlugin(write(at(1, "hang")), clock=clock)
+    deadline = timedelta(milliseconds=200)
+    with running(kubelet, plugin, discovery_deadline=deadline) as node:
+        clock.now += 1
+        node.wait_for(GPU, (), {"gpu-0", "gpu-1", "gpu-2"})
+        begin = time.monotonic()
+    assert 2 > time.monotonic() - begin
+
+
+def test_a_slow_allocation_does_not_keep_a_plugin_from_stopping(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    plugin = SimulatedPlugin(write(at(0, "slow", by="1h")), clock=clock)
+    with ThreadPoolExecutor() as pool:
+        with running(kubelet, plugin) as node:
+            answer = pool.submit(node.allocate, "gpu-0")
+            node.kubelet.wait(
+                lambda: "hook-allocate" in {one.name for one in threading.enumerate()}
+            )
+        assert isinstance(answer.exception(5), grpc.RpcError)
+
+
+def test_a_plugin_crashes_once_when_its_time_has_come(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    crash = Crash()
+    plugin = SimulatedPlugin(write(at(1, "crash")), clock=clock, crash=crash)
+    with running(kubelet, plugin):
+        assert not crash.is_set()
+        clock.now += 1
+        assert crash.wait(5)
+        crash.clear()
+        clock.now += 1
+        assert not crash.wait(0.6)
+
+
+# Time.
+
+
+def test_the_framework_is_woken_when_something_happens(kubelet: Kubelet, write: Write) -> None:
+    timeline = [
+        {"at": "300ms", "do": "unhealthy", "devices": "gpu-1"},
+        {"at": "500ms", "do": "unplug", "devices": "gpu-2"},
+        {"at": "700ms", "do": "recover"},
+    ]
+    plugin = SimulatedPlugin(write(*timeline))
+    with kubelet.running(plugin, discovery_interval=HOUR, poll_interval=HOUR) as node:
+        node.wait_for(GPU, {"gpu-0", "gpu-1"}, {"gpu-2"})
+
+
+def test_a_script_begins_anew_with_a_new_plugin(kubelet: Kubelet, write: Write) -> None:
+    clock = HandClock()
+    settings = write(at(1, "unhealthy", "gpu-1"))
+    with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
+        clock.now += 1
+        node.wait_for(GPU, {"gpu-0", "gpu-2"}, {"gpu-1"})
+        node.host.replace([SimulatedPlugin(settings, clock=clock)])
+        node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
+
+
+def test_devices_have_a_life_over_restarts_of_the_kubelet(
+    kubelet: Kubelet, write: Write, clock: HandClock
+) -> None:
+    settings = write(at(1, "unhealthy", "gpu-1"))
+    with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
+        clock.now += 1
+        node.restart_kubelet()
+        node.wait_for(GPU, {"gpu-0", "gpu-2"}, {"gpu-1"})
