@@ -60,7 +60,7 @@ def test_the_template_plugin_passes_all_that_apply(
     report = tmp_path / "report.json"
     only = [
         f"--only={group}"
-        for group in ("registration", "lists", "restart", "socket-loss", "shutdown", "crash")
+        for group in ("registration", "lists", "restart.again", "shutdown", "crash")
     ]
     assert 0 == main(["--quick", *only, f"--json={report}", "--", *TEMPLATE])
     found = verdicts(json.loads(report.read_text()))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.conformance import _report
-from deviceplugin.conformance._check import Check, Result, Verdict
+from deviceplugin.conformance._check import Check, Result
 from deviceplugin.conformance._limits import QUICK, Limits
 from deviceplugin.conformance._plugin import CommandError
 from deviceplugin.conformance._runner import run
@@ -88,8 +88,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
         if path is not None:
             _write(path, write(report))
-    passed = not report.counts[Verdict.FAIL] and bool(report.counts[Verdict.PASS])
-    return 0 if passed else _FAILED
+    return 0 if report.passed else _FAILED
 
 
 def _try(subject: Subject, limits: Limits, seed: int, checks: Sequence[Check]) -> _report.Run:
@@ -103,7 +102,13 @@ def _try(subject: Subject, limits: Limits, seed: int, checks: Sequence[Check]) -
     with Trial(subject, limits, seed) as trial:
         results = run(trial, checks, say)
     report = _report.Run(
-        subject.command, trial.resource, trial.others, seed, time.monotonic() - begin, results
+        command=subject.command,
+        resource=trial.resource,
+        others=trial.others,
+        seed=seed,
+        seconds=time.monotonic() - begin,
+        results=results,
+        problem=trial.hopeless,
     )
     print(f"\n{_report.summary(report)}")  # noqa: T201
     return report

@@ -35,6 +35,13 @@ class Run:
     seed: int
     seconds: float
     results: Sequence[Result]
+    problem: str = ""
+    """Why the plugin did not come up; empty if it did."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the plugin came up and no check failed."""
+        return not self.problem and not self.counts[Verdict.FAIL]
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
@@ -70,6 +77,8 @@ def summary(run: Run) -> str:
         f"{counts[Verdict.FAIL]} failed, {counts[Verdict.NOT_APPLICABLE]} not applicable "
         f"in {run.seconds:.0f} s, with seed {run.seed}"
     )
+    if run.problem:
+        text += f"\nthe plugin did not come up: {' '.join(run.problem.split())}"
     if run.others:
         text += f"\nnot checked: {', '.join(sorted(run.others))}; choose one with --resource"
     return text
@@ -95,6 +104,8 @@ def document(run: Run) -> Mapping[str, Any]:
         "not_checked": sorted(run.others),
         "seed": run.seed,
         "seconds": round(run.seconds, 3),
+        "passed": run.passed,
+        "problem": run.problem,
         "checks": [
             {
                 "id": result.check.id,

@@ -13,6 +13,8 @@ from deviceplugin.conformance._plugin import CommandError, free_port
 
 _LONGEST_TEMPORARY: Final = 24
 """Bytes of the path of the directory for temporary ones: sockets below it have long names."""
+_LONGEST_ROOT: Final = 50
+"""Bytes of the path of a kubelet's directory, for the same reason."""
 _FILES: Final = 8
 """Files in ``{devices_dir}``."""
 
@@ -34,15 +36,23 @@ class Subject:
     """Directory of the kubelet; one of its own for each start where not given."""
 
     def check(self) -> None:
-        """Make sure that ``kubelet_dir`` is nobody else's.
+        """Make sure that ``kubelet_dir`` can be used and is nobody else's.
 
         Raises:
-            CommandError: There is something in it that a kubelet would have put there.
+            CommandError: There is something in it that a kubelet would have put there; or it
+                cannot be made, or has too long a name.
         """
         if self.kubelet_dir is None:
             return
+        if len(os.fsencode(self.kubelet_dir)) > _LONGEST_ROOT:
+            raise CommandError(f"{self.kubelet_dir}: too long for the paths of sockets below it")
         for path in _owned(self.kubelet_dir):
-            if path.is_dir() and any(path.iterdir()):
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                used = any(path.iterdir())
+            except OSError as error:
+                raise CommandError(f"{path}: {error.strerror}") from error
+            if used:
                 raise CommandError(
                     f"{path}: not empty; a kubelet's directory is not to be played with"
                 )

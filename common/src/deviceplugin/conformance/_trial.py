@@ -144,14 +144,17 @@ class Trial:
         if not self.subject.trigger:
             raise NotApplicable("no --trigger-change")
         command = fill(self.subject.trigger, node.placeholders)
-        result = subprocess.run(  # noqa: S603 - the user's own command
-            [shutil.which("sh") or "/bin/sh", "-c", command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self.limits.within,
-            check=False,
-        )
+        try:
+            result = subprocess.run(  # noqa: S603 - the user's own command
+                [shutil.which("sh") or "/bin/sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.limits.within,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"--trigger-change took more than {late.timeout:g} s") from late
         if result.returncode:
             raise Failed(
                 f"--trigger-change ended with {result.returncode}: {result.stderr.strip()}"

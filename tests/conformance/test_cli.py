@@ -1,0 +1,227 @@
+"""The command, its reports and its page; the plugins are those of ``bad_plugins``."""
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from deviceplugin.conformance import (
+    CHECKS,
+    GROUPS,
+    QUICK,
+    Check,
+    Limits,
+    Result,
+    Verdict,
+    _cli,
+    _report,
+    main,
+)
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
+CHECK = Check("Some Group", "some.check", "Is good", "Because it must.", lambda _: "", False)
+
+
+def plugin(name: str) -> list[str]:
+    return [sys.executable, "-m", "tests.conformance.bad_plugins", name, "{devices_dir}"]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def report(
+    *results: Result, others: frozenset[str] = frozenset(), problem: str = ""
+) -> _report.Run:
+    return _report.Run(["p", "a b"], "x.io/dev", others, 7, 1.5, results, problem)
+
+
+# Exit statuses
+
+
+def test_a_failing_check_makes_the_status_1_and_is_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    junit = tmp_path / "report.xml"
+    only = ["--only=lists.unique-ids", "--only=lists.size", f"--junit={junit}"]
+    assert 1 == main([*only, "--", *plugin("lists.DuplicateIds")])
+    out = capsys.readouterr().out
+    assert "listed more than once: a" in out
+    assert "because:   the kubelet counts an id" in out
+    assert "see:       common/docs/conformance.md#lists-and-health" in out
+    assert "x.io/dev: 1 passed, 1 failed, 0 not applicable" in out
+    (suite,) = ET.parse(junit).getroot()
+    assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
+
+
+def test_a_plugin_that_does_not_come_up_makes_the_status_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.json"
+    words = ["--only=allocation", f"--json={file}", "--", *plugin("losses.AnswersNothing")]
+    assert 1 == main(words)
+    assert "did not come up: the plugin ended with status 1: " in capsys.readouterr().out
+    document = json.loads(file.read_text())
+    assert {"n/a"} == {check["verdict"] for check in document["checks"]}
+    assert document["problem"].endswith("no device found | really: none")
+    assert not document["passed"]
+
+
+def test_what_is_not_applicable_is_no_failure() -> None:
+    assert 0 == main(["--only=hot-plug", "--", *plugin("good.Good")])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "give the plugin's command, after --"),
+        (["--only=list", "--", "x"], "no check or group 'list': did you mean lists?"),
+        (["--only=qqq", "--", "x"], "no check or group 'qqq': --list shows all"),
+        (["--nonsense", "--", "x"], "unrecognized arguments: --nonsense"),
+        (["--", "/no/such/program"], "/no/such/program: No such file or directory"),
+        (
+            ["--only=hot-plug", "--json=/no/such/file", "--", sys.executable, "-c", ""],
+            "/no/such/file",
+        ),
+    ],
+)
+def test_a_wrong_command_line_makes_the_status_2(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main(words)
+    assert text in capsys.readouterr().err
+
+
+def test_help_tells_of_the_placeholders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--help"])
+    assert "{plugin_dir}" in capsys.readouterr().out
+
+
+# The kubelet's directory
+
+
+@pytest.mark.parametrize("name", ["device-plugins", "pod-resources", "plugins_registry"])
+def test_a_kubelets_own_directory_is_left_alone(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(tempfile.mkdtemp(prefix="dp"))
+    (root / name).mkdir()
+    (root / name / "something").touch()
+    assert 2 == main([f"--kubelet-dir={root}", "--", *plugin("good.Good")])
+    assert "not to be played with" in capsys.readouterr().err
+    assert (root / name / "something").exists()
+    shutil.rmtree(root)
+
+
+def test_a_given_directory_is_used_and_emptied_again() -> None:
+    root = Path(tempfile.mkdtemp(prefix="dp"))  # short, because a socket's path has to be
+    words = [f"--kubelet-dir={root}", "--only=registration.in-time", "--only=restart.late-socket"]
+    assert 0 == main([*words, "--", *plugin("good.Good")])
+    assert [] == list((root / "device-plugins").iterdir())
+    shutil.rmtree(root)
+
+
+def test_a_directory_that_cannot_be_used_makes_the_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = tmp_path / ("d" * 60)
+    assert 2 == main([f"--kubelet-dir={long}", "--", *plugin("good.Good")])
+    assert "too long for the paths of sockets" in capsys.readouterr().err
+    assert 2 == main(["--kubelet-dir=/dev/null", "--", *plugin("good.Good")])
+    assert "/dev/null/device-plugins: Not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [("echo no >&2; exit 3", "ended with 3: no"), ("sleep 9", "took more than 0.5 s")],
+)
+def test_a_trigger_that_fails_is_told(
+    trigger: str, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cli, "QUICK", Limits(within=0.5))
+    words = ["--quick", "--only=hot-plug", f"--trigger-change={trigger}"]
+    assert 1 == main([*words, "--", *plugin("good.Good")])
+    assert f"--trigger-change {text}" in capsys.readouterr().out
+
+
+# Reports
+
+
+def test_the_text_is_coloured_on_a_terminal_only() -> None:
+    result = Result(CHECK, Verdict.PASS, "did\nwell", 0.1)
+    assert "  pass  some.check  did well" == _report.line(result, width=10, colour=False)
+    assert "\x1b[32mpass\x1b[0m" in _report.line(result, width=10, colour=True)
+
+
+def test_the_last_line_names_the_seed_and_what_was_not_checked() -> None:
+    text = _report.summary(report(others=frozenset({"x.io/other"})))
+    assert "with seed 7" in text
+    assert "not checked: x.io/other; choose one with --resource" in text
+
+
+def test_junit_has_a_case_for_each_check_also_with_odd_characters() -> None:
+    results = [Result(CHECK, verdict, "a\x00<b>", 0.5) for verdict in Verdict]
+    root = ET.fromstring(_report.to_junit(report(*results)))
+    (suite,) = root
+    assert ("3", "1", "1", "1.500") == tuple(
+        map(root.get, ["tests", "failures", "skipped", "time"])
+    )
+    assert ["system-out", "failure", "skipped"] == [case[0].tag for case in suite[1:]]
+    assert "a\ufffd<b>" == suite[2][0].get("message")
+    assert {"command": "p 'a b'", "resource": "x.io/dev", "seed": "7"} == {
+        each.get("name"): each.get("value") for each in suite[0]
+    }
+
+
+# The page
+
+
+def test_list_shows_every_check_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--list"])
+    listed = re.findall(r"^  (\S+)  +(.+)$", capsys.readouterr().out, re.MULTILINE)
+    shown = re.findall(r"^\| `([\w-]+\.[\w-]+)` \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
+    assert listed == [(id_, title) for id_, title, _ in shown]
+    assert [(check.id, check.title, check.why) for check in CHECKS] == shown
+
+
+def test_each_link_leads_to_a_section_of_the_page() -> None:
+    sections = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
+    assert [group.title for group in GROUPS] == sections
+    anchors = {title.lower().replace(" ", "-") for title in sections}
+    assert anchors == {check.link.partition("#")[2] for check in CHECKS}
+
+
+def test_ids_are_unique_and_begin_with_their_group() -> None:
+    assert len(CHECKS) == len({check.id for check in CHECKS})
+    for group in GROUPS:
+        assert {group.name} == {check.id.partition(".")[0] for check in group.checks}
+
+
+def test_the_page_says_what_quick_means() -> None:
+    full = Limits()
+    assert f"observes for {QUICK.quiet:g} s instead of {full.quiet:g} s" in PAGE
+    assert f"{QUICK.leak_restarts} times instead of {full.leak_restarts}" in PAGE
+    assert f"`--within 30` gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
+
+
+def test_what_a_run_chooses_at_random_is_decided_by_its_seed() -> None:
+    from deviceplugin.conformance import Subject, Trial
+
+    def choices(seed: int) -> list[float]:
+        trial = Trial(Subject(command=["x"]), QUICK, seed)
+        return [trial.rng(name).random() for name in ("a", "b")]
+
+    assert choices(1) == choices(1)
+    assert choices(1) != choices(2)
+
+
+def test_only_chooses_groups_and_checks_in_their_order() -> None:
+    wanted = ["crash", "lists.size"]
+    assert ["lists.size", "crash.none"] == [check.id for check in _cli._chosen(wanted)]
