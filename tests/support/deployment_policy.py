@@ -85,7 +85,8 @@ def _of_volumes(pod: Manifest, container: Manifest) -> Iterator[str]:
 
 def _of_settings(container: Manifest, command: str) -> Iterator[str]:
     """Ask the plugin itself what it makes of the manifest's flags and environment."""
-    environment = {entry["name"]: entry["value"] for entry in container.get("env", [])}
+    # What the cluster fills in (valueFrom) is some text here.
+    environment = {one["name"]: one.get("value", "some-text") for one in container.get("env", [])}
     program = str(Path(sys.executable).with_name(command))
     words = [program, *container.get("args", []), "--print-config"]
     done = subprocess.run(

@@ -1,0 +1,100 @@
+"""The simulated plugin from installation to removal."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.simulator import Pod
+from node import BIN, Node
+
+RESOURCE = "example.com/gpu"
+GPUS = [f"gpu-{index}" for index in range(8)]
+pytestmark = pytest.mark.simulated
+
+
+def control(node: Node) -> Path:
+    return node.root / "ctl.sock"
+
+
+def ctl(node: Node, *words: str) -> str:
+    command = [str(BIN / "simulated-device-plugin"), "ctl", f"--control-socket={control(node)}"]
+    return subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout
+
+
+def start(node: Node, *flags: str) -> subprocess.Popen[str]:
+    process = node.start("simulated-device-plugin", "--profile=8-gpus", *flags)
+    node.kubelet.wait_for(RESOURCE, GPUS)
+    node.kubelet.tick()
+    return process
+
+
+@pytest.fixture
+def plugin(node: Node) -> subprocess.Popen[str]:
+    process = start(node, f"--control-socket={control(node)}")
+    node.kubelet.wait(control(node).is_socket)
+    return process
+
+
+@pytest.mark.usefixtures("plugin")
+def test_the_node_has_the_devices_and_a_pod_gets_what_the_profile_says(node: Node) -> None:
+    assert (8, 8) == (node.kubelet.capacity(RESOURCE), node.kubelet.allocatable(RESOURCE))
+    pod = Pod.of("training", main={RESOURCE: 2})
+    outcome = node.kubelet.run(pod)
+    options = node.kubelet.run_options(pod, "main")
+    assert options is not None
+    assert outcome.devices["main"][RESOURCE] == set(options.envs.values())
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_device_that_is_told_to_be_unhealthy_is_given_to_nobody(node: Node) -> None:
+    ctl(node, "unhealthy", "gpu-[0-6]")
+    node.kubelet.wait_for(RESOURCE, GPUS[7:], GPUS[:7])
+    assert "Available: 1" in node.kubelet.admit(Pod.of("two", main={RESOURCE: 2})).message
+    assert {"gpu-7"} == node.kubelet.run(Pod.of("one", main={RESOURCE: 1})).devices["main"][
+        RESOURCE
+    ]
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_pod_whose_allocation_fails_is_told_why(node: Node) -> None:
+    ctl(node, "fail", "--reason", "firmware is busy")
+    message = node.kubelet.admit(Pod.of("unlucky", main={RESOURCE: 1})).message
+    assert "firmware is busy" in message
+
+
+def test_a_crash_is_that_of_the_process_and_a_new_one_has_the_devices_back(
+    node: Node, plugin: subprocess.Popen[str]
+) -> None:
+    pod = Pod.of("keeper", main={RESOURCE: 1})
+    assert node.kubelet.run(pod)
+    ctl(node, "crash")
+    assert -signal.SIGKILL == plugin.wait(5)
+    node.kubelet.wait_for(RESOURCE, (), GPUS)
+    start(node, f"--control-socket={control(node)}")
+    assert node.kubelet.run(Pod.of("other", main={RESOURCE: 1}))
+    assert "Running" == node.kubelet.pod(pod).phase
+
+
+def test_a_script_crashes_the_plugin_at_its_time(node: Node) -> None:
+    script = node.root / "devices.yaml"
+    script.write_text("timeline: [{at: 1s, do: crash}]\n")
+    process = node.start("simulated-device-plugin", f"--devices={script}")
+    node.kubelet.wait(lambda: {"example.com/simple-device"} == node.kubelet.registered)
+    assert -signal.SIGKILL == process.wait(10)
+
+
+def test_an_uninstalled_plugin_leaves_nothing_behind(
+    node: Node, plugin: subprocess.Popen[str]
+) -> None:
+    plugin.send_signal(signal.SIGTERM)
+    _, log = plugin.communicate(timeout=5)
+    assert 0 == plugin.returncode
+    assert [] == list(node.kubelet.plugin_dir.glob("simple*"))
+    assert not control(node).exists()
+    events = [json.loads(line)["event"] for line in log.splitlines()]
+    assert ["started", "registered", "stopping"] == [
+        event for event in events if not event.startswith(("device ", "more devices"))
+    ]
