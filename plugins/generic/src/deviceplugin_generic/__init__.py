@@ -1,1 +1,49 @@
-"""The generic device plugin."""
+"""Advertise device nodes, mounts and USB, PCI and other devices, by configuration."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Final, NoReturn
+
+import deviceplugin as dp
+from deviceplugin_generic.plugin import GenericPlugin, GenericSettings
+from deviceplugin_generic.sysfs import Roots
+
+__all__ = ["GenericPlugin", "GenericSettings", "Roots", "main"]
+
+DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
+"""Read if it exists, and neither a file nor a device is named."""
+_NAMING: Final = ("--config", "--device")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``generic-device-plugin``, or its ``check``."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["check"]:
+        _check(arguments[1:])
+    named = any(word.partition("=")[0] in _NAMING for word in arguments)
+    named = named or bool({"DP_CONFIG", "DP_DEVICE"} & set(os.environ))
+    if not named and DEFAULT_CONFIG.exists():
+        arguments.append(f"--config={DEFAULT_CONFIG}")
+    dp.main(GenericPlugin, settings=GenericSettings, argv=arguments)
+
+
+def _check(arguments: Sequence[str]) -> NoReturn:
+    """Check a configuration file: exit status 0, or 2 with all that is wrong."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        sys.stderr.write("usage: generic-device-plugin check CONFIG\n")
+        raise SystemExit(2)
+    try:
+        with redirect_stdout(StringIO()):
+            dp.main(
+                GenericPlugin,
+                settings=GenericSettings,
+                argv=[f"--config={arguments[0]}", "--print-config"],
+            )
+    except SystemExit as end:
+        if end.code == 0:
+            sys.stdout.write(f"{arguments[0]}: valid\n")
+        raise

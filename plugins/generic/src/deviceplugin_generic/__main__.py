@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_generic``."""
+
+from deviceplugin_generic import main
+
+main()

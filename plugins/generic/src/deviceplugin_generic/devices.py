@@ -1,0 +1,144 @@
+"""Devices of entries: matches with ids, health and all that a container gets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import deviceplugin as dp
+from deviceplugin_generic import identities
+from deviceplugin_generic.entries import Check, Entry, Group, Identity, Policy, Rule
+from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.matching import Match, of_group, of_rule, with_device
+from deviceplugin_generic.sysfs import SysDevice, Tree
+from deviceplugin_generic.templates import fill
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A device as the kubelet sees it, and which real one it is a share of."""
+
+    device: dp.Device
+    origin: str
+    paths: tuple[str, ...]
+    policy: Policy = "spread"
+
+
+def of_entry(entry: Entry, domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+    """Return the shares of all devices of an entry."""
+    shares: list[Share] = []
+    seen: dict[str, str] = {}
+    index = 0
+    for group in entry.groups:
+        for match in of_group(group, tree):
+            full = with_device(match, tree)
+            stem = _stem(entry, group, full, seen)
+            shares += _shares(entry, group, full, index, stem, f"{domain}/{entry.name}", doctor)
+            index += 1
+    return _with_even_topology(shares)
+
+
+def _stem(entry: Entry, group: Group, match: Match, seen: dict[str, str]) -> str:
+    """Return what ids begin with; several nodes of one real device get numbers.
+
+    Two real devices of one serial number keep one id: the framework reports and skips the second.
+    """
+    identity: Identity = entry.identity or ("serial" if group.select or group.nodes else "path")
+    if identity == "path":
+        return ""
+    stem = identities.base(entry.name, match, identity)
+    parent = match.device.nearest("usb", "pci") if match.device else None
+    owner = parent.path if parent else ""
+    number, found = 1, stem
+    while found in seen and seen[found] == owner:
+        number += 1
+        found = f"{stem}#{number}"
+    seen.setdefault(found, owner)
+    return found
+
+
+def _shares(
+    entry: Entry,
+    group: Group,
+    match: Match,
+    index: int,
+    stem: str,
+    resource: str,
+    doctor: Doctor,
+) -> Iterator[Share]:
+    known = identities.properties(entry.name, index, match)
+    key = f"{resource} {stem} {' '.join(match.paths)}"
+    health = doctor.health(key, match, entry.health, known)
+    for share in range(group.count):
+        device_id = (
+            identities.share_id(stem, share, group.count)
+            if stem
+            else identities.path_id(share, match.paths)
+        )
+        values = {**known, "id": device_id, "share": str(share)}
+        yield Share(
+            dp.Device(
+                device_id,
+                resource=resource,
+                health=health,
+                topology=_topology(match.device),
+                nodes=match.nodes,
+                mounts=(*match.mounts, *_extra_mounts(entry, values)),
+                envs={fill(k, values): fill(v, values) for k, v in entry.envs.items()},
+                annotations={
+                    fill(k, values): fill(v, values) for k, v in entry.annotations.items()
+                },
+                cdi_names=[fill(name, values) for name in entry.cdi],
+                attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
+            ),
+            origin=key,
+            paths=match.paths,
+            policy=entry.policy,
+        )
+
+
+def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:
+    for mount in entry.mounts:
+        yield dp.Mount(
+            fill(mount.path, values), fill(mount.mount_path, values), read_only=mount.read_only
+        )
+
+
+def _topology(device: SysDevice | None) -> dp.Topology | None:
+    for one in device.line if device else ():
+        text = one.attribute("numa_node")
+        if text:
+            return dp.Topology((int(text),)) if text.isdecimal() else None
+    return None
+
+
+def _with_even_topology(shares: list[Share]) -> list[Share]:
+    """Leave the topology away unless all have one: the kubelet rejects pods over a mixture."""
+    if all(share.device.topology for share in shares):
+        return shares
+    return [replace(share, device=replace(share.device, topology=None)) for share in shares]
+
+
+def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+    """Return what the rules of a configuration of smarter-device-manager find.
+
+    A path that several rules find is made from the first of them.
+    """
+    shares: dict[str, list[Share]] = {}
+    for rule in rules:
+        for name, match in of_rule(rule, tree):
+            if name not in shares and match.nodes:
+                health = doctor.health(name, match, Check(), {})
+                shares[name] = [
+                    Share(
+                        dp.Device(
+                            identities.share_id(f"{name}-{number}", 0, 1),
+                            resource=f"{domain}/{name}",
+                            health=health,
+                            nodes=match.nodes,
+                        ),
+                        origin=name,
+                        paths=match.paths,
+                    )
+                    for number in range(rule.count)
+                    if health  # whatever is no device node is none of smarter's either
+                ]
+    return [share for some in shares.values() for share in some]

@@ -1,0 +1,137 @@
+"""What the configuration says, once it has been read and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+UNLIMITED: Final = 1000
+"""Shares of a device whose count is ``unlimited``."""
+MAX_COUNT: Final = 100_000
+"""Shares of a device, and uses of a path, at most."""
+
+Identity = Literal["path", "serial", "port"]
+Policy = Literal["spread", "pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathSpec:
+    """Paths that match a pattern, as device nodes or mounts."""
+
+    path: str
+    mount_path: str = ""
+    permissions: str = "mrw"
+    is_mount: bool = False
+    read_only: bool = False
+    limit: int = 1
+    """How often one hit may be used while other paths of the group have more hits."""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UsbSpec:
+    """USB devices of a kind."""
+
+    vendor: int
+    product: int
+    serial: str = ""
+    """Any, where empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Devices of a subsystem in sysfs; whatever is not said is not asked for.
+
+    Texts are patterns, vendor and the like hexadecimal numbers.
+    """
+
+    subsystem: str
+    name: str = ""
+    """The kernel's name, such as ``ttyUSB0``."""
+    vendor: int | None = None
+    product: int | None = None
+    serial: str = ""
+    driver: str = ""
+    pci_class: str = ""
+    """Leading hexadecimal digits of the class of the nearest PCI device."""
+    link: str = ""
+    """A link that udev has made for it, such as ``/dev/serial/by-id/*``."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One way to make devices of an entry: from paths, or USB, or a selector."""
+
+    count: int = 1
+    paths: tuple[PathSpec, ...] = ()
+    usb: tuple[UsbSpec, ...] = ()
+    select: Selector | None = None
+    nodes: tuple[str, ...] = ()
+    """Subsystems whose nodes behind the device are given instead of its own; ``vfio`` is one."""
+    per_match: bool = True
+    """Whether each match is a device of its own, or all of them are one."""
+    mount_path: str = ""
+    permissions: str = "rw"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """How the health of a device is looked at, beyond that it exists. Times in seconds."""
+
+    open: bool = False
+    command: tuple[str, ...] = ()
+    timeout: float = 2.0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    interval: float = 10.0
+    failures: int = 1
+    successes: int = 1
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether nothing is looked at but existence."""
+        return not (self.open or self.command or self.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraMount:
+    """A mount that comes with each device; both paths are templates."""
+
+    path: str
+    mount_path: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One resource."""
+
+    name: str
+    groups: tuple[Group, ...] = ()
+    identity: Identity | None = None
+    """What ids are made of; by default the path for paths and USB, the serial for selectors."""
+    envs: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[ExtraMount, ...] = ()
+    cdi: tuple[str, ...] = ()
+    health: Check = Check()
+    policy: Policy = "spread"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An entry of smarter-device-manager: each path below /dev that matches is a resource."""
+
+    pattern: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All entries, from wherever."""
+
+    entries: tuple[Entry, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    source: Path | None = None
+    """The file they are from, if that is so."""

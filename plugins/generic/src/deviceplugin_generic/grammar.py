@@ -1,0 +1,320 @@
+"""Entries of the configuration, read from their places in a text."""
+
+import re
+from collections.abc import Callable
+from typing import Final, cast
+
+from deviceplugin_generic import globs, templates
+from deviceplugin_generic.cursors import Cursor, texts_of
+from deviceplugin_generic.entries import (
+    MAX_COUNT,
+    UNLIMITED,
+    Check,
+    Entry,
+    ExtraMount,
+    Group,
+    Identity,
+    PathSpec,
+    Policy,
+    Selector,
+    UsbSpec,
+)
+
+NAME: Final = r"^\s*[a-z0-9][-a-z0-9]{0,61}[a-z0-9]\s*$"
+HEXADECIMAL: Final = r"^(0[xX])?[0-9a-fA-F]{1,4}$"
+PERMISSIONS: Final = r"^(?!.*(.).*\1)[mrw]*$"
+DURATION: Final = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$"
+CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST: Final = 86400.0
+_CHECKS: Final = 1000
+_ENTRY: Final = (
+    *("name", "groups", "id", "env", "annotations", "mounts", "cdi", "health", "policy"),
+)
+_PATH: Final = ("path", "mountPath", "permissions", "readOnly", "type", "limit", "optional")
+_SELECT: Final = (
+    *("subsystem", "name", "vendor", "product", "serial", "driver", "class", "link"),
+    *("properties", "attributes"),
+)
+_KINDS: Final = ("paths", "usb", "select")
+_BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions")
+_HEALTH: Final = (
+    *("open", "command", "timeout", "properties", "interval", "failures", "successes"),
+)
+
+
+def entries(cursors: list[Cursor]) -> tuple[Entry, ...]:
+    """Return the entries that are well; what is not is noted."""
+    found: dict[str, Entry] = {}
+    for cursor in cursors:
+        entry = _entry(cursor)
+        if entry is None:
+            continue
+        if entry.name in found:
+            cursor.fault(f"the name {entry.name!r} is given twice")
+        found[entry.name] = entry
+    return tuple(found.values())
+
+
+def _entry(cursor: Cursor) -> Entry | None:
+    keys = cursor.mapping(_ENTRY)
+    if cursor.kind != "mapping":
+        return None
+    name = _matching(keys, "name", NAME, "lower-case letters, digits and hyphens, 2 to 63")
+    if "name" not in keys:
+        cursor.fault("needs a name")
+    if "groups" not in keys:
+        cursor.fault("needs groups")
+    groups = tuple(_group(one) for one in _items(keys, "groups"))
+    if "groups" in keys and keys["groups"].kind == "list" and not groups:
+        keys["groups"].fault("needs a group")
+    identity = keys["id"].choice("path", "serial", "port") if "id" in keys else ""
+    return Entry(
+        name=name.strip(),
+        groups=groups,
+        identity=cast("Identity", identity) if identity else None,
+        envs=_templates(keys, "env", forbidden="=\0"),
+        annotations=_templates(keys, "annotations"),
+        mounts=tuple(_extra_mount(one) for one in _items(keys, "mounts")),
+        cdi=tuple(_cdi(one) for one in _items(keys, "cdi")),
+        health=_check(keys["health"]) if "health" in keys else Check(),
+        policy=cast("Policy", (_choice(keys, "policy", "spread", "pack")) or "spread"),
+    )
+
+
+def _group(cursor: Cursor) -> Group:
+    keys = cursor.mapping(("count", *_KINDS, *_BEHIND))
+    kinds = [kind for kind in _KINDS if kind in keys]
+    if cursor.kind == "mapping" and len(kinds) != 1:
+        given = f", not {' and '.join(kinds)}" if kinds else ""
+        cursor.fault(f"needs one of paths, usb and select{given}")
+    for key in _BEHIND if "paths" in keys else ():
+        if key in keys:
+            keys[key].fault("is for usb and select only")
+    for kind in ("paths", "usb"):
+        if kind in keys and keys[kind].kind == "list" and not keys[kind].items():
+            keys[kind].fault("is empty")
+    nodes = tuple(_subsystem(one) for one in _items(keys, "nodes"))
+    behind = "select" in keys or bool(nodes)
+    return Group(
+        count=_count(keys),
+        paths=tuple(_path(one) for one in _items(keys, "paths")),
+        usb=tuple(_usb(one) for one in _items(keys, "usb")),
+        select=_selector(keys["select"]) if "select" in keys else None,
+        nodes=nodes,
+        per_match=keys["perMatch"].truth() if "perMatch" in keys else behind,
+        mount_path=_mount_path(keys),
+        permissions=_permissions(keys) or "rw",
+    )
+
+
+def _count(keys: dict[str, Cursor]) -> int:
+    if "count" in keys and keys["count"].kind == "str" and keys["count"].raw == "unlimited":
+        return UNLIMITED
+    return _number(keys, "count") or 1
+
+
+def _path(cursor: Cursor) -> PathSpec:
+    keys = cursor.mapping(_PATH)
+    if cursor.kind == "mapping" and "path" not in keys:
+        cursor.fault("needs a path")
+    is_mount = _choice(keys, "type", "Device", "Mount") == "Mount"
+    if is_mount and "permissions" in keys:
+        keys["permissions"].fault("is for the type Device only; a mount has readOnly")
+    read_only = keys["readOnly"].truth() if "readOnly" in keys else False
+    if read_only and not is_mount:
+        keys["readOnly"].fault("is for the type Mount only; a device has permissions")
+    return PathSpec(
+        path=_pattern(keys, "path"),
+        mount_path=_mount_path(keys),
+        permissions=_permissions(keys) or "mrw",
+        is_mount=is_mount,
+        read_only=read_only,
+        limit=_number(keys, "limit") or 1,
+        optional=keys["optional"].truth() if "optional" in keys else False,
+    )
+
+
+def _usb(cursor: Cursor) -> UsbSpec:
+    keys = cursor.mapping(("vendor", "product", "serial"))
+    for key in ("vendor", "product"):
+        if cursor.kind == "mapping" and key not in keys:
+            cursor.fault(f"needs a {key}")
+    return UsbSpec(
+        vendor=_hexadecimal(keys, "vendor") or 0,
+        product=_hexadecimal(keys, "product") or 0,
+        serial=_text(keys, "serial"),
+    )
+
+
+def _selector(cursor: Cursor) -> Selector:
+    keys = cursor.mapping(_SELECT)
+    if cursor.kind == "mapping" and "subsystem" not in keys:
+        cursor.fault("needs a subsystem")
+    pci_class = _matching(keys, "class", r"^(0[xX])?[0-9a-fA-F]{1,6}$", "a hexadecimal number")
+    return Selector(
+        subsystem=_subsystem(keys["subsystem"]) if "subsystem" in keys else "",
+        name=_wildcard(keys, "name"),
+        vendor=_hexadecimal(keys, "vendor"),
+        product=_hexadecimal(keys, "product"),
+        serial=_wildcard(keys, "serial"),
+        driver=_wildcard(keys, "driver"),
+        pci_class=pci_class.lower().removeprefix("0x"),
+        link=_pattern(keys, "link"),
+        properties=_wildcards(keys, "properties"),
+        attributes=_wildcards(keys, "attributes"),
+    )
+
+
+def _check(cursor: Cursor) -> Check:
+    keys = cursor.mapping(_HEALTH)
+    command = keys["command"].texts() if "command" in keys else ()
+    if "command" in keys and not command:
+        keys["command"].fault("is empty")
+    for one in keys["command"].items() if command else ():
+        _template(one)
+    return Check(
+        open=keys["open"].truth() if "open" in keys else False,
+        command=command,
+        timeout=_duration(keys, "timeout") or Check().timeout,
+        properties=_wildcards(keys, "properties"),
+        interval=_duration(keys, "interval") or Check().interval,
+        failures=_number(keys, "failures", least=1, most=_CHECKS) or 1,
+        successes=_number(keys, "successes", least=1, most=_CHECKS) or 1,
+    )
+
+
+def _extra_mount(cursor: Cursor) -> ExtraMount:
+    keys = cursor.mapping(("path", "mountPath", "readOnly"))
+    if cursor.kind == "mapping" and "path" not in keys:
+        cursor.fault("needs a path")
+    return ExtraMount(
+        path=_absolute(keys, "path"),
+        mount_path=_absolute(keys, "mountPath"),
+        read_only=keys["readOnly"].truth() if "readOnly" in keys else False,
+    )
+
+
+def _cdi(cursor: Cursor) -> str:
+    name = _template(cursor)
+    if name and not re.search(CDI, name):
+        cursor.fault(f"{name!r} is not of the form vendor.com/class=name")
+    return name
+
+
+def _items(keys: dict[str, Cursor], key: str) -> list[Cursor]:
+    return keys[key].items() if key in keys else []
+
+
+def _text(keys: dict[str, Cursor], key: str) -> str:
+    return keys[key].text() or "" if key in keys else ""
+
+
+def _choice(keys: dict[str, Cursor], key: str, *choices: str) -> str:
+    return keys[key].choice(*choices) if key in keys else ""
+
+
+def _number(keys: dict[str, Cursor], key: str, least: int = 0, most: int = MAX_COUNT) -> int:
+    return keys[key].number(least=least, most=most) or 0 if key in keys else 0
+
+
+def _matching(keys: dict[str, Cursor], key: str, pattern: str, wanted: str) -> str:
+    value = keys[key].text() if key in keys else None
+    if value is not None and not re.search(pattern.replace("$", r"\Z"), value):
+        keys[key].fault(f"{value!r} is not {wanted}")
+        return ""
+    return value or ""
+
+
+def _permissions(keys: dict[str, Cursor]) -> str:
+    return _matching(keys, "permissions", PERMISSIONS, "of the letters m, r and w, each once")
+
+
+def _hexadecimal(keys: dict[str, Cursor], key: str) -> int | None:
+    cursor = keys.get(key)
+    if cursor is None:
+        return None
+    if cursor.kind in {"int", "float"}:
+        cursor.fault(
+            f"{cursor.raw} without quotes is a decimal number to some and hexadecimal to others: "
+            f'write "{cursor.raw}"'
+        )
+        return None
+    text = cursor.text()
+    if text is not None and not re.search(HEXADECIMAL.replace("$", r"\Z"), text):
+        cursor.fault(f"{text!r} is not a hexadecimal number of four digits")
+        return None
+    return None if text is None else int(text, 16)
+
+
+def _duration(keys: dict[str, Cursor], key: str) -> float:
+    text = _matching(keys, key, DURATION, "a duration, such as 500ms or 30s")
+    found = re.match(r"([0-9.]+)([a-z]+)", text)
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if found and not 0 < seconds <= _LONGEST:
+        keys[key].fault(f"{text!r} is not between 0 and a day")
+    return seconds
+
+
+def _checked(problem: Callable[[str], str], cursor: Cursor) -> str:
+    """Return a text in which ``problem`` finds none."""
+    value = cursor.text()
+    what = problem(value) if value is not None else ""
+    if what:
+        cursor.fault(f"{value!r} {what}")
+    return "" if what else value or ""
+
+
+def _pattern(keys: dict[str, Cursor], key: str) -> str:
+    return _checked(globs.problem, keys[key]) if key in keys else ""
+
+
+def _mount_path(keys: dict[str, Cursor]) -> str:
+    def problem(path: str) -> str:
+        return "is not absolute" if path and not path.startswith("/") else ""
+
+    return _checked(problem, keys["mountPath"]) if "mountPath" in keys else ""
+
+
+def _absolute(keys: dict[str, Cursor], key: str) -> str:
+    if key not in keys:
+        return ""
+    if not _checked(lambda path: "" if path.startswith("/") else "is not absolute", keys[key]):
+        return ""
+    return _template(keys[key])
+
+
+def _wild_problem(pattern: str) -> str:
+    return globs.problem("/" + pattern)
+
+
+def _wildcard(keys: dict[str, Cursor], key: str) -> str:
+    return _checked(_wild_problem, keys[key]) if key in keys else ""
+
+
+def _wildcards(keys: dict[str, Cursor], key: str) -> dict[str, str]:
+    inner = keys[key].mapping() if key in keys else {}
+    return {name: _checked(_wild_problem, cursor) for name, cursor in inner.items()}
+
+
+def _subsystem(cursor: Cursor) -> str:
+    return _checked(lambda name: "" if re.fullmatch(r"[\w-]+", name) else "is none", cursor)
+
+
+def _template(cursor: Cursor) -> str:
+    value = cursor.text()
+    if value is not None and (what := templates.problem(value)):
+        cursor.fault(what)
+        return ""
+    return value or ""
+
+
+def _templates(keys: dict[str, Cursor], key: str, forbidden: str = "\0") -> dict[str, str]:
+    inner = keys[key].mapping() if key in keys else {}
+    for name, cursor in inner.items():
+        _template(cursor)
+        if not name or set(forbidden) & set(name):
+            cursor.fault(f"{name!r} cannot be a name")
+        if what := templates.problem(name):
+            cursor.fault(what)
+    return texts_of(inner)

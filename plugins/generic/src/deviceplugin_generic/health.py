@@ -1,0 +1,132 @@
+"""The health of devices: looked at during discovery, never during an allocation."""
+
+import os
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import deviceplugin as dp
+from deviceplugin_generic import templates
+from deviceplugin_generic.entries import Check
+from deviceplugin_generic.matching import Match, has_properties
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one device."""
+
+    health: dp.Health
+    looked_at: float
+    contrary: int = 0
+    """How many looks in a row said the opposite of ``health``."""
+
+
+class Doctor:
+    """Looks after devices; remembers them, so that one bad look need not make one ill.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._records: dict[str, _Record] = {}
+
+    def health(
+        self, key: str, match: Match, check: Check, properties: Mapping[str, str]
+    ) -> dp.Health:
+        """Return the health of the device ``key``. That it is there is asked each time."""
+        existing = existence(match)
+        if not existing or check.is_trivial:
+            self._records.pop(key, None)
+            return existing
+        now = self._clock()
+        record = self._records.get(key)
+        if record is None:  # the first look decides
+            found = _examine(match, check, properties)
+            self._records[key] = _Record(found, now)
+            return found
+        if now - record.looked_at >= check.interval:
+            record.looked_at = now
+            _note(record, _examine(match, check, properties), check)
+        return record.health
+
+    def forget_all_but(self, keys: Collection[str]) -> None:
+        """Forget devices that are gone: they are looked at anew when they are back."""
+        for key in self._records.keys() - set(keys):
+            del self._records[key]
+
+
+def _note(record: _Record, found: dp.Health, check: Check) -> None:
+    if bool(found) == bool(record.health):
+        record.contrary = 0
+        record.health = found
+        return
+    record.contrary += 1
+    if record.contrary >= (check.successes if found else check.failures):
+        record.health, record.contrary = found, 0
+
+
+def existence(match: Match) -> dp.Health:
+    """Return whether all nodes and mounts are there.
+
+    What sysfs tells of is there, even where this process cannot see its node.
+    """
+    if match.in_sysfs:
+        return dp.Health()
+    for node in match.nodes:
+        health = dp.Device.from_path(node.host_path).health
+        if not health:
+            return health
+    for mount in match.mounts:
+        try:
+            os.stat(mount.host_path)  # noqa: PTH116
+        except OSError as error:
+            return dp.Health.unhealthy(f"{mount.host_path}: {error.strerror}")
+    return dp.Health()
+
+
+def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.Health:
+    reason = ""
+    if check.open:
+        reason = _opened([node.host_path for node in match.nodes])
+    if not reason and check.properties:
+        known = match.device is not None and has_properties(match.device, check.properties)
+        reason = "" if known else f"udev does not say {_written(check.properties)}"
+    if not reason and check.command:
+        reason = _commanded([templates.fill(x, properties) for x in check.command], check.timeout)
+    return dp.Health.unhealthy(reason) if reason else dp.Health()
+
+
+def _written(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in properties.items())
+
+
+def _opened(paths: Sequence[str]) -> str:
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        except OSError as error:
+            return f"{path}: cannot be opened: {error.strerror}"
+    return ""
+
+
+def _commanded(words: Sequence[str], timeout: float) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - the configuration's own
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{words[0]}: no answer within {timeout:g} s"
+    except (OSError, ValueError) as error:
+        return f"{words[0]}: {getattr(error, 'strerror', None) or error}"
+    if done.returncode == 0:
+        return ""
+    said = " ".join(done.stderr.decode(errors="replace").split())[:200]
+    return f"{words[0]}: exit status {done.returncode}{': ' if said else ''}{said}"

@@ -1,0 +1,214 @@
+"""What the groups of an entry match on this node, without health."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import deviceplugin as dp
+from deviceplugin_generic import globs
+from deviceplugin_generic.entries import Group, PathSpec, Rule, Selector, UsbSpec
+from deviceplugin_generic.sysfs import VFIO, SysDevice, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What one device is made of, before it is divided into shares."""
+
+    nodes: tuple[dp.DeviceNode, ...] = ()
+    mounts: tuple[dp.Mount, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Host paths in the order of the configuration, which ids by path are made of."""
+    device: SysDevice | None = None
+    """What sysfs knows of it."""
+    in_sysfs: bool = False
+    """Whether it was found there, so that its node need not be seen."""
+
+
+def of_group(group: Group, tree: Tree) -> list[Match]:
+    """Return the matches of a group, in a stable order."""
+    if group.paths:
+        return _of_paths(group.paths)
+    if group.usb:
+        found = [device for spec in group.usb for device in _usb(spec, tree)]
+    else:
+        found = _selected(group.select, tree) if group.select else []
+    matches = [match for device in found for match in _of_device(device, group, tree)]
+    matches = list({match.paths: match for match in matches if match.paths}.values())
+    if group.per_match or not matches:
+        return matches
+    return [
+        Match(
+            nodes=tuple(node for match in matches for node in match.nodes),
+            paths=tuple(path for match in matches for path in match.paths),
+            device=matches[0].device,
+            in_sysfs=True,
+        )
+    ]
+
+
+def _of_paths(specs: tuple[PathSpec, ...]) -> list[Match]:
+    """Zip the hits of all paths; see the README for how many there are."""
+    hits = [(spec, globs.glob(spec.path)) for spec in specs]
+    if any(not found and not spec.optional for spec, found in hits):
+        return []
+    present = [(spec, found) for spec, found in hits if found]
+    if not present:
+        return []
+    longest = max(len(found) for _, found in present)
+    number = min(longest, *(len(found) * spec.limit for spec, found in present))
+    return [
+        _zipped([(spec, found[index % len(found)]) for spec, found in present])
+        for index in range(number)
+    ]
+
+
+def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
+    return Match(
+        nodes=tuple(
+            dp.DeviceNode(path, _inside(spec.mount_path, path), spec.permissions)
+            for spec, path in pairs
+            if not spec.is_mount
+        ),
+        mounts=tuple(
+            dp.Mount(path, _inside(spec.mount_path, path), read_only=spec.read_only)
+            for spec, path in pairs
+            if spec.is_mount
+        ),
+        paths=tuple(path for _, path in pairs),
+    )
+
+
+def _inside(mount_path: str, path: str) -> str:
+    return mount_path + posixpath.basename(path) if mount_path.endswith("/") else mount_path
+
+
+def _usb(spec: UsbSpec, tree: Tree) -> list[SysDevice]:
+    """Return the USB devices of a kind, by their numbers on the bus."""
+    found = [
+        device
+        for device in tree.subsystem("usb")
+        if device.attribute("idVendor")
+        and (spec.vendor, spec.product) == (device.number(0), device.number(1))
+        and spec.serial in {"", device.attribute("serial")}
+        and bus_node(device, tree)
+    ]
+    return sorted(found, key=lambda device: bus_node(device, tree))
+
+
+def bus_node(device: SysDevice, tree: Tree) -> str:
+    """Return the path of a USB device's node, or an empty text if sysfs has no numbers for it."""
+    try:
+        bus, number = int(device.attribute("busnum")), int(device.attribute("devnum"))
+    except ValueError:
+        return ""
+    return str(tree.roots.dev / f"bus/usb/{bus:03}/{number:03}")
+
+
+def _selected(selector: Selector, tree: Tree) -> list[SysDevice]:
+    return [
+        device
+        for device in tree.subsystem(selector.subsystem)
+        if (device.subsystem != "usb" or device.attribute("idVendor"))  # not an interface
+        and _meets(device, selector)
+    ]
+
+
+def _meets(device: SysDevice, selector: Selector) -> bool:
+    numbers = ((selector.vendor, 0), (selector.product, 1))
+    return (
+        all(wanted in {None, device.number(which)} for wanted, which in numbers)
+        and _fits(device.name, selector.name)
+        and (not selector.driver or _fits(device.driver, selector.driver))
+        and (not selector.serial or _fits(device.serial, selector.serial))
+        and _pci_class(device).startswith(selector.pci_class)
+        and (not selector.link or any(globs.matches(x, selector.link) for x in device.links))
+        and has_properties(device, selector.properties)
+        and all(
+            any(_fits(one.attribute(name), pattern) for one in device.line if one.attribute(name))
+            for name, pattern in selector.attributes.items()
+        )
+    )
+
+
+def has_properties(device: SysDevice, wanted: Mapping[str, str]) -> bool:
+    """Tell whether udev knows all these properties of the device, with values that match."""
+    known = device.properties
+    return all(name in known and _fits(known[name], wanted[name]) for name in wanted)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    return not pattern or globs.matches(text, pattern)
+
+
+def _pci_class(device: SysDevice) -> str:
+    pci = device.nearest("pci")
+    return pci.attribute("class").removeprefix("0x") if pci else ""
+
+
+def _of_device(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
+    """Yield the device itself, or whatever of the wanted subsystems is behind it."""
+    if not group.nodes:
+        path = device.node or (bus_node(device, tree) if device.subsystem == "usb" else "")
+        if path:
+            yield _of_nodes([path], group, device, tree)
+        return
+    if VFIO not in group.nodes:
+        yield from _behind(device, group, tree)
+    elif device.group:
+        folder = tree.roots.dev / "vfio"
+        yield _of_nodes([f"{folder}/vfio", f"{folder}/{device.group}"], group, device, tree)
+
+
+def _behind(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
+    """Yield all nodes of a USB or PCI device as one, and those of another one by one."""
+    behind = list(device.behind(group.nodes))
+    if group.select and group.select.subsystem not in {"usb", "pci"}:
+        for one in behind:
+            yield _of_nodes([one.node], group, one, tree)
+        return
+    paths = [one.node for one in behind]
+    if "usb" in group.nodes and device.subsystem == "usb" and not device.node:
+        paths.insert(0, bus_node(device, tree))
+    if paths:
+        yield _of_nodes(paths, group, device, tree)
+
+
+def _of_nodes(paths: Iterable[str], group: Group, device: SysDevice, tree: Tree) -> Match:
+    paths = tuple(paths)
+    nodes = tuple(
+        dp.DeviceNode(
+            path,
+            _inside(group.mount_path, path) or f"/dev/{posixpath.relpath(path, tree.roots.dev)}",
+            group.permissions,
+        )
+        for path in paths
+    )
+    return Match(nodes=nodes, paths=paths, device=device, in_sysfs=True)
+
+
+def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:
+    """Yield the name and the match of each path below /dev that a rule of smarter's finds."""
+    regex = re.compile(rule.pattern)
+    root = str(tree.roots.dev)
+    for folder, folders, files in os.walk(root):
+        for name in sorted((*folders, *files)):
+            path = posixpath.join(folder, name)
+            inside = posixpath.relpath(path, root)
+            if not regex.search(inside):
+                continue
+            below = _files_below(path) if name in folders else [path]
+            nodes = tuple(dp.DeviceNode(one, f"/dev/{one[len(root) + 1 :]}") for one in below)
+            yield re.sub(r"[^A-Za-z0-9_-]", "_", inside), Match(nodes=nodes, paths=(path,))
+
+
+def _files_below(path: str) -> list[str]:
+    return sorted(os.path.join(base, name) for base, _, names in os.walk(path) for name in names)  # noqa: PTH118
+
+
+def with_device(match: Match, tree: Tree) -> Match:
+    """Return the match with what sysfs knows of its first node."""
+    if match.device is not None or not match.nodes:
+        return match
+    return replace(match, device=tree.of_node(match.nodes[0].host_path))

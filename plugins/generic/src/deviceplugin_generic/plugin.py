@@ -1,0 +1,134 @@
+"""The plugin: devices by configuration."""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin_generic import _udev, devices, documents, globs, sharing
+from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.entries import Configuration, Entry
+from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.sharing import Overlap
+from deviceplugin_generic.sysfs import Roots, Tree
+
+log = logging.getLogger(__name__)
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DOMAIN: Final = re.compile(rf"(?=.{{1,244}}\Z){_LABEL}(\.{_LABEL})*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenericSettings(dp.Settings):
+    """What the generic plugin can be told."""
+
+    domain: str = "squat.ai"
+    """Domain of all resource names: an entry named serial is squat.ai/serial."""
+    device: Devices = field(default_factory=Devices)
+    """A device entry as YAML or JSON. The flag may be given several times, and replaces the
+    entries of the file, where the key is devices."""
+    overlap: Overlap = "allow"
+    """What becomes of a device that several resources match: each has it (allow), the first entry
+    has it (first), or it is unhealthy in all of them (refuse)."""
+
+    def __post_init__(self) -> None:
+        if not _DOMAIN.fullmatch(self.domain):
+            raise ValueError(f"domain: {self.domain!r} is not lower-case labels with dots between")
+
+    @staticmethod
+    @override
+    def read_file(path: Path) -> "dict[str, object]":
+        return dict(documents.read(path))
+
+
+class GenericPlugin(dp.Plugin):
+    """Devices by configuration."""
+
+    def __init__(self, settings: GenericSettings, roots: Roots | None = None) -> None:
+        self._settings = settings
+        self._roots = roots or Roots()
+        self._configuration = settings.device.configuration
+        source = self._configuration.source
+        self._signature = _signature(source) if source else None
+        self._doctor = Doctor()
+        self._shares: dict[str, devices.Share] = {}
+        if not (source or self._configuration.entries):
+            raise dp.ConfigError("no devices: name them with --device, or in a file with --config")
+        self.watch_paths = self._watched()
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        self._read_again()
+        tree, domain, configuration = Tree(self._roots), self._settings.domain, self._configuration
+        found = [
+            share
+            for entry in configuration.entries
+            for share in devices.of_entry(entry, domain, tree, self._doctor)
+        ]
+        found += devices.of_rules(configuration.rules, domain, tree, self._doctor)
+        self._doctor.forget_all_but({share.origin for share in found})
+        self._shares = {share.device.id: share for share in found}
+        self.watch_paths = self._watched()
+        return list(sharing.resolve(found, self._settings.overlap))
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        return sharing.preferred(available, required, size, self._shares)
+
+    @override
+    def changes(self, stop: Event) -> Iterator[None]:
+        return _udev.events(stop)
+
+    def _watched(self) -> list[Path]:
+        """Return the directories of all patterns, and the configuration file."""
+        paths: set[str] = set()
+        for entry in self._configuration.entries:
+            for spec in (spec for group in entry.groups for spec in group.paths):
+                paths |= globs.directories(spec.path)
+            if _asks_udev(entry):
+                paths.add(str(self._roots.udev))
+        if self._configuration.rules:
+            paths.add(str(self._roots.dev))
+        source = self._configuration.source
+        return [*sorted(Path(path) for path in paths), *([source] if source else [])]
+
+    def _read_again(self) -> None:
+        """Take the entries of the file if it has changed; keep the old ones if it is invalid."""
+        source = self._configuration.source
+        signature = _signature(source) if source else None
+        if source is None or signature in {None, self._signature}:
+            return
+        self._signature = signature
+        try:
+            found = documents.read(source)
+        except dp.ConfigError as error:
+            log.error(  # noqa: TRY400 - the text says it all
+                "configuration not taken, going on with the old one", extra={"error": str(error)}
+            )
+            return
+        given = found.get("device")
+        self._configuration = (
+            given.configuration if isinstance(given, Devices) else Configuration(source=source)
+        )
+        log.info("entries read again", extra={"file": str(source)})
+
+
+def _asks_udev(entry: Entry) -> bool:
+    selectors = [group.select for group in entry.groups if group.select]
+    return bool(entry.health.properties) or any(one.link or one.properties for one in selectors)
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,188 @@
+"""Devices as sysfs tells of them, with what udev has added where its database can be read."""
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+VFIO: Final = "vfio"
+_IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Where to look, so that tests can look elsewhere."""
+
+    dev: Path = Path("/dev")
+    sys: Path = Path("/sys")
+    udev: Path = Path("/run/udev/data")
+
+
+class Tree:
+    """A look at sysfs. What has been read is kept: make a new one for each look."""
+
+    def __init__(self, roots: Roots | None = None) -> None:
+        self.roots = roots or Roots()
+        self._sys = os.path.realpath(self.roots.sys)
+        self._known: dict[str, SysDevice] = {}
+        self._subsystems: dict[str, list[SysDevice]] = {}
+
+    def device(self, path: str) -> "SysDevice":
+        """Return the device in the directory ``path``, which is free of links."""
+        if path not in self._known:
+            self._known[path] = SysDevice(self, path)
+        return self._known[path]
+
+    def subsystem(self, name: str) -> list["SysDevice"]:
+        """Return the devices of a subsystem, by the order of their paths."""
+        if name not in self._subsystems:
+            folders = (f"{self._sys}/class/{name}", f"{self._sys}/bus/{name}/devices")
+            paths = {
+                os.path.realpath(posixpath.join(folder, entry))
+                for folder in folders
+                for entry in _list(folder)
+            }
+            self._subsystems[name] = [self.device(path) for path in sorted(paths)]
+        return self._subsystems[name]
+
+    def of_node(self, path: str) -> "SysDevice | None":
+        """Return the device of the node at ``path``, if it is one that sysfs knows."""
+        try:
+            status = Path(path).stat()
+        except OSError:
+            return None
+        kind = {0o020000: "char", 0o060000: "block"}.get(status.st_mode & 0o170000)
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        found = os.path.realpath(f"{self._sys}/dev/{kind}/{number}")
+        return self.device(found) if kind and Path(found).is_dir() else None
+
+    def contains(self, path: str) -> bool:
+        """Tell whether ``path`` is below the root of sysfs."""
+        return path.startswith(f"{self._sys}/devices/")
+
+
+class SysDevice:
+    """A device in sysfs. What is not there is an empty text."""
+
+    def __init__(self, tree: Tree, path: str) -> None:
+        self._tree = tree
+        self.path = path
+        self.name = posixpath.basename(path)
+        self._attributes: dict[str, str] = {}
+
+    def attribute(self, name: str) -> str:
+        """Return an attribute, less one newline at its end."""
+        if name not in self._attributes:
+            self._attributes[name] = _read(f"{self.path}/{name}").removesuffix("\n")
+        return self._attributes[name]
+
+    @cached_property
+    def subsystem(self) -> str:
+        """Such as ``tty``."""
+        return _link(f"{self.path}/subsystem")
+
+    @cached_property
+    def driver(self) -> str:
+        """The driver of the device or of the nearest one above it that has any."""
+        return next((name for one in self.line if (name := _link(f"{one.path}/driver"))), "")
+
+    @cached_property
+    def node(self) -> str:
+        """Path of its device node, below ``/dev`` as the roots have it."""
+        lines = _read(f"{self.path}/uevent").splitlines()
+        name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
+        return posixpath.join(self._tree.roots.dev, name.removeprefix("/dev/")) if name else ""
+
+    @cached_property
+    def line(self) -> tuple["SysDevice", ...]:
+        """The device itself and those above it, the nearest first."""
+        parent = posixpath.dirname(self.path)
+        return (self, *(self._tree.device(parent).line if self._tree.contains(parent) else ()))
+
+    def nearest(self, *subsystems: str) -> "SysDevice | None":
+        """Return the nearest device of the subsystems that has a vendor, or None."""
+        for one in self.line:
+            if one.subsystem in subsystems and one.attribute(_IDS[one.subsystem][0]):
+                return one
+        return None
+
+    def number(self, which: int) -> int | None:
+        """Return vendor (0) or product (1) of the nearest USB or PCI device."""
+        parent = self.nearest("usb", "pci")
+        text = parent.attribute(_IDS[parent.subsystem][which]) if parent else ""
+        try:
+            return int(text, 16)
+        except ValueError:
+            return None
+
+    @cached_property
+    def group(self) -> str:
+        """Number of the IOMMU group of the nearest PCI device."""
+        pci = self.nearest("pci")
+        return _link(f"{pci.path}/iommu_group") if pci else ""
+
+    @cached_property
+    def serial(self) -> str:
+        """Serial number of the nearest device above that has one."""
+        return next((text for one in self.line if (text := one.attribute("serial"))), "")
+
+    @cached_property
+    def interface(self) -> str:
+        """Configuration and number of the USB interface, such as ``1.0``."""
+        found = (one.name for one in self.line if one.attribute("bInterfaceNumber"))
+        return next(found, "").partition(":")[2]
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """What udev knows of it; empty where udev's database cannot be read."""
+        return dict(line[2:].split("=", 1) for line in self._udev("E:") if "=" in line)
+
+    @property
+    def links(self) -> list[str]:
+        """Paths of the links that udev has made to it."""
+        return [f"/dev/{line[2:]}" for line in self._udev("S:")]
+
+    def _udev(self, start: str) -> list[str]:
+        number = self.attribute("dev")
+        kind = "b" if self.subsystem == "block" else "c"
+        name = f"{kind}{number}" if number else f"+{self.subsystem}:{self.name}"
+        lines = _read(str(self._tree.roots.udev / name)).splitlines()
+        return [line for line in lines if line.startswith(start)]
+
+    def behind(self, subsystems: tuple[str, ...]) -> Iterator["SysDevice"]:
+        """Yield devices with nodes below this one; not those of USB devices behind a hub."""
+        if self.subsystem in subsystems and self.node:
+            yield self
+        for name in sorted(_list(self.path)):
+            path = f"{self.path}/{name}"
+            if not os.path.isdir(path) or os.path.islink(path):  # noqa: PTH112, PTH114
+                continue
+            child = self._tree.device(path)
+            if child.attribute("idVendor") or child.attribute("class").startswith("0x"):
+                continue  # a USB or PCI device of its own
+            yield from child.behind(subsystems)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - thousands
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return posixpath.basename(os.readlink(path))  # noqa: PTH115 - thousands of these
+    except OSError:
+        return ""
+
+
+def _list(path: str) -> list[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208 - names, and thousands of them
+    except OSError:
+        return []

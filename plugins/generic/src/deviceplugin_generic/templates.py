@@ -1,0 +1,47 @@
+"""Texts with properties of a device in braces, such as ``/dev/by-serial/{serial}``."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+PROPERTIES: Final = {
+    "id": "the device's id",
+    "name": "the entry's name",
+    "index": "number of the device in its entry, from 0, in the order of discovery",
+    "share": "number of the share, from 0",
+    "path": "the first device node, or the first mount, on the host",
+    "basename": "its last part",
+    "serial": "serial number of the USB or other parent device",
+    "port": "where it is plugged in: the USB port, such as 1-2.3, or the PCI address",
+    "vendor": "four hexadecimal digits",
+    "product": "four hexadecimal digits",
+    "address": "address of the nearest PCI device",
+    "group": "IOMMU group of the nearest PCI device",
+    "driver": "the nearest kernel driver",
+}
+"""What can stand in braces. What a device does not have is empty."""
+
+_FIELD: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+def problem(template: str) -> str:
+    """Return what is wrong with ``template``, or an empty string."""
+    for found in _FIELD.finditer(template):
+        name = found[1]
+        if name is None and found[0] in {"{", "}"}:
+            return f"{template!r} has a brace without its other: write {found[0] * 2} for itself"
+        if name is not None and name not in PROPERTIES:
+            near = get_close_matches(name, PROPERTIES, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(PROPERTIES)}"
+            return f"{{{name}}} is no property of a device: {hint}"
+    return ""
+
+
+def fill(template: str, properties: Mapping[str, str]) -> str:
+    """Return ``template`` with the properties in place of their names."""
+
+    def value(found: re.Match[str]) -> str:
+        return found[0][0] if found[1] is None else properties.get(found[1], "")
+
+    return _FIELD.sub(value, template) if "{" in template or "}" in template else template

@@ -1,0 +1,375 @@
+"""What the configuration may say, what is said of mistakes, and the schema for editors."""
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import deviceplugin as dp
+import deviceplugin_generic
+from deviceplugin_generic import (
+    GenericPlugin,
+    GenericSettings,
+    documents,
+    globs,
+    grammar,
+    templates,
+)
+from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.entries import (
+    UNLIMITED,
+    Check,
+    Configuration,
+    Entry,
+    Group,
+    PathSpec,
+    Rule,
+    Selector,
+    UsbSpec,
+)
+from json_schema import valid
+
+SCHEMA = json.loads((Path(deviceplugin_generic.__file__).with_name("schema.json")).read_text())
+COMMAND = str(Path(sys.executable).with_name("generic-device-plugin"))
+
+NAMED = "devices: [{name: ab, groups: [%s]}]\n"
+PATHED = NAMED % "{paths: [{path: /x, %s}]}"
+ENTRY = "devices: [{name: ab, groups: [{paths: [{path: /x}]}], %s}]\n"
+GOOD = [
+    "",
+    "domain: example.com\n",
+    "devices: []\n",
+    "device: [{name: kvm, groups: [{paths: [{path: /dev/kvm}]}]}]\n",
+    '{"devices": [{"name": "kvm", "groups": [{"paths": [{"path": "/dev/kvm"}]}]}]}',
+    "plugin-directory: /x\nlisten: :8080\nlog-level: warn\ndevices: []\n",
+    "devices: [{name: ab, groups: [{count: 0, usb: [{vendor: 1a86, product: '7523'}]}]}]\n",
+    "devices: [{name: ab, groups: [{usb: [{vendor: '0x1a86', product: '0X7'}]}]}]\n",
+    "devices: [{name: ab, groups: [{paths: [{path: '/dev/[^a-c]*?', mountPath: /x/}]}]}]\n",
+    "devices: [{name: ab, groups: [{paths: [{path: /x, type: Mount, readOnly: true}]}]}]\n",
+    "devices: [{name: ab, groups: [{count: unlimited, paths: [{path: /x, limit: 3}]}]}]\n",
+    "devices: [{name: ab, groups: [{select: {subsystem: tty, vendor: '0403'}}], id: port}]\n",
+    ENTRY % "env: {'A_{index}': '{{{serial}}}'}",
+    "devices: [{name: ab, groups: [{select: {subsystem: pci}, nodes: [vfio]}], policy: pack}]\n",
+    "devices: [{name: ab, groups: [{paths: [{path: /x}]}], health: {open: yes, timeout: 1.5s}}]\n",
+    "devices: [{name: ab, groups: [{paths: [{path: /x}]}], cdi: ['a.b/c={index}']}]\n",
+    "x-y: 1\n".replace("x-y: 1", "overlap: first"),
+    "- {devicematch: '^ttyUSB', nummaxdevices: 1}\n",
+    "devices:\n- &a {name: ab, groups: [{paths: [{path: /x}]}]}\n- {<<: *a, name: cd}\n",
+]
+GROUP = "devices[0].groups[0]"
+BAD = {
+    "devices: [{nam: ab, groups: [{paths: [{path: /x}]}]}]\n": [
+        "devices[0].nam: unknown key: did you mean 'name'?",
+        "devices[0]: needs a name",
+    ],
+    "devices: [null]\n": ["devices[0]: nothing is not a mapping with keys"],
+    "devices: {}\n": ["devices: a mapping is not a list"],
+    "devices: 5\n": ["devices: '5' is not a list"],
+    "devices: [{name: ab}]\n": ["devices[0]: needs groups"],
+    "devices: [{name: ab, groups: []}]\n": ["devices[0].groups: needs a group"],
+    "devices: [{name: a_b, groups: [{paths: [{path: /x}]}]}]\n": [
+        "devices[0].name: 'a_b' is not lower-case letters, digits and hyphens, 2 to 63"
+    ],
+    NAMED % "null": [f"{GROUP}: nothing is not a mapping with keys"],
+    NAMED % "{}": [f"{GROUP}: needs one of paths, usb and select"],
+    NAMED % "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": [
+        f"{GROUP}: needs one of paths, usb and select, not paths and usb"
+    ],
+    NAMED % "{paths: []}": [f"{GROUP}.paths: is empty"],
+    NAMED % "{paths: [null]}": [f"{GROUP}.paths[0]: nothing is not a mapping with keys"],
+    NAMED % "{usb: [null]}": [f"{GROUP}.usb[0]: nothing is not a mapping with keys"],
+    NAMED % "{paths: [{}]}": [f"{GROUP}.paths[0]: needs a path"],
+    NAMED % "{paths: [{path: dev/x}]}": [f"{GROUP}.paths[0].path: 'dev/x' is not absolute"],
+    NAMED % "{paths: [{path: '/mnt/[x'}]}": [
+        f"{GROUP}.paths[0].path: '/mnt/[x' is malformed: see its [ and \\"
+    ],
+    NAMED % "{paths: [{path: '/mnt/[]x]'}]}": [
+        f"{GROUP}.paths[0].path: '/mnt/[]x]' is malformed: see its [ and \\"
+    ],
+    PATHED % "type: mount": [
+        f"{GROUP}.paths[0].type: 'mount' is none of Device, Mount: did you mean 'Mount'?"
+    ],
+    PATHED % "permissions: rwx": [
+        f"{GROUP}.paths[0].permissions: 'rwx' is not of the letters m, r and w, each once"
+    ],
+    PATHED % "type: Mount, permissions: r": [
+        f"{GROUP}.paths[0].permissions: is for the type Device only; a mount has readOnly"
+    ],
+    PATHED % "readOnly: true": [
+        f"{GROUP}.paths[0].readOnly: is for the type Mount only; a device has permissions"
+    ],
+    PATHED % "optional: 1": [f"{GROUP}.paths[0].optional: '1' is not true or false"],
+    PATHED % "limit: -1": [f"{GROUP}.paths[0].limit: '-1' is not a whole number from 0 to 100000"],
+    PATHED % "mountPath: x": [f"{GROUP}.paths[0].mountPath: 'x' is not absolute"],
+    NAMED % "{count: many, paths: [{path: /x}]}": [
+        f"{GROUP}.count: 'many' is not a whole number from 0 to 100000"
+    ],
+    NAMED % "{nodes: [tty], paths: [{path: /x}]}": [f"{GROUP}.nodes: is for usb and select only"],
+    NAMED % "{usb: [{vendor: 1209, product: 0407}]}": [
+        f"{GROUP}.usb[0].vendor: 1209 without quotes is a decimal number to some and hexadecimal "
+        'to others: write "1209"',
+        f"{GROUP}.usb[0].product: 0407 without quotes is a decimal number to some and hexadecimal "
+        'to others: write "0407"',
+    ],
+    NAMED % "{usb: [{vendor: zzzz, product: '12345'}]}": [
+        f"{GROUP}.usb[0].vendor: 'zzzz' is not a hexadecimal number of four digits",
+        f"{GROUP}.usb[0].product: '12345' is not a hexadecimal number of four digits",
+    ],
+    NAMED % "{usb: [{vendor: 1a86}]}": [f"{GROUP}.usb[0]: needs a product"],
+    NAMED % "{select: {}}": [f"{GROUP}.select: needs a subsystem"],
+    ENTRY % "id: name": ["devices[0].id: 'name' is none of path, serial, port"],
+    ENTRY % "env: {A: '{seral}'}": [
+        "devices[0].env.A: {seral} is no property of a device: did you mean 'serial'?"
+    ],
+    ENTRY % "env: {A: 'a}'}": [
+        "devices[0].env.A: 'a}' has a brace without its other: write }} for itself"
+    ],
+    ENTRY % "mounts: [{path: x}]": ["devices[0].mounts[0].path: 'x' is not absolute"],
+    ENTRY % "cdi: [gpu0]": ["devices[0].cdi[0]: 'gpu0' is not of the form vendor.com/class=name"],
+    ENTRY % "health: {timeout: 5}": ["devices[0].health.timeout: '5' is not a text (in quotes)"],
+    ENTRY % "health: {command: []}": ["devices[0].health.command: is empty"],
+    ENTRY % "health: {failures: 0}": [
+        "devices[0].health.failures: '0' is not a whole number from 1 to 1000"
+    ],
+    "device: []\ndevices: []\n": ["devices: given twice, also as device"],
+    "- {devicematch: x}\n": ["[0]: needs nummaxdevices"],
+    "- {deviceMatch: x, nummaxdevices: 1}\n": [
+        "[0].deviceMatch: unknown key: did you mean 'devicematch'?",
+        "[0]: needs devicematch",
+    ],
+}
+BEYOND_SCHEMA = {
+    "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
+    "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
+    "- {devicematch: '(', nummaxdevices: 1}\n": [
+        "[0].devicematch: '(' is no regular expression: missing ), unterminated subpattern at "
+        "position 0"
+    ],
+    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n": [
+        "[0]: nvidia-gpu is not for this plugin: use the gpu plugin"
+    ],
+    "devices: [{name: ab, name: cd, groups: [{paths: [{path: /x}]}]}]\n": [
+        "devices[0].name: given twice"
+    ],
+    ENTRY % "health: {timeout: 25h}": [
+        "devices[0].health.timeout: '25h' is not between 0 and a day"
+    ],
+    "devices: [\n": ["not valid: expected the node content, but found '<stream end>'"],
+    "devices: &a [*a]\n": ["nested too deeply"],
+    ENTRY % "env: {1: x, 'a=': y}": ["devices[0].env.a=: 'a=' cannot be a name"],
+}
+
+
+def faults(text: str) -> list[str]:
+    try:
+        documents.read_text(text, Path("c.yaml"))
+    except dp.ConfigError as error:
+        return [line.split(" ", 1)[1] for line in str(error).splitlines()]
+    return []
+
+
+def entries(text: str) -> tuple[Entry, ...]:
+    found = documents.read_text(text, Path("c.yaml"))["device"]
+    assert isinstance(found, Devices)
+    return found.configuration.entries
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_what_is_well_is_taken(text: str) -> None:
+    assert [] == faults(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [*BAD.items(), *BEYOND_SCHEMA.items()])
+def test_what_is_wrong_is_told_with_its_key(text: str, expected: list[str]) -> None:
+    assert expected == faults(text)
+
+
+@pytest.mark.parametrize("text", [*GOOD, *BAD])
+def test_the_schema_and_the_parser_agree(text: str) -> None:
+    assert (text in GOOD) == valid(yaml.safe_load(text), SCHEMA)
+
+
+def test_the_schema_knows_every_setting() -> None:
+    known = SCHEMA["anyOf"][0]["properties"]
+    assert {one.name.replace("_", "-") for one in fields(GenericSettings)} <= set(known)
+
+
+def test_the_schema_has_the_patterns_of_the_code() -> None:
+    text = json.dumps(SCHEMA)
+    for pattern in (
+        globs.PATTERN,
+        grammar.NAME,
+        grammar.HEXADECIMAL,
+        grammar.PERMISSIONS,
+        grammar.DURATION,
+        grammar.CDI,
+        "|".join(templates.PROPERTIES),
+    ):
+        assert json.dumps(pattern).strip('"') in text
+
+
+def test_all_faults_are_told_at_once_with_file_line_and_key(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("devices:\n- name: serial\n  groups:\n  - pats: []\n- name: X\n  groups: 3\n")
+    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
+    assert (2, "") == (done.returncode, done.stdout)
+    assert [
+        f"generic-device-plugin: {file}:4: devices[0].groups[0].pats: unknown key: "
+        "did you mean 'paths'?",
+        f"generic-device-plugin: {file}:4: devices[0].groups[0]: needs one of paths, usb and "
+        "select",
+        f"generic-device-plugin: {file}:5: devices[1].name: 'X' is not lower-case letters, digits "
+        "and hyphens, 2 to 63",
+        f"generic-device-plugin: {file}:6: devices[1].groups: '3' is not a list",
+    ] == done.stderr.splitlines()
+
+
+def test_a_valid_file_passes_the_check(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{\n\t"devices": []\n}')
+    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
+    assert (0, f"{file}: valid\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("words", [[], ["a", "b"], ["--x"]])
+def test_the_check_is_of_one_file(words: list[str]) -> None:
+    done = subprocess.run([COMMAND, "check", *words], capture_output=True, text=True, check=False)
+    assert (2, "usage: generic-device-plugin check CONFIG\n") == (done.returncode, done.stderr)
+
+
+def printed(*words: str, **environ: str) -> dict[str, Any]:
+    command = [COMMAND, *words, "--print-config"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_flags_replace_the_devices_of_the_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("domain: x.io\nlisten: :1\nplugin-directory: /d\nlog-level: all\n" + GOOD[3])
+    config = f"--config={file}"
+    found = printed(config)
+    assert (["kvm"], "x.io", ":1") == (found["device"], found["domain"], found["http-address"])
+    assert ("/d", "debug") == (found["plugin-dir"], found["log-level"])
+    one, two = (f"{{name: {name}, groups: [{{paths: [{{path: /x}}]}}]}}" for name in ("aa", "bb"))
+    found = printed(config, f"--device={one}", "--device", two)
+    assert ([one, two], "x.io") == (found["device"], found["domain"])
+    found = printed(config, DP_DEVICE=f"[{one}, {two}]")
+    assert [f"[{one}, {two}]"] == found["device"]
+
+
+def test_faults_of_flags_have_their_line_and_key() -> None:
+    done = subprocess.run(
+        [COMMAND, "--device", "name: x\ngroups: []"], capture_output=True, text=True, check=False
+    )
+    assert 2 == done.returncode
+    assert [
+        "generic-device-plugin: --device: line 1: name: 'x' is not lower-case letters, digits and "
+        "hyphens, 2 to 63",
+        "generic-device-plugin: --device: line 2: groups: needs a group",
+    ] == done.stderr.splitlines()
+
+
+def test_no_devices_at_all_are_a_mistake() -> None:
+    with pytest.raises(dp.ConfigError, match="no devices: name them with --device"):
+        GenericPlugin(GenericSettings())
+
+
+@pytest.mark.parametrize("domain", ["", "A.b", "a..b", "-a", "a/b"])
+def test_a_domain_is_checked(domain: str) -> None:
+    with pytest.raises(ValueError, match="is not lower-case labels"):
+        GenericSettings(domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "No such file or directory"), (b"\xff", "not valid: invalid start byte")],
+)
+def test_a_file_that_cannot_be_read_is_told(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(dp.ConfigError) as raised:
+        documents.read(file)
+    assert f"{file}: {problem}" == str(raised.value)
+
+
+def test_everything_is_understood() -> None:
+    text = """
+        devices:
+        - name: all
+          id: port
+          policy: pack
+          health: {open: true, command: [a], interval: 1m, failures: 2, properties: {A: b*}}
+          groups:
+          - count: unlimited
+            paths: [{path: /a, mountPath: /b, permissions: r, limit: 2, optional: true}]
+          - usb: [{vendor: 1a86, product: "7523", serial: s}]
+          - usb: [{vendor: 1a86, product: "7523"}]
+            nodes: [tty]
+            mountPath: /dev/zigbee
+          - select: {subsystem: tty, class: "03", vendor: "0403"}
+            perMatch: false
+            permissions: r
+        """
+    (entry,) = entries(text)
+    health = Check(open=True, command=("a",), interval=60, failures=2, properties={"A": "b*"})
+    assert ("port", "pack", health) == (entry.identity, entry.policy, entry.health)
+    usb = UsbSpec(0x1A86, 0x7523)
+    assert (
+        Group(
+            count=UNLIMITED,
+            paths=(PathSpec("/a", mount_path="/b", permissions="r", limit=2, optional=True),),
+            per_match=False,
+        ),
+        Group(usb=(UsbSpec(0x1A86, 0x7523, "s"),), per_match=False),
+        Group(usb=(usb,), nodes=("tty",), mount_path="/dev/zigbee"),
+        Group(
+            select=Selector("tty", pci_class="03", vendor=0x403), per_match=False, permissions="r"
+        ),
+    ) == entry.groups
+
+
+def test_a_file_of_smarter_device_manager_is_understood() -> None:
+    found = documents.read_text(GOOD[-2], Path("c.yaml"))
+    assert "smarter-devices" == found["domain"]
+    expected = Configuration(rules=(Rule("^ttyUSB", 1),), source=Path("c.yaml"))
+    assert expected == found["device"].configuration
+    assert ["^ttyUSB"] == found["device"].write()
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda values: (
+        st.lists(values, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["devices", "name", "groups", "paths", "path", "usb", "select", "env"])
+            | st.text(max_size=4),
+            values,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.text() | ANYTHING.map(yaml.safe_dump) | ANYTHING.map(json.dumps))
+@example("? [a]\n: b\n")
+@example("devices: [{<<: 5}]")
+@example("devices: " + "[" * 500)
+@example("log-level: 2001-99-99")
+@example("domain: !!python/none x")
+@example("\0")
+@example("devices: [{name: ab, groups: [{count: " + "9" * 5000 + "}]}]")
+def test_no_text_makes_anything_but_entries_or_a_configuration_error(text: str) -> None:
+    assert all(faults(text)) or isinstance(documents.read_text(text, Path("c.yaml")), dict)

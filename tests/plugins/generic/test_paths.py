@@ -1,0 +1,101 @@
+"""Devices by path: how many, under which ids, and what a container gets."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from generic_plugin import Make, found
+from hardware import Hardware
+
+
+def sha1(text: str) -> str:
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
+def test_ids_are_those_of_generic_device_plugin(make: Make) -> None:
+    plugin = make("{name: fuse, groups: [{count: 2, paths: [{path: /dev/null}]}]}")
+    # printf 0/dev/null | sha1sum; printf 1/dev/null | sha1sum
+    assert {
+        "a05d4ff4e9b480f66fc87cca95ab63e584e86317": "squat.ai/fuse",
+        "e1627eebaecf41ed6ae23c74c2434c44e50e222f": "squat.ai/fuse",
+    } == {one: device.resource for one, device in found(plugin).items()}
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ("{path: a*}", ["a1", "a2", "a3"]),
+        ("{path: a*}, {path: c}", ["a1c"]),
+        ("{path: a*}, {path: c, limit: 2}", ["a1c", "a2c"]),
+        ("{path: a*}, {path: c, limit: 10}", ["a1c", "a2c", "a3c"]),
+        ("{path: a*}, {path: b*, limit: 2}", ["a1b1", "a2b2", "a3b1"]),
+        ("{path: c, limit: 5}", ["c"]),
+        ("{path: a*}, {path: none}", []),
+        ("{path: a*}, {path: none, optional: true}", ["a1", "a2", "a3"]),
+        ("{path: none, optional: true}", []),
+        ("{path: a*}, {path: c, optional: true}", ["a1c"]),
+    ],
+)
+def test_paths_are_zipped_and_never_crossed(
+    make: Make, hardware: Hardware, paths: str, expected: list[str]
+) -> None:
+    for name in ("a1", "a2", "a3", "b1", "b2", "c"):
+        hardware.node(name)
+    absolute = paths.replace("path: ", f"path: {hardware.dev}/")
+    devices = make(f"{{name: ab, groups: [{{paths: [{absolute}]}}]}}").discover()
+    found = ["".join(Path(node.host_path).name for node in device.nodes) for device in devices]
+    assert expected == found
+
+
+def test_shares_are_numbered_before_the_paths(make: Make, hardware: Hardware) -> None:
+    one, two = hardware.node("x1"), hardware.node("x2")
+    plugin = make(f"{{name: ab, groups: [{{count: 2, paths: [{{path: {hardware.dev}/x*}}]}}]}}")
+    expected = [sha1(text) for text in (f"0{one}", f"1{one}", f"0{two}", f"1{two}")]
+    assert expected == list(found(plugin))
+
+
+def test_a_container_gets_nodes_and_mounts_as_the_configuration_says(
+    make: Make, hardware: Hardware
+) -> None:
+    path = hardware.node("x1")
+    (device,) = make(f"""
+        name: ab
+        groups:
+        - paths:
+          - {{path: {path}}}
+          - {{path: {path}, mountPath: /dev/inside, permissions: r}}
+          - {{path: {path}, mountPath: /devices/}}
+          - {{path: /etc, type: Mount, mountPath: /host, readOnly: true}}
+        """).discover()
+    assert (
+        dp.DeviceNode(str(path), permissions="mrw"),
+        dp.DeviceNode(str(path), "/dev/inside", "r"),
+        dp.DeviceNode(str(path), "/devices/x1", "mrw"),
+    ) == device.nodes
+    assert (dp.Mount("/etc", "/host", read_only=True),) == device.mounts
+    assert device.health
+    assert sha1(f"0{path}{path}{path}/etc") == device.id
+
+
+def test_a_path_that_is_no_device_is_unhealthy(make: Make, hardware: Hardware) -> None:
+    (hardware.dev / "file").touch()
+    (hardware.dev / "link").symlink_to("nowhere")
+    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/*}}]}}]}}")
+    assert [
+        f"{hardware.dev}/file: not a device node",
+        f"{hardware.dev}/link: No such file or directory",
+    ] == [device.health.reason for device in plugin.discover()]
+
+
+def test_a_mount_that_is_gone_is_unhealthy(make: Make, hardware: Hardware) -> None:
+    (hardware.dev / "link").symlink_to("nowhere")
+    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/*, type: Mount}}]}}]}}")
+    (device,) = plugin.discover()
+    assert f"{hardware.dev}/link: No such file or directory" == device.health.reason
+
+
+def test_directories_of_patterns_are_watched(make: Make, hardware: Hardware) -> None:
+    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/x*}}]}}]}}")
+    assert [hardware.dev] == plugin.watch_paths

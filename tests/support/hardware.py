@@ -1,0 +1,144 @@
+"""Builds trees of /sys, /dev and udev's database, as far as device plugins read them."""
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+_MINORS: Iterator[int] = count(1)
+
+
+class Hardware:
+    """A node's hardware below ``root``. Nodes of devices are links to /dev/null."""
+
+    def __init__(self, root: Path) -> None:
+        self.dev, self.sys, self.udev = root / "dev", root / "sys", root / "udev"
+        for path in (self.dev, self.sys / "devices", self.udev):
+            path.mkdir(parents=True)
+
+    def node(self, name: str) -> Path:
+        """Make a device node."""
+        path = self.dev / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_symlink():
+            path.symlink_to("/dev/null")
+        return path
+
+    def device(  # noqa: PLR0913
+        self,
+        path: str,
+        subsystem: str,
+        *,
+        node: str = "",
+        driver: str = "",
+        attributes: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        links: tuple[str, ...] = (),
+        is_bus: bool = False,
+    ) -> Path:
+        """Make a device below ``/sys/devices``, and what leads to it."""
+        folder = self.sys / "devices" / path
+        folder.mkdir(parents=True)
+        for name, value in (attributes or {}).items():
+            (folder / name).write_text(f"{value}\n")
+        root = self.sys / (f"bus/{subsystem}" if is_bus else f"class/{subsystem}")
+        entries = root / "devices" if is_bus else root
+        entries.mkdir(parents=True, exist_ok=True)
+        (entries / folder.name).symlink_to(folder)
+        (folder / "subsystem").symlink_to(root)
+        if driver:
+            (self.sys / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+            (folder / "driver").symlink_to(self.sys / "drivers" / driver)
+        if node:
+            number = f"240:{next(_MINORS)}"
+            (folder / "dev").write_text(f"{number}\n")
+            (folder / "uevent").write_text(f"MAJOR=240\nDEVNAME={node}\n")
+            self.node(node)
+            lines = [f"E:{key}={value}" for key, value in (properties or {}).items()]
+            lines += [f"S:{link}" for link in links]
+            (self.udev / f"c{number}").write_text("\n".join(lines))
+        return folder
+
+    def pci(
+        self,
+        address: str,
+        numbers: str,
+        kind: str,
+        *,
+        group: str = "",
+        driver: str = "",
+        numa: int = -1,
+    ) -> Path:
+        """Make a PCI device with ``numbers`` such as ``8086:1234``, and a class."""
+        vendor, product = numbers.split(":")
+        values = {"vendor": f"0x{vendor}", "device": f"0x{product}", "class": f"0x{kind}"}
+        folder = self.device(
+            f"pci0000:00/{address}",
+            "pci",
+            driver=driver,
+            attributes={**values, "numa_node": str(numa)},
+            is_bus=True,
+        )
+        if group:
+            (self.sys / "iommu" / group).mkdir(parents=True, exist_ok=True)
+            (folder / "iommu_group").symlink_to(self.sys / "iommu" / group)
+        return folder
+
+    def usb(self, port: str, numbers: str, device: int, *, serial: str = "") -> str:
+        """Make a USB device on bus 1 and return its path below ``/sys/devices``."""
+        vendor, product = numbers.split(":")
+        values = {"idVendor": vendor, "idProduct": product, "busnum": "1", "devnum": str(device)}
+        path = f"pci0000:00/0000:00:14.0/usb1/{port}"
+        attributes = {**values, **({"serial": serial} if serial else {})}
+        node = f"bus/usb/001/{device:03}"
+        self.device(path, "usb", node=node, attributes=attributes, is_bus=True)
+        return path
+
+    def behind_usb(  # noqa: PLR0913
+        self,
+        usb: str,
+        interface: str,
+        subsystem: str,
+        name: str,
+        *,
+        node: str = "",
+        driver: str = "",
+        index: str = "",
+        properties: Mapping[str, str] | None = None,
+        links: tuple[str, ...] = (),
+    ) -> Path:
+        """Make an interface of a USB device, such as ``1.0``, and a device behind it."""
+        port = Path(usb).name
+        path = f"{usb}/{port}:{interface}"
+        if not (self.sys / "devices" / path).exists():
+            number = interface.rpartition(".")[2]
+            attributes = {"bInterfaceNumber": f"{int(number):02}"}
+            self.device(path, "usb", attributes=attributes, driver=driver, is_bus=True)
+        return self.device(
+            f"{path}/{subsystem}/{name}",
+            subsystem,
+            node=node or name,
+            attributes={"index": index} if index else {},
+            properties=properties,
+            links=links,
+        )
+
+    def unplug(self, usb: str) -> None:
+        """Take a USB device away, and all behind it."""
+        folder = self.sys / "devices" / usb
+        for path in [*folder.rglob("uevent")]:
+            name = path.read_text().partition("DEVNAME=")[2].strip()
+            (self.dev / name).unlink()
+        for kind in ("class", "bus"):
+            for link in (self.sys / kind).rglob("*"):
+                if link.is_symlink() and folder in (link.readlink(), *link.readlink().parents):
+                    link.unlink()
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            _remove(path)
+        else:
+            path.unlink()
+    folder.rmdir()
