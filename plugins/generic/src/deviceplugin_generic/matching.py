@@ -35,7 +35,8 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
     else:
         found = _selected(group.select, tree) if group.select else []
     matches = [match for device in found for match in _of_device(device, group, tree)]
-    matches = list({match.paths: match for match in matches if match.paths}.values())
+    # An IOMMU group is found by each of its devices: the first of them stands for it.
+    matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
     if group.per_match or not matches:
         return matches
     return [

@@ -1,0 +1,160 @@
+"""The health of devices, and which shares and resources get them."""
+
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_generic.entries import Check
+from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.matching import Match
+from deviceplugin_generic.sysfs import Roots, Tree
+from generic_plugin import Make, found
+from hardware import Hardware
+
+NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reason(match: Match, check: Check) -> str:
+    return Doctor().health("a", match, check, {"serial": "S1"}).reason
+
+
+def test_a_command_decides_with_its_last_words() -> None:
+    assert "" == reason(NULL, Check(command=("true",)))
+    words = ("sh", "-c", "echo no {serial} here >&2; exit 3")
+    assert "sh: exit status 3: no S1 here" == reason(NULL, Check(command=words))
+    assert "false: exit status 1" == reason(NULL, Check(command=("false",)))
+    assert "/none: No such file or directory" == reason(NULL, Check(command=("/none",)))
+
+
+def test_a_command_that_hangs_is_ended() -> None:
+    check = Check(command=("sleep", "60"), timeout=0.05)
+    assert "sleep: no answer within 0.05 s" == reason(NULL, check)
+
+
+def test_a_device_that_cannot_be_opened_is_unhealthy() -> None:
+    assert "" == reason(NULL, Check(open=True))
+    gone = Match(nodes=(dp.DeviceNode("/dev/none"),), in_sysfs=True)
+    expected = "/dev/none: cannot be opened: No such file or directory"
+    assert expected == reason(gone, Check(open=True))
+
+
+def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
+    usb = hardware.usb("1-2", "1a86:7523", 5)
+    path = hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"STATE": "ready"})
+    tree = Tree(Roots(hardware.dev, hardware.sys, hardware.udev))
+    match = Match(device=tree.device(str(path.resolve())), in_sysfs=True)
+    assert "" == reason(match, Check(properties={"STATE": "r*"}))
+    assert "udev does not say STATE=off" == reason(match, Check(properties={"STATE": "off"}))
+    assert "udev does not say A=b" == reason(NULL, Check(properties={"A": "b"}))
+
+
+def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:
+    flag, clock = tmp_path / "flag", Clock()
+    doctor = Doctor(clock)
+    check = Check(command=("test", "-e", str(flag)), interval=10, failures=2, successes=3)
+
+    def looks(seconds: float, number: int) -> list[bool]:
+        verdicts = []
+        for _ in range(number):
+            clock.now += seconds
+            verdicts.append(bool(doctor.health("a", NULL, check, {})))
+        return verdicts
+
+    flag.touch()
+    assert [True] == looks(0, 1)
+    flag.unlink()
+    assert [True, True] == looks(4, 2), "not looked at before the interval has passed"
+    assert [True, False, False] == looks(10, 3)
+    flag.touch()
+    assert [False, False, True] == looks(10, 3)
+    flag.unlink()
+    assert [True] == looks(10, 1)
+    flag.touch()
+    assert [True] == looks(10, 1)
+    flag.unlink()
+    assert [True, False] == looks(10, 2)
+
+
+def test_a_device_that_was_away_is_looked_at_anew(tmp_path: Path) -> None:
+    doctor = Doctor(Clock())
+    flag = tmp_path / "flag"
+    check = Check(command=("test", "-e", str(flag)), failures=5, successes=5)
+    assert not doctor.health("a", NULL, check, {})
+    flag.touch()
+    assert not doctor.health("a", NULL, check, {})
+    doctor.forget_all_but(())
+    assert doctor.health("a", NULL, check, {})
+
+
+def test_health_is_told_with_its_reason(make: Make) -> None:
+    plugin = make(
+        "{name: ab, groups: [{paths: [{path: /dev/null}]}], health: {command: ['false']}}"
+    )
+    (device,) = plugin.discover()
+    assert "unhealthy: false: exit status 1" == str(device.health)
+    (device,) = plugin.discover()
+    assert not device.health
+
+
+# Sharing.
+
+
+def shared(make: Make, hardware: Hardware, policy: str) -> dict[str, dp.Device]:
+    for name in ("x1", "x2"):
+        hardware.node(name)
+    plugin = make(
+        f"{{name: ab, policy: {policy}, id: port, "
+        f"groups: [{{count: 3, paths: [{{path: {hardware.dev}/x*}}]}}]}}"
+    )
+    devices = found(plugin)
+
+    def prefer(size: int, available: list[str], required: list[str]) -> list[str]:
+        chosen = plugin.prefer(
+            [devices[one] for one in available], [devices[one] for one in required], size
+        )
+        return [device.id for device in chosen]
+
+    left = ["ab-x1::0", "ab-x1::1", "ab-x2::0", "ab-x2::1", "ab-x2::2"]
+    expected = {"spread": "ab-x2::0", "pack": "ab-x1::0"}[policy]
+    assert [expected] == prefer(1, left, [])
+    assert {"ab-x1::0", "ab-x2::0"} == set(prefer(2, left, []))
+    assert ["ab-x2::1", "ab-x1::0"] == prefer(2, left, ["ab-x2::1"])
+    assert len(left) == len(set(prefer(9, left, ["ab-x2::1"])))
+    return devices
+
+
+@pytest.mark.parametrize("policy", ["spread", "pack"])
+def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
+    make: Make, hardware: Hardware, policy: str
+) -> None:
+    assert 6 == len(shared(make, hardware, policy))
+
+
+@pytest.mark.parametrize(
+    ("overlap", "expected"),
+    [
+        ("allow", [("squat.ai/aa", ""), ("squat.ai/bb", "")]),
+        ("first", [("squat.ai/aa", "")]),
+        (
+            "refuse",
+            [
+                ("squat.ai/aa", "also matched by squat.ai/bb"),
+                ("squat.ai/bb", "also matched by squat.ai/aa"),
+            ],
+        ),
+    ],
+)
+def test_a_device_that_two_resources_match_is_treated_as_the_setting_says(
+    make: Make, overlap: str, expected: list[tuple[str, str]]
+) -> None:
+    one, two = (f"{{name: {x}, groups: [{{paths: [{{path: /dev/null}}]}}]}}" for x in ("aa", "bb"))
+    devices = make(one, two, overlap=overlap).discover()
+    assert expected == [(device.resource, device.health.reason) for device in devices]

@@ -1,0 +1,225 @@
+"""The plugin on a kubelet: hot-plug, kernel events, reload, and files of smarter-device-manager."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+import deviceplugin_generic
+from deviceplugin.testing import Kubelet
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev, documents
+from generic_plugin import Make, found
+from hardware import Hardware
+
+HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker
+QUIET = {"discovery_interval": HOUR, "poll_interval": HOUR}
+UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
+
+
+def emit() -> None:
+    """Have the kernel send an event of a device."""
+    try:
+        UEVENT.write_text("change")
+    except OSError as error:
+        pytest.skip(f"the kernel cannot be asked for events here: {error}")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def entry(name: str, path: Path | str) -> str:
+    return f"{{name: {name}, id: serial, groups: [{{paths: [{{path: {path}}}]}}]}}"
+
+
+def plugin_of(file: Path, hardware: Hardware) -> GenericPlugin:
+    given = documents.read(file)
+    return GenericPlugin(
+        GenericSettings(**dict(given)),
+        Roots(hardware.dev, hardware.sys, hardware.udev),
+    )
+
+
+# Hot-plug.
+
+
+def test_a_node_that_comes_and_goes_is_known_at_once(
+    kubelet: Kubelet, make: Make, hardware: Hardware
+) -> None:
+    with kubelet.running(make(entry("tty", f"{hardware.dev}/tty*")), **QUIET) as node:
+        path = hardware.node("tty1")
+        node.wait_for("squat.ai/tty", {"tty-tty1"})
+        hardware.node("tty2")
+        node.wait_for("squat.ai/tty", {"tty-tty1", "tty-tty2"})
+        path.unlink()
+        node.wait_for("squat.ai/tty", {"tty-tty2"}, {"tty-tty1"})
+        hardware.node("tty1")
+        node.wait_for("squat.ai/tty", {"tty-tty1", "tty-tty2"})
+
+
+def test_a_kernel_event_makes_a_usb_device_known(
+    kubelet: Kubelet, make: Make, hardware: Hardware
+) -> None:
+    emit()
+    plugin = make("{name: tty, groups: [{select: {subsystem: tty}}]}", entry("nl", "/dev/null"))
+    with kubelet.running(plugin, **QUIET) as node:
+        node.wait_for("squat.ai/nl", {"nl-null"})
+        usb = hardware.usb("1-2", "1a86:7523", 5, serial="S1")
+        hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0")
+        emit()
+        node.wait_for("squat.ai/tty", {"tty-S1:1.0"})
+
+
+def test_the_kernels_own_events_are_heard() -> None:
+    emit()
+    stop = threading.Event()
+    heard = threading.Event()
+
+    def listen() -> None:
+        for _ in _udev.events(stop):
+            heard.set()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    while not heard.wait(0.01):
+        emit()
+    stop.set()
+    thread.join()
+
+
+def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+    with pytest.raises(dp.DiscoveryError, match="no kernel events: import of pyudev halted"):
+        next(_udev.events(threading.Event()))
+
+
+def test_a_device_made_by_mknod_is_healthy(make: Make, hardware: Hardware) -> None:
+    try:
+        os.mknod(hardware.dev / "real", 0o020600, os.makedev(1, 3))
+    except OSError as error:
+        pytest.skip(f"no device nodes can be made here: {error}")
+    (device,) = make(entry("ab", hardware.dev / "real")).discover()
+    assert device.health
+
+
+# Reload.
+
+
+def swap(folder: Path, text: str) -> Path:
+    """Write a file as the kubelet writes a ConfigMap, and return its path."""
+    number = len(list(folder.glob("..v*")))
+    version = folder / f"..v{number}"
+    version.mkdir(parents=True)
+    (version / "config.yaml").write_text(text)
+    (folder / "..data_tmp").symlink_to(version.name)
+    (folder / "..data_tmp").rename(folder / "..data")
+    file = folder / "config.yaml"
+    if number == 0:
+        file.symlink_to("..data/config.yaml")
+    else:
+        old = folder / f"..v{number - 1}"
+        (old / "config.yaml").unlink()
+        old.rmdir()
+        old.mkdir()  # so that versions can be counted
+    return file
+
+
+def test_a_changed_file_changes_its_entries_and_disturbs_no_others(
+    kubelet: Kubelet, hardware: Hardware, tmp_path: Path
+) -> None:
+    one, two, three = (entry(name, "/dev/null") for name in ("n1", "n2", "n3"))
+    file = swap(tmp_path / "map", f"devices: [{one}, {two}]")
+    with kubelet.running(plugin_of(file, hardware), **QUIET) as node:
+        node.wait_for("squat.ai/n1", {"n1-null"})
+        node.wait_for("squat.ai/n2", {"n2-null"})
+        swap(tmp_path / "map", f"devices: [{one}, {three}]")
+        node.wait_for("squat.ai/n3", {"n3-null"})
+        node.wait_for("squat.ai/n2", (), {"n2-null"})
+        assert 1 == node.kubelet.registration_count("squat.ai/n1")
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
+    for record in caplog.records:
+        if record.levelname == "ERROR":
+            yield f"{record.getMessage()}: {vars(record)['error']}"
+
+
+def test_an_invalid_file_is_told_once_and_not_taken(
+    hardware: Hardware, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
+    plugin = plugin_of(file, hardware)
+    assert ["n1-null"] == list(found(plugin))
+    file.write_text(f"devices: [{entry('n2', '/dev/null')}, {{name: X}}]")
+    for _ in range(3):
+        assert ["n1-null"] == list(found(plugin))
+    (error,) = errors(caplog)
+    assert error.startswith("configuration not taken, going on with the old one: " + str(file))
+    file.unlink()
+    assert ["n1-null"] == list(found(plugin))
+    file.write_text(f"devices: [{entry('n3', '/dev/null')}]")
+    assert ["n3-null"] == list(found(plugin))
+    file.write_text("")
+    assert [] == list(found(plugin))
+
+
+def test_flags_are_not_replaced_by_the_file(make: Make) -> None:
+    plugin = make(entry("ab", "/dev/null"))
+    assert [Path("/dev")] == plugin.watch_paths
+
+
+def test_what_udev_writes_is_watched_where_it_is_asked_for(make: Make, hardware: Hardware) -> None:
+    plugin = make("{name: ab, groups: [{select: {subsystem: tty, link: /dev/serial/by-id/*}}]}")
+    assert [hardware.udev] == plugin.watch_paths
+
+
+# smarter-device-manager.
+
+
+def test_a_file_of_smarter_device_manager_gives_its_resources(
+    hardware: Hardware, file: Path
+) -> None:
+    for name in ("snd/pcmC0D0p", "snd/timer", "ttyUSB0", "video.1"):
+        hardware.node(name)
+    (hardware.dev / "plain").touch()
+    file.write_text(
+        "- {devicematch: '^snd$', nummaxdevices: 2}\n"
+        "- {devicematch: '^(ttyUSB|video|plain|snd)[^/]*$', nummaxdevices: 1}\n"
+        "- {devicematch: '^ttyUSB0$', nummaxdevices: 9}\n"
+    )
+    plugin = plugin_of(file, hardware)
+    devices = found(plugin)
+    assert {
+        "snd-0": "smarter-devices/snd",
+        "snd-1": "smarter-devices/snd",
+        "ttyUSB0-0": "smarter-devices/ttyUSB0",
+        "video_1-0": "smarter-devices/video_1",
+    } == {one: device.resource for one, device in devices.items()}
+    assert ["/dev/snd/pcmC0D0p", "/dev/snd/timer"] == [
+        node.container_path for node in devices["snd-0"].nodes
+    ]
+    assert {"rw"} == {node.permissions for node in devices["snd-0"].nodes}
+    assert [hardware.dev, file] == plugin.watch_paths
+
+
+# The command.
+
+
+def test_the_default_file_is_read_where_nothing_else_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(deviceplugin_generic, "DEFAULT_CONFIG", file)
+    file.write_text(f"devices: [{entry('ab', '/dev/null')}]")
+    for words, expected in (
+        (["--print-config"], "ab"),
+        (["--print-config", "--device={name: cd, groups: [{paths: [{path: /x}]}]}"], "cd"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            deviceplugin_generic.main(words)
+        assert 0 == ended.value.code
+        assert expected in capsys.readouterr().out

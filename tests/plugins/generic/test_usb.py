@@ -1,0 +1,229 @@
+"""USB devices and selectors: what is found, under which ids, with which nodes."""
+
+import pytest
+
+import deviceplugin as dp
+from generic_plugin import Make, found
+from hardware import Hardware
+
+CH340 = "{vendor: 1a86, product: '7523'}"
+TTYS = "{name: tty, groups: [{usb: [{vendor: 1a86, product: '7523'}], nodes: [tty]}]}"
+
+
+def paths(device: dp.Device) -> list[tuple[str, str]]:
+    return [(node.host_path, node.container_path) for node in device.nodes]
+
+
+def adapter(
+    hardware: Hardware, port: str, number: int, serial: str = "", tty: str = "ttyUSB0"
+) -> str:
+    usb = hardware.usb(port, "1a86:7523", number, serial=serial)
+    hardware.behind_usb(usb, "1.0", "tty", tty, driver="ch341")
+    return usb
+
+
+def test_all_usb_devices_of_a_group_are_one_device_in_a_stable_order(
+    make: Make, hardware: Hardware
+) -> None:
+    for port, number in (("1-3", 12), ("1-2", 9), ("1-1", 7)):
+        adapter(hardware, port, number, tty=f"ttyUSB{number}")
+    (device,) = make(f"{{name: ab, groups: [{{usb: [{CH340}]}}]}}").discover()
+    expected = [
+        (f"{hardware.dev}/bus/usb/001/{n}", f"/dev/bus/usb/001/{n}") for n in ("007", "009", "012")
+    ]
+    assert expected == paths(device)
+    assert {"rw"} == {node.permissions for node in device.nodes}
+    assert device.health
+
+
+def test_each_usb_device_can_be_one(make: Make, hardware: Hardware) -> None:
+    for port, number in (("1-3", 12), ("1-1", 7)):
+        adapter(hardware, port, number, tty=f"ttyUSB{number}")
+    devices = make(f"{{name: ab, groups: [{{perMatch: true, usb: [{CH340}]}}]}}").discover()
+    assert [1, 1] == [len(device.nodes) for device in devices]
+
+
+def test_a_usb_device_is_found_by_its_serial_number(make: Make, hardware: Hardware) -> None:
+    adapter(hardware, "1-1", 1, "A")
+    adapter(hardware, "1-2", 2, "B", "ttyUSB1")
+    spec = "{vendor: '0x1A86', product: '7523', serial: B}"
+    (device,) = make(f"{{name: ab, groups: [{{usb: [{spec}]}}]}}").discover()
+    assert ("B", "1-2") == (device.attributes["serial"], device.attributes["port"])
+
+
+def test_entries_without_numbers_are_no_devices(make: Make, hardware: Hardware) -> None:
+    folder = hardware.sys / "devices" / adapter(hardware, "1-1", 1)
+    (folder / "busnum").write_text("odd\n")
+    assert {} == found(make(f"{{name: ab, groups: [{{usb: [{CH340}]}}]}}"))
+    (folder / "idVendor").write_text("odd\n")
+    assert {} == found(make(f"{{name: ab, groups: [{{usb: [{CH340}]}}]}}"))
+
+
+def test_a_container_gets_the_tty_behind_the_usb_device(make: Make, hardware: Hardware) -> None:
+    adapter(hardware, "1-2.3", 5, "S1")
+    devices = found(make(TTYS))
+    assert ["tty-S1"] == list(devices)
+    assert [(f"{hardware.dev}/ttyUSB0", "/dev/ttyUSB0")] == paths(devices["tty-S1"])
+
+
+def test_a_hub_does_not_bring_what_is_plugged_into_it(make: Make, hardware: Hardware) -> None:
+    hub = adapter(hardware, "1-1", 1, "HUB")
+    below = hardware.usb("1-1.1", "1a86:7523", 2, serial="LOW")
+    folder = hardware.sys / "devices" / below
+    folder.rename(hardware.sys / "devices" / hub / "1-1.1")
+    devices = found(make(TTYS))
+    assert [(f"{hardware.dev}/ttyUSB0", "/dev/ttyUSB0")] == paths(devices["tty-HUB"])
+
+
+@pytest.mark.parametrize(("serial", "expected"), [("S1", "tty-S1:1.0"), ("", "tty-1-2:1.0")])
+def test_a_device_keeps_its_id_when_its_node_gets_another_number(
+    make: Make, hardware: Hardware, serial: str, expected: str
+) -> None:
+    plugin = make("{name: tty, groups: [{select: {subsystem: tty, vendor: 1a86}}]}")
+    usb = adapter(hardware, "1-2", 5, serial)
+    assert {expected: f"{hardware.dev}/ttyUSB0"} == {
+        one: device.nodes[0].host_path for one, device in found(plugin).items()
+    }
+    hardware.unplug(usb)
+    assert {} == found(plugin)
+    adapter(hardware, "1-2", 6, serial, "ttyUSB7")
+    assert {expected: f"{hardware.dev}/ttyUSB7"} == {
+        one: device.nodes[0].host_path for one, device in found(plugin).items()
+    }
+
+
+def test_ids_by_port_do_not_look_at_the_serial_number(make: Make, hardware: Hardware) -> None:
+    adapter(hardware, "1-2", 5, "S1")
+    plugin = make(f"{{name: ab, id: port, groups: [{{count: 2, usb: [{CH340}]}}]}}")
+    assert ["ab-1-2::0", "ab-1-2::1"] == list(found(plugin))
+
+
+def test_nodes_of_one_camera_have_ids_of_their_own(make: Make, hardware: Hardware) -> None:
+    usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
+    for index in ("0", "1"):
+        hardware.behind_usb(usb, "1.0", "video4linux", f"video{index}", index=index)
+    plugin = make("{name: cam, groups: [{select: {subsystem: video4linux}}]}")
+    assert ["cam-C1:1.0.0", "cam-C1:1.0.1"] == list(found(plugin))
+    first = make(
+        "{name: cam, groups: [{select: {subsystem: video4linux, attributes: {index: '0'}}}]}"
+    )
+    assert ["cam-C1:1.0.0"] == list(found(first))
+
+
+def test_nodes_of_one_port_are_numbered(make: Make, hardware: Hardware) -> None:
+    usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
+    for name in ("hidraw0", "hidraw1"):
+        hardware.behind_usb(usb, "1.0", "hidraw", name)
+    plugin = make("{name: hid, groups: [{select: {subsystem: hidraw}}]}")
+    assert ["hid-C1:1.0", "hid-C1:1.0#2"] == list(found(plugin))
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("name: 'ttyUSB*'", True),
+        ("name: 'ttyACM*'", False),
+        ("driver: ch341", True),
+        ("driver: ftdi*", False),
+        ("serial: 'S?'", True),
+        ("product: '7524'", False),
+        ("attributes: {idVendor: 1a86}", True),
+        ("attributes: {idVendor: '*', nothing: '*'}", False),
+        ("properties: {ID_MODEL: 'Zig*'}", True),
+        ("properties: {ID_MODEL: x}", False),
+        ("properties: {ID_OTHER: '*'}", False),
+        ("link: /dev/serial/by-id/*", True),
+        ("link: /dev/disk/*", False),
+        ("class: '0c03'", True),
+        ("class: '03'", False),
+    ],
+)
+def test_a_selector_looks_at_sysfs_and_udev(
+    make: Make, hardware: Hardware, selector: str, matches: bool
+) -> None:
+    hardware.pci("0000:00:14.0", "8086:a36d", "0c0330", driver="xhci_hcd")
+    usb = hardware.usb("1-2", "1a86:7523", 5, serial="S1")
+    hardware.behind_usb(
+        usb,
+        "1.0",
+        "tty",
+        "ttyUSB0",
+        driver="ch341",
+        properties={"ID_MODEL": "ZigStick"},
+        links=("serial/by-id/usb-1a86",),
+    )
+    plugin = make(f"{{name: ab, groups: [{{select: {{subsystem: tty, {selector}}}}}]}}")
+    assert matches == bool(found(plugin))
+
+
+def test_two_sticks_with_one_serial_number_are_not_confused(make: Make, hardware: Hardware) -> None:
+    adapter(hardware, "1-1", 1, "0001")
+    adapter(hardware, "1-2", 2, "0001", "ttyUSB1")
+    assert ["tty-0001", "tty-0001"] == [device.id for device in make(TTYS).discover()]
+    by_port = make(TTYS.replace("name: tty,", "name: tty, id: port,"))
+    assert ["tty-1-1", "tty-1-2"] == list(found(by_port))
+
+
+def test_an_iommu_group_is_one_device(make: Make, hardware: Hardware) -> None:
+    for number in ("0", "1"):
+        hardware.pci(f"0000:65:00.{number}", "10de:1eb8", "030200", group="7", driver="vfio-pci")
+    plugin = make(
+        "{name: gpu, groups: [{select: {subsystem: pci, driver: vfio-pci}, "
+        "nodes: [vfio]}], env: {'PCI_{group}': '{address} {vendor} {product}'}}"
+    )
+    (device,) = plugin.discover()
+    assert ["/dev/vfio/vfio", "/dev/vfio/7"] == [node.container_path for node in device.nodes]
+    assert {"PCI_7": "0000:65:00.0 10de 1eb8"} == device.envs
+    assert "gpu-0000:65:00.0" == device.id
+
+
+def test_nodes_behind_a_pci_device_are_found_with_their_numa_node(
+    make: Make, hardware: Hardware
+) -> None:
+    hardware.pci("0000:03:00.0", "1002:73bf", "030000", numa=1)
+    hardware.device("pci0000:00/0000:03:00.0/drm/renderD128", "drm", node="dri/renderD128")
+    one = "{name: gpu, groups: [{select: {subsystem: drm, name: 'renderD*'}}]}"
+    (device,) = make(one).discover()
+    assert dp.Topology((1,)) == device.topology
+    behind = one.replace("{subsystem: drm, name: 'renderD*'}", "{subsystem: pci}, nodes: [drm]")
+    (device,) = make(behind).discover()
+    assert [(f"{hardware.dev}/dri/renderD128", "/dev/dri/renderD128")] == paths(device)
+
+
+def test_a_topology_is_given_to_all_devices_of_a_resource_or_to_none(
+    make: Make, hardware: Hardware
+) -> None:
+    hardware.pci("0000:03:00.0", "1002:73bf", "030000", numa=1)
+    hardware.device("pci0000:00/0000:03:00.0/drm/renderD128", "drm", node="dri/renderD128")
+    hardware.device("virtual/renderD129", "drm", node="dri/renderD129")
+    devices = make("{name: gpu, groups: [{select: {subsystem: drm}}]}").discover()
+    assert [None, None] == [device.topology for device in devices]
+
+
+def test_templates_are_filled_with_what_is_known_of_the_device(
+    make: Make, hardware: Hardware
+) -> None:
+    adapter(hardware, "1-2", 5, "S1")
+    (device,) = make("""
+        name: tty
+        groups: [{select: {subsystem: tty}, mountPath: /dev/zigbee}]
+        env: {"TTY_{index}": "{serial} {port} {vendor}:{product} {basename} {{{share}}}"}
+        annotations: {"x.io/{name}": "{id}"}
+        mounts: [{path: "/var/lib/zigbee/{serial}", mountPath: /data}]
+        cdi: ["x.io/tty={index}"]
+        """).discover()
+    assert [(f"{hardware.dev}/ttyUSB0", "/dev/zigbee")] == paths(device)
+    assert {"TTY_0": "S1 1-2 1a86:7523 ttyUSB0 {0}"} == device.envs
+    assert {"x.io/tty": "tty-S1:1.0"} == device.annotations
+    assert (dp.Mount("/var/lib/zigbee/S1", "/data"),) == device.mounts
+    assert ("x.io/tty=0",) == device.cdi_names
+
+
+def test_what_cannot_be_read_in_an_id_is_replaced_and_what_is_too_long_is_hashed(
+    make: Make, hardware: Hardware
+) -> None:
+    adapter(hardware, "1-1", 1, "a b\u00e9")
+    adapter(hardware, "1-2", 2, "x" * 80, "ttyUSB1")
+    ids = sorted(found(make(TTYS)), key=len)
+    assert "tty-a_b_" == ids[0]
+    assert 40 == len(ids[1])
