@@ -178,9 +178,9 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)
         other.set("x", "y")
-        node.wait_for("example.com/other", {"x", "y"})
+        node.wait_for("example.com/other", {"x", "y"}, timeout=30)
         plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
+        node.wait_for(RESOURCE, {"a", "b"}, timeout=30)
         assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
@@ -502,22 +502,24 @@ def test_a_long_row_of_skipped_devices_is_cut_short(
     )
 
 
+@pytest.mark.timeout(60)
 def test_a_resource_whose_first_list_is_too_long_comes_once_it_fits(kubelet: Kubelet) -> None:
     devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
     plugin = ScriptedPlugin("a", *devices)
     with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
+        node.wait_for(RESOURCE, {"a"}, timeout=30)
         assert [RESOURCE] == list(node.kubelet.registered)
         plugin.set("a", *devices[:2])
-        node.wait_for("example.com/big", {device.id for device in devices[:2]})
+        node.wait_for("example.com/big", {device.id for device in devices[:2]}, timeout=30)
 
 
+@pytest.mark.timeout(60)
 def test_a_resource_that_was_never_advertised_goes_without_a_trace(kubelet: Kubelet) -> None:
     devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
     plugin = ScriptedPlugin("a", *devices)
     with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
+        node.wait_for(RESOURCE, {"a"}, timeout=30)
         plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
+        node.wait_for(RESOURCE, {"a", "b"}, timeout=30)
         names = [resource["name"] for resource in node.host.inventory()["resources"]]
         assert [RESOURCE] == names
