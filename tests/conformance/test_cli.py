@@ -22,6 +22,7 @@ from deviceplugin.conformance import (
     _report,
     main,
 )
+from deviceplugin.conformance.checks import _allocation
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
@@ -225,3 +226,11 @@ def test_what_a_run_chooses_at_random_is_decided_by_its_seed() -> None:
 def test_only_chooses_groups_and_checks_in_their_order() -> None:
     wanted = ["crash", "lists.size"]
     assert ["lists.size", "crash.none"] == [check.id for check in _cli._chosen(wanted)]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "fine"),
+    [("r", True), ("mrw", True), ("rwm", True), ("", False), ("rr", False), ("rx", False)],
+)
+def test_permissions_may_be_in_any_order(permissions: str, *, fine: bool) -> None:
+    assert fine == bool(_allocation._PERMISSIONS.fullmatch(permissions))

@@ -31,9 +31,10 @@ The plugin is started several times on a simulated kubelet, which does to it wha
 it allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
 
 A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
-DP_POD_RESOURCES_SOCKET and a free address for HTTP in DP_HTTP_ADDRESS. Where it wants them as
-arguments, write {plugin_dir}, {pod_resources_socket}, {http_address} or {kubelet_dir}; and
-{devices_dir} for a directory with a few files in it, made for each start."""
+DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
+DP_HTTP_ADDRESS. Where it wants them as arguments, write {plugin_dir}, {pod_resources_socket},
+{registry_dir}, {http_address} or {kubelet_dir}; and {devices_dir} for a directory with a few
+files in it, made for each start."""
 
 _EXAMPLES: Final = """\
 examples:

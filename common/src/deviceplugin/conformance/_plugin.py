@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Final
 
 _LAST_LINES: Final = 3
-_VARIABLES: Final = ("plugin_dir", "pod_resources_socket", "http_address")
+_VARIABLES: Final = (
+    "plugin_dir",
+    "pod_resources_socket",
+    "registry_dir",
+    "http_address",
+)
 """What is in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
 
 

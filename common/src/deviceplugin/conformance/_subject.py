@@ -23,8 +23,9 @@ _FILES: Final = 8
 class Subject:
     """A plugin's command, and what the user tells about it.
 
-    ``{plugin_dir}``, ``{pod_resources_socket}``, ``{http_address}``, ``{kubelet_dir}`` and
-    ``{devices_dir}``, a directory with a few files, stand for what each start is given.
+    ``{plugin_dir}``, ``{pod_resources_socket}``, ``{registry_dir}``, ``{http_address}``,
+    ``{kubelet_dir}`` and ``{devices_dir}``, a directory with a few files, stand for what each
+    start is given.
     """
 
     command: Sequence[str]
@@ -90,6 +91,7 @@ class Place:
         return {
             "plugin_dir": str(self.root / "device-plugins"),
             "pod_resources_socket": str(self.root / "pod-resources" / "kubelet.sock"),
+            "registry_dir": str(self.root / "plugins_registry"),
             "http_address": f"127.0.0.1:{free_port()}",
             "kubelet_dir": str(self.root),
             "devices_dir": str(self.scratch / "devices"),

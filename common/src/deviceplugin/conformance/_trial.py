@@ -110,9 +110,12 @@ class Trial:
         if scenario not in self._found:
             try:
                 self._found[scenario] = scenario(self)
-            except (Failed, NotApplicable) as ending:
+            except NotApplicable as reason:
+                self._found[scenario] = reason
+                raise
+            except Failed as failure:
                 # The check that plays it first fails by it; for others there is nothing to see.
-                self._found[scenario] = NotApplicable(f"not seen, because: {ending}")
+                self._found[scenario] = NotApplicable(f"not seen, because: {failure}")
                 raise
         found = self._found[scenario]
         if isinstance(found, NotApplicable):

@@ -20,7 +20,8 @@ GROUP: Final = Group("allocation", "Allocation")
 
 _PATIENCE: Final = 10.0
 """Times the limit of a call: how long an answer is waited for that is too late."""
-_PERMISSIONS: Final = re.compile(r"r?w?m?")
+_PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
+"""Each letter once at most, in any order, as runtimes take them."""
 _CDI_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+")
 _ENV: Final = re.compile(r"[^=\0]+")
 
@@ -195,7 +196,7 @@ def _device_nodes(trial: Trial) -> str:
         for node in answer.devices:
             if not _absolute(node.host_path, node.container_path):
                 return f"device node {node.host_path!r} at {node.container_path!r}"
-            if not node.permissions or not _PERMISSIONS.fullmatch(node.permissions):
+            if not _PERMISSIONS.fullmatch(node.permissions):
                 return f"permissions {node.permissions!r} of {node.host_path}"
         return _twice("device node", [node.container_path for node in answer.devices])
 
