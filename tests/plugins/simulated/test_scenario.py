@@ -213,50 +213,53 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             {"zzz": 1},
             "FILE: unknown key 'zzz': known are profile, random, resources, seed, timeline",
         ),
-        ({"seed": -1}, "FILE.seed: -1 is not a whole number between 0 and 9223372036854775808"),
-        ({"seed": True}, "FILE.seed: True is not a whole number between 0 and 9223372036854775808"),
+        ({"seed": -1}, "FILE: seed: -1 is not a whole number between 0 and 9223372036854775808"),
+        (
+            {"seed": True},
+            "FILE: seed: True is not a whole number between 0 and 9223372036854775808",
+        ),
         ({"profile": "8-gpu"}, "profile '8-gpu' is not known: did you mean '8-gpus'?"),
-        ({"profile": True}, "FILE.profile: True is not a text"),
-        ({"resources": []}, "FILE.resources: [] has no keys and values"),
+        ({"profile": True}, "FILE: profile: True is not a text"),
+        ({"resources": []}, "FILE: resources: [] has no keys and values"),
         (
             {"resources": {"gpu": {}}},
-            "FILE.resources.gpu: is no name of a resource, such as " + GPU,
+            "FILE: resources.gpu: is no name of a resource, such as " + GPU,
         ),
-        ({"timeline": {}}, "FILE.timeline: {} is not a list"),
-        ({"timeline": [{"at": "1s"}]}, "FILE.timeline[0].do: is needed"),
-        ({"timeline": [{"do": "hang"}]}, "FILE.timeline[0].at: is needed"),
+        ({"timeline": {}}, "FILE: timeline: {} is not a list"),
+        ({"timeline": [{"at": "1s"}]}, "FILE: timeline[0].do: is needed"),
+        ({"timeline": [{"do": "hang"}]}, "FILE: timeline[0].at: is needed"),
         (
             {"timeline": [{"at": 5, "do": "hang"}]},
-            "FILE.timeline[0].at: 5 is not a duration, such as 500ms, 30s or 1m30s",
+            "FILE: timeline[0].at: 5 is not a duration, such as 500ms, 30s or 1m30s",
         ),
         (
             {"timeline": [{"at": "1s", "do": "unplugg"}]},
-            "FILE.timeline[0].do: 'unplugg' cannot happen: did you mean 'unplug'?",
+            "FILE: timeline[0].do: 'unplugg' cannot happen: did you mean 'unplug'?",
         ),
         (
             {"timeline": [{"at": "1s", "do": "unplug", "devices": "simple-device-n1-7"}]},
             (
-                "FILE.timeline[0].devices: 'simple-device-n1-7' is no device: "
+                "FILE: timeline[0].devices: 'simple-device-n1-7' is no device: "
                 "did you mean 'simple-device-n1-1'?"
             ),
         ),
         (
             {"timeline": [{"at": "1s", "do": "hang", "devices": "*"}]},
-            "FILE.timeline[0].devices: hang happens to the plugin, not to devices",
+            "FILE: timeline[0].devices: hang happens to the plugin, not to devices",
         ),
         (
             {"timeline": [{"at": "1s", "do": "crash", "for": "1s"}]},
-            "FILE.timeline[0].for: crash does not last",
+            "FILE: timeline[0].for: crash does not last",
         ),
         (
             {"timeline": [{"at": "1s", "do": "hang", "for": "0s"}]},
-            "FILE.timeline[0].for: '0s' is not above zero",
+            "FILE: timeline[0].for: '0s' is not above zero",
         ),
         (
             {"random": {"faults": ["recover"]}},
-            "FILE.random.faults: ['recover'] has recover, which is no fault",
+            "FILE: random.faults: ['recover'] has recover, which is no fault",
         ),
-        ({"random": {"evry": "1s"}}, "FILE.random: unknown key 'evry': did you mean 'every'?"),
+        ({"random": {"evry": "1s"}}, "FILE: random: unknown key 'evry': did you mean 'every'?"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
@@ -305,23 +308,23 @@ def test_a_mistake_is_told_with_its_place(
 def test_a_mistake_in_a_resource_is_told_with_its_place(
     tmp_path: Path, given: object, expected: str
 ) -> None:
-    assert [f"FILE.resources.{GPU}{expected}"] == problems(tmp_path, {"resources": {GPU: given}})
+    assert [f"FILE: resources.{GPU}{expected}"] == problems(tmp_path, {"resources": {GPU: given}})
 
 
 def test_ids_have_to_differ_within_a_resource_and_between_resources(tmp_path: Path) -> None:
     same = {"resources": {GPU: {"count": 3, "id": "x"}}}
-    assert ["FILE.resources: 2 ids are not unique: put {index} into them"] == problems(
+    assert ["FILE: resources: 2 ids are not unique: put {index} into them"] == problems(
         tmp_path, same
     )
     both = {"resources": {GPU: {"id": "x"}, "example.com/nic": {"id": "x"}}}
-    assert [f"FILE.resources.example.com/nic: id 'x' belongs to {GPU} too"] == problems(
+    assert [f"FILE: resources.example.com/nic: id 'x' belongs to {GPU} too"] == problems(
         tmp_path, both
     )
 
 
 def test_a_device_is_looked_for_in_vain_where_there_are_none(tmp_path: Path) -> None:
     given = {"timeline": [{"at": "1s", "do": "unplug", "devices": "gpu-0"}]}
-    assert ["FILE.timeline[0].devices: 'gpu-0' is no device: there are none"] == problems(
+    assert ["FILE: timeline[0].devices: 'gpu-0' is no device: there are none"] == problems(
         tmp_path, given, number_devices=0
     )
 
@@ -334,3 +337,10 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "random": {"every": 1},
     }
     assert 8 == len(problems(tmp_path, given))
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_container_can_start_on_any_machine_with_the_devices_of_a_profile(name: str) -> None:
+    for device in load(SimulatedSettings(profile=name)).devices:
+        assert {"/dev/null"} >= {node.host_path for node in device.nodes}
+        assert () == device.cdi_names

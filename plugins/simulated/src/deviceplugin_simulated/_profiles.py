@@ -1,14 +1,22 @@
-"""Machines that one may want to look like, as they stand in a file."""
+"""Machines that one may want to look like, as they stand in a file.
+
+Device nodes are all /dev/null: a container whose node is missing on the host does not start.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
+
+
+def _node(name: str) -> Mapping[str, str]:
+    return {"host": "/dev/null", "container": f"/dev/{name}"}
+
 
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "8-gpus": {
         "example.com/gpu": {
             "count": 8,
             "numa": "0-1",
-            "nodes": ["/dev/simgpu{index}", "/dev/simgpuctl"],
+            "nodes": [_node("simgpu{index}"), _node("simgpuctl")],
             "envs": {"GPU_{index}": "{id}"},
             "attributes": {"model": "SIM-80G", "memory": "80Gi"},
         },
@@ -17,13 +25,13 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "example.com/gpu": {
             "count": 8,
             "numa": "0-1",
-            "nodes": ["/dev/simgpu{index}"],
+            "nodes": [_node("simgpu{index}")],
             "attributes": {"model": "SIM-80G"},
         },
         "example.com/nic": {
             "count": 8,
             "numa": "0-1",
-            "nodes": ["/dev/infiniband/uverbs{index}", "/dev/infiniband/rdma_cm"],
+            "nodes": [_node("infiniband/uverbs{index}"), _node("infiniband/rdma_cm")],
             "attributes": {"rate": "400Gb/s"},
         },
     },
@@ -31,23 +39,23 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "example.com/gpu": {
             "count": 72,
             "numa": "0-35",
-            "cdi-names": ["example.com/gpu={index}"],
+            "envs": {"GPU_{index}": "{id}"},
             "attributes": {"model": "SIM-RACK"},
         },
     },
     "1000-dongles": {
         "example.com/dongle": {
             "count": 1000,
-            "nodes": ["/dev/ttySIM{index}"],
+            "nodes": [_node("ttySIM{index}")],
             "attributes": {"serial": "S{index}"},
         },
     },
     "edge": {
-        "example.com/camera": {"count": 4, "nodes": ["/dev/simvideo{index}"]},
-        "example.com/serial": {"count": 16, "nodes": ["/dev/ttySIM{index}"]},
+        "example.com/camera": {"count": 4, "nodes": [_node("simvideo{index}")]},
+        "example.com/serial": {"count": 16, "nodes": [_node("ttySIM{index}")]},
         "example.com/tpu": {
             "count": 1,
-            "nodes": ["/dev/simtpu0"],
+            "nodes": [_node("simtpu0")],
             "mounts": [{"host": "/etc/hostname", "container": "/run/tpu/host", "read-only": True}],
         },
     },

@@ -40,8 +40,12 @@ class Reader:
 
     def wrong(self, key: str, problem: str) -> None:
         """Remember that something is wrong with the value of ``key``."""
-        place = f"{self.where}.{key}" if key else self.where
+        place = self.place(key) if key else self.where.removesuffix(":")
         self.problems.append(f"{place}: {problem}")
+
+    def place(self, key: str) -> str:
+        """Return where ``key`` stands; the name of a file has a colon behind it."""
+        return f"{self.where} {key}" if self.where.endswith(":") else f"{self.where}.{key}"
 
     def take(self, key: str, convert: Callable[[Any], _T], default: _T) -> _T:
         """Return the value of ``key`` as ``convert`` makes it, which raises ValueError."""
@@ -55,7 +59,7 @@ class Reader:
 
     def inner(self, key: str, known: Collection[str] = ()) -> "Reader":
         """Return a reader of the mapping at ``key``, which may be missing."""
-        return Reader(self._given.get(key, {}), f"{self.where}.{key}", self.problems, known)
+        return Reader(self._given.get(key, {}), self.place(key), self.problems, known)
 
     def each(self, key: str = "") -> Iterator[tuple[str, object]]:
         """Yield the keys and values of the mapping, or names and values of the list at ``key``."""
@@ -67,7 +71,7 @@ class Reader:
             self.wrong(key, f"{given!r} is not a list")
             return
         for number, value in enumerate(given):
-            yield f"{self.where}.{key}[{number}]", value
+            yield f"{self.place(key)}[{number}]", value
 
 
 def nearest(name: str, known: Collection[str]) -> str:

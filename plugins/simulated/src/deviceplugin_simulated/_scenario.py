@@ -53,7 +53,7 @@ def load(settings: SimulatedSettings) -> Scenario:
 
 
 def _read(settings: SimulatedSettings, given: Mapping[str, Any], problems: list[str]) -> Scenario:
-    reader = Reader(given, str(settings.devices), problems, _KEYS)
+    reader = Reader(given, f"{settings.devices}:", problems, _KEYS)
     seed = reader.take("seed", whole(0, _MAX_SEED), 0)
     devices = _devices(settings, reader)
     ids = [device.id for device in devices]
