@@ -12,6 +12,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin import _hints
+from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
@@ -205,8 +206,8 @@ def test_a_hundred_resources_in_one_process_are_registered(kubelet: Kubelet) -> 
 
 def test_a_resource_appears_and_goes_with_its_devices(kubelet: Kubelet) -> None:
     plugin = ScriptedPlugin(resource="")
-    short = {"vanished_grace": SHORT, "vanished_retention": SHORT}
-    with kubelet.running(plugin, **short) as node:
+    nowhere = kubelet.simulated.root / "not-mounted" / "kubelet.sock"
+    with kubelet.running(plugin, vanished_retention=SHORT, pod_resources_socket=nowhere) as node:
         plugin.set(dp.Device("a", resource="example.com/one"))
         node.wait_for("example.com/one", {"a"})
         plugin.set(dp.Device("b", resource="example.com/two"))
@@ -523,3 +524,66 @@ def test_a_resource_that_was_never_advertised_goes_without_a_trace(kubelet: Kube
         node.wait_for(RESOURCE, {"a", "b"}, timeout=30)
         names = [resource["name"] for resource in node.host.inventory()["resources"]]
         assert [RESOURCE] == names
+
+
+def test_the_first_list_waits_until_it_is_known_what_pods_hold(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    socket.parent.mkdir()
+    with kubelet.running(ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+        waiting = "not known yet what pods hold: ScriptedPlugin"
+        eventually(lambda: waiting == node.host.ready(), waiting)
+        with pod_resources(socket) as pods:
+            pods.held = None
+            eventually(lambda: pods.asked > 1, "the kubelet to be asked in vain")
+            assert [] == list(node.kubelet.registered)
+            pods.held = {RESOURCE: ["a", "lost"]}
+            node.wait_for(RESOURCE, {"a"}, {"lost"})
+            assert 1 == node.kubelet.lists_received(RESOURCE)
+
+
+def test_the_wait_for_what_pods_hold_has_an_end(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.2)
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    socket.parent.mkdir()
+    with kubelet.running(ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ScriptedPlugin("a", "b")
+    with kubelet.running(plugin, vanished_grace=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        asked = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")._sum
+        before = asked.get()
+        eventually(lambda: asked.get() > before, "more discoveries")
+        assert {"a": "Healthy", "b": "Unhealthy"} == node.kubelet.devices(RESOURCE)
+        node.kubelet.admit(Pod.of("any", main={}))
+        node.wait_for(RESOURCE, {"a"})
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        dp.Device("x", topology=dp.Topology([0.0])),  # type: ignore[list-item]
+        dp.Device("x", nodes=[dp.DeviceNode("/dev/x", permissions=5)]),  # type: ignore[arg-type]
+        dp.Device("x", envs={"A": "\ud800"}),
+        dp.Device("x", mounts=[dp.Mount("/a\0b")]),
+    ],
+)
+def test_a_device_of_odd_values_ends_nothing(kubelet: Kubelet, device: dp.Device) -> None:
+    with kubelet.running(ScriptedPlugin("a", device)) as node:
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_odd_paths_to_watch_end_nothing(kubelet: Kubelet) -> None:
+    class OddPlugin(ScriptedPlugin):
+        watch_paths = ("/a\0b",)
+
+    with kubelet.running(OddPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})

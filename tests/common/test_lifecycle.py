@@ -68,7 +68,7 @@ def test_stopping_ends_every_thread(kubelet: Kubelet) -> None:
 def test_a_plugin_stops_without_a_kubelet(kubelet: Kubelet) -> None:
     kubelet.simulated.stop()
     with kubelet.running(ScriptedPlugin("a")) as node:
-        waiting = "example.com/thing: waiting for the kubelet"
+        waiting = "not known yet what pods hold: ScriptedPlugin"
         eventually(lambda: waiting == node.host.ready(), waiting)
 
 
@@ -158,8 +158,9 @@ def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None
 
 def test_a_replacement_may_have_another_resource(kubelet: Kubelet) -> None:
     short = timedelta(milliseconds=50)
+    nowhere = kubelet.simulated.root / "not-mounted" / "kubelet.sock"
     with kubelet.running(
-        NamedPlugin("old", "a"), vanished_grace=short, vanished_retention=short
+        NamedPlugin("old", "a"), vanished_retention=short, pod_resources_socket=nowhere
     ) as node:
         node.wait_for(RESOURCE, {"a"})
         node.host.replace([NamedPlugin("new", "a", resource="example.com/new")])

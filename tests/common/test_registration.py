@@ -303,6 +303,11 @@ class OddKubelet:
         self._server.stop(None).wait()
 
 
+def unknown(kubelet: Kubelet) -> Path:
+    """Return a PodResources socket of which nothing can be known."""
+    return kubelet.simulated.root / "not-mounted" / "kubelet.sock"
+
+
 @contextmanager
 def odd_kubelet(
     kubelet: Kubelet, answer: Callable[[Any, grpc.ServicerContext], Any]
@@ -326,7 +331,9 @@ def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet
     bad = ScriptedPlugin("x", resource="example.com/bad")
     with (
         odd_kubelet(kubelet, refuse_one) as odd,
-        kubelet.running(ScriptedPlugin("a", "b"), bad) as node,
+        kubelet.running(
+            ScriptedPlugin("a", "b"), bad, pod_resources_socket=unknown(kubelet)
+        ) as node,
     ):
         odd.wait_asked(2)
         refused = "the kubelet refuses the resource"
@@ -344,7 +351,10 @@ def test_a_kubelet_that_never_opens_its_stream_is_asked_again(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_endpoint, "_STREAM_TIMEOUT", 0.05)
-    with odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd, kubelet.running(ScriptedPlugin("a")):
+    with (
+        odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd,
+        kubelet.running(ScriptedPlugin("a"), pod_resources_socket=unknown(kubelet)),
+    ):
         odd.wait_asked(2)
 
 
@@ -355,7 +365,10 @@ def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet:
         hang.wait(10)
         return pb.Empty()
 
-    with odd_kubelet(kubelet, dial) as odd, kubelet.running(ScriptedPlugin("a")):
+    with (
+        odd_kubelet(kubelet, dial) as odd,
+        kubelet.running(ScriptedPlugin("a"), pod_resources_socket=unknown(kubelet)),
+    ):
         try:
             odd.wait_asked(1)
             own_sockets(kubelet)[0].unlink()

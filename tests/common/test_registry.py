@@ -69,7 +69,11 @@ def test_a_socket_that_is_deleted_is_made_again(watcher: Kubelet) -> None:
 
 def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) -> None:
     watcher.simulated.stop()
-    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+    with watcher.running(
+        ScriptedPlugin("a"),
+        registration="watcher",
+        pod_resources_socket=watcher.simulated.root / "not-mounted" / "kubelet.sock",
+    ) as node:
         waiting = "example.com/thing: waiting for the kubelet"
         eventually(lambda: waiting == node.host.ready(), waiting)
         watcher.simulated.start()
@@ -78,7 +82,11 @@ def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) ->
 
 def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
     watcher.simulated.stop()
-    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
+    with watcher.running(
+        ScriptedPlugin("a"),
+        registration="watcher",
+        pod_resources_socket=watcher.simulated.root / "not-mounted" / "kubelet.sock",
+    ) as node:
         socket = watcher.simulated.registry_dir / SOCKET
         eventually(socket.exists, "the socket")
         service = pb.DESCRIPTOR.services_by_name["Registration"]

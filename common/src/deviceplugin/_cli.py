@@ -3,12 +3,15 @@
 import argparse
 import json
 import logging
+import select
 import signal
 import socket
 import sys
 import threading
+import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +33,9 @@ S = TypeVar("S", bound=Settings)
 _CONFIG_ERROR: Final = 2
 _FAILURE: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""A stop before all else."""
+_RELOAD_REST: Final = 0.1
+"""Seconds of rest between reloads."""
 
 
 @overload
@@ -88,11 +94,13 @@ class _Command:
         _log.configure(settings.log_level, settings.log_format)
         for name, near in _settings.suspicious_variables(self._settings).items():
             log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
-        plugins = self._make(settings)
         if options.once:
+            plugins = self._make(settings)
             check_resources(plugins)
             return _once(plugins, options.output)
-        return self._serve(plugins, settings, options)
+        events = _Events()  # first of all: a signal that nobody takes kills, or is lost to pid 1
+        plugins = self._make(settings)
+        return self._serve(plugins, settings, options, events)
 
     def _parser(self, *, helping: bool) -> "_Parser":
         maker = self._makers[0]
@@ -162,11 +170,16 @@ class _Command:
     def _make(self, settings: Settings) -> list[Plugin]:
         return [make(settings) if self._takes_settings else make() for make in self._makers]
 
-    def _serve(self, plugins: list[Plugin], settings: Settings, options: argparse.Namespace) -> int:
+    def _serve(
+        self,
+        plugins: list[Plugin],
+        settings: Settings,
+        options: argparse.Namespace,
+        events: "_Events",
+    ) -> int:
         from deviceplugin._lifecycle import Host  # not needed for --help and --once
 
         host = Host(plugins, settings)
-        events = _Events()
         failed = threading.Event()
 
         def run() -> None:
@@ -180,17 +193,20 @@ class _Command:
         thread = threading.Thread(target=run, name="host")
         thread.start()
         log.info("started", extra={"version": self._version(), "plugin_dir": settings.plugin_dir})
-        while (number := events.next()) == signal.SIGHUP:
-            self._reload(host, settings, options)
-        if number:
-            log.info("stopping", extra={"signal": signal.Signals(number).name})
-        host.stop()
-        thread.join()
+        try:
+            while (number := events.next()) == signal.SIGHUP:
+                self._reload(host, settings, options)
+                time.sleep(_RELOAD_REST)
+            if number:
+                log.info("stopping", extra={"signal": signal.Signals(number).name})
+        finally:
+            host.stop()
+            thread.join()
         return _FAILURE if failed.is_set() else 0
 
     def _reload(self, host: Any, before: Settings, options: argparse.Namespace) -> None:
         try:
-            settings = self._load(options)
+            settings = _author.call(self._load, options)  # an author's settings class, too
             host.replace(_author.call(self._make, settings))
         except DevicePluginError as error:
             log.error(  # noqa: TRY400 - the text says it all
@@ -208,27 +224,39 @@ class _Command:
 
 
 class _Events:
-    """Signals as they come, and the end of the host.
+    """Signals that have come, and the end of the host. Several of one kind are one.
 
-    Through a socket that the interpreter's own signal handler writes to. Of handlers in Python one
-    can come just before the wait that it should end, and is then not run before the next signal.
+    A wake-up descriptor ends the wait: of handlers in Python alone, one can come just before the
+    wait that it should end, and is then not run before the next signal.
     """
 
     def __init__(self) -> None:
+        self._came: set[int] = set()
+        self._ended = False
         self._inbox, self._outbox = socket.socketpair()
-        self._outbox.settimeout(0)  # as a wake-up descriptor has to be
-        signal.set_wakeup_fd(self._outbox.fileno())
+        for end in (self._inbox, self._outbox):
+            end.settimeout(0)  # as a wake-up descriptor has to be
+        signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)
         for kind in _SIGNALS:
-            signal.signal(kind, lambda _number, _frame: None)
+            signal.signal(kind, lambda number, _frame: self._came.add(number))
 
     def end(self) -> None:
-        self._outbox.send(b"\0")
+        """Tell of the end."""
+        self._ended = True
+        with suppress(BlockingIOError):  # then it is readable anyway
+            self._outbox.send(b"\0")
 
     def next(self) -> int:
-        """Wait for a signal and return its number; 0 at the end."""
-        while (number := self._inbox.recv(1)[0]) not in {0, *_SIGNALS}:
-            pass  # a plugin's own signal
-        return number
+        """Wait for a signal and return its number, a stop first; 0 at the end."""
+        while not (self._came or self._ended):
+            select.select([self._inbox], [], [])
+            with suppress(BlockingIOError):
+                self._inbox.recv(4096)
+        for kind in _SIGNALS:
+            if kind in self._came:
+                self._came.discard(kind)
+                return kind
+        return 0
 
 
 class _Parser(argparse.ArgumentParser):

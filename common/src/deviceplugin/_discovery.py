@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,6 +14,7 @@ from deviceplugin._inventory import Resource
 from deviceplugin._listing import discover, sort_out
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
+from deviceplugin._podresources import Holdings
 from deviceplugin._poller import Poller
 from deviceplugin._roster import Retention, Roster, unhealthy
 from deviceplugin.errors import DevicePluginError, DiscoveryError, KubeletUnavailableError
@@ -27,10 +27,14 @@ _REST: Final = 0.02
 """Seconds of rest between discoveries, at the least."""
 _ASK_INTERVAL: Final = 10.0
 """Seconds, at most, between questions to the kubelet about what pods hold."""
+_PATIENCE: Final = 30.0
+"""Seconds from the start to wait for an answer about what pods hold, before going on without."""
+_SOON: Final = 0.25
+"""Seconds until the next discovery while that is being waited for."""
 _MANY_CHANGES: Final = 10
 """Changes of health that are logged one by one; more get one line."""
 
-Held = Callable[[], Mapping[str, AbstractSet[str]] | None]
+Ask = Callable[[], Holdings]
 
 
 class Catalogue(Protocol):
@@ -44,18 +48,6 @@ class Catalogue(Protocol):
 
     def withdraw(self, resource: Resource) -> None:
         """Serve ``resource`` no longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Holdings:
-    """What pods hold, by resource; None where that cannot be known on this node."""
-
-    by_resource: Mapping[str, AbstractSet[str]] | None
-
-    def of(self, resource: str) -> AbstractSet[str] | None:
-        if self.by_resource is None:
-            return None
-        return self.by_resource.get(resource, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +69,14 @@ class Discovery:
         *,
         timing: Timing,
         catalogue: Catalogue,
-        held: Held,
+        ask: Ask,
         poller: Poller,
         metrics: Metrics,
     ) -> None:
         self._plugin = plugin
         self._timing = timing
         self._catalogue = catalogue
-        self._held = held
+        self._ask = ask
         self._poller = poller
         self._metrics = metrics
         self._lock = threading.Lock()
@@ -93,6 +85,7 @@ class Discovery:
         self._unchecked: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._asked_at = float("-inf")
+        self._patience = time.monotonic() + _PATIENCE
         self._stopping = threading.Event()
         self._problems = Once(log)
         self._skips = Once(log)
@@ -113,10 +106,16 @@ class Discovery:
         since = self._looking_since
         return since is not None and time.monotonic() - since > self._timing.deadline
 
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing is advertised yet because it is not known what pods hold."""
+        return bool(self._unchecked) and time.monotonic() < self._patience
+
     def run(self) -> None:
         """Look whenever there is a hint, and periodically, until stopped."""
         self._poller.every(self.check_deadline)
-        self._hints.listen(self._plugin)
+        with self._lock:
+            self._hints.listen(self._plugin)
         try:
             while not self._stopping.is_set():
                 self._watch_paths()
@@ -124,7 +123,7 @@ class Discovery:
                 self._watch_paths()
                 # However many hints there are, at most half of the time goes into looking.
                 self._stopping.wait(max(_REST, took))
-                self._hints.wait(self._timing.interval)
+                self._hints.wait(_SOON if self.waiting else self._timing.interval)
                 self._hints.take()
         finally:
             self._poller.forget(self.check_deadline)
@@ -141,7 +140,7 @@ class Discovery:
             self._plugin = plugin
             for resource in self._resources.values():
                 resource.plugin = plugin
-        self._hints.listen(plugin)
+            self._hints.listen(plugin)
         self._hints.give()
 
     def _watch_paths(self) -> None:
@@ -164,8 +163,11 @@ class Discovery:
         except DevicePluginError as error:
             self._failed(error)
         else:
-            if plugin is self._plugin:  # not replaced meanwhile
-                self._succeeded(found)
+            try:
+                # Whatever an author's values still do in here ends nothing else.
+                _author.call(self._succeeded, found, plugin)
+            except DevicePluginError as error:
+                self._failed(error)
         finally:
             self._looking_since = None
             took = time.monotonic() - start
@@ -180,16 +182,20 @@ class Discovery:
         with self._lock:
             self._troubles.update(dict.fromkeys(self._rosters, str(error)))
 
-    def _succeeded(self, found: Iterable[Device]) -> None:
+    def _succeeded(self, found: Iterable[Device], plugin: Plugin) -> None:
+        if plugin is not self._plugin:
+            return  # replaced meanwhile
         if self._problems.over("discovery"):
             log.info("discovery works again", extra={"plugin": self.name})
-        groups, problems = sort_out(found, self._plugin.resource)
+        groups, problems = sort_out(found, plugin.resource)
         self._report_skipped(problems)
         with self._lock:
             for name in self._rosters.keys() - groups.keys():
                 groups[name] = {}
             self._claim(groups)
         holdings = self._ask_holdings()
+        if holdings is None and self._unchecked and time.monotonic() < self._patience:
+            return  # a list without what pods hold can crash the kubelet
         with self._lock:
             names = sorted(groups.keys() & self._resources.keys())
             over = [name for name in names if not self._update(name, groups[name], holdings)]
@@ -222,22 +228,25 @@ class Discovery:
             self._rosters[name] = Roster(time.monotonic())
             self._unchecked.add(name)
 
-    def _ask_holdings(self) -> _Holdings | None:
+    def _ask_holdings(self) -> Holdings | None:
         """Return what pods hold, if that matters and can be known now."""
         retention = self._timing.retention
         now = time.monotonic()
         vanished = any(roster.vanished for roster in self._rosters.values())
         interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
-        if not (self._unchecked or vanished) or now - self._asked_at < interval:
+        due = vanished and now - self._asked_at >= interval
+        if not (self._unchecked or due):
             return None
-        self._asked_at = now
         try:
-            return _Holdings(self._held())
+            holdings = self._ask()
         except KubeletUnavailableError as error:
-            log.debug("not known what pods hold", extra={"error": str(error)})
+            self._problems.say("held", "not known what pods hold", error=str(error))
             return None
+        self._problems.over("held")
+        self._asked_at = now
+        return holdings
 
-    def _update(self, name: str, present: Mapping[str, Device], holdings: _Holdings | None) -> bool:
+    def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
         """Publish what has become of the resource; False if nothing is left of it."""
         resource, roster = self._resources[name], self._rosters[name]
         now = time.monotonic()
@@ -245,7 +254,8 @@ class Discovery:
         if holdings is not None:
             held = holdings.of(name)
             roster = roster.expecting(held or frozenset(), now)
-            roster = roster.retired(held, now, self._timing.retention)
+            if holdings.complete:
+                roster = roster.retired(held, now, self._timing.retention)
             self._unchecked.discard(name)
         if not roster and name != self._plugin.resource:
             return False
@@ -274,7 +284,8 @@ class Discovery:
         with self._lock:
             for name, roster in self._rosters.items():
                 resource = self._resources[name]
-                if now - roster.fresh_at <= self._timing.deadline or not resource.devices:
+                overdue = now - roster.fresh_at > self._timing.deadline
+                if not overdue or not any(device.health for device in resource.devices.values()):
                     continue
                 trouble = self._troubles.get(name, "discover() does not return")
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
@@ -284,6 +295,8 @@ class Discovery:
 def _paths(given: Sequence[Path | str]) -> list[Path]:
     if isinstance(given, str):
         raise TypeError(f"{given!r} is no list of paths")
+    if odd := [path for path in given if "\0" in str(path)]:
+        raise ValueError(f"{odd[0]!r} is no path")
     return [Path(path) for path in given]
 
 

@@ -27,6 +27,10 @@ _SHORT_LIFE: Final = 1.0
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
+_START_TIMEOUT: Final = 60.0
+"""Seconds that ``start()`` may take."""
+_STOP_TIMEOUT: Final = 10.0
+"""Seconds that ``stop()`` may take."""
 
 
 class Endpoint:
@@ -49,6 +53,7 @@ class Endpoint:
         """Why the kubelet is not watching the resource; empty while it is."""
         self._registrars = registrars
         self._registrar = registrars[0]
+        self._settled: Sequence[Registrar] = ()
         self._poller = poller
         self._metrics = metrics
         self._hooks = _author.Hooks()
@@ -100,8 +105,10 @@ class Endpoint:
         if not self._start_plugin():
             self._pause(_START_AGAIN)
             return
-        here = (r for r in self._registrars if r.directory.is_dir())
-        self._registrar = next(here, self._registrars[0])
+        if self._registrar not in self._settled:
+            here = [r for r in self._registrars if r.directory.is_dir()]
+            self._settled = here[:1]  # for good: a directory that is away comes back
+            self._registrar = here[0] if here else self._registrars[0]
         try:
             server = Server(
                 self.resource,
@@ -246,12 +253,15 @@ class Endpoint:
         if self._started is plugin:
             return True
         self._stop_plugin()
+        before = self.problem
+        self._set_problem("start() is under way")
         try:
-            _author.call(plugin.start, self.resource.name)
+            self._hooks.call("start", plugin.start, self.resource.name, timeout=_START_TIMEOUT)
         except DevicePluginError as error:
             self._report("start() failed", error=str(error))
             return False
         self._started = plugin
+        self._set_problem(before)
         return True
 
     def _stop_plugin(self) -> None:
@@ -259,7 +269,7 @@ class Endpoint:
         if plugin is None:
             return
         try:
-            _author.call(plugin.stop, self.resource.name)
+            _author.Hooks().call("stop", plugin.stop, self.resource.name, timeout=_STOP_TIMEOUT)
         except DevicePluginError as error:
             log.warning(
                 "stop() failed", extra={"resource": self.resource.name, "error": str(error)}

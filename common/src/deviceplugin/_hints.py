@@ -25,6 +25,7 @@ class Hints:
         self._poller = poller
         self._given = threading.Event()
         self._watches: dict[Path, Callable[[], None]] = {}
+        self._lock = threading.Lock()
         self._listening: threading.Event | None = None
 
     def give(self) -> None:
@@ -50,10 +51,13 @@ class Hints:
 
     def listen(self, plugin: Plugin) -> None:
         """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin."""
-        self._stop_listening()
-        if not overrides(plugin, "changes"):
+        stop = threading.Event() if overrides(plugin, "changes") else None
+        with self._lock:
+            before, self._listening = self._listening, stop
+        if before is not None:
+            before.set()
+        if stop is None:
             return
-        stop = self._listening = threading.Event()
 
         def pass_on() -> None:
             for _ in plugin.changes(stop):
@@ -74,9 +78,7 @@ class Hints:
 
     def close(self) -> None:
         """Watch and listen no longer."""
-        self._stop_listening()
+        with self._lock:
+            if self._listening is not None:
+                self._listening.set()
         self.watch(())
-
-    def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self._listening.set()

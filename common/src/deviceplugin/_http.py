@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 _TEXT: Final = "text/plain; charset=utf-8"
 _CLIENT_TIMEOUT: Final = 10
 """Seconds that a client may keep a connection without saying anything."""
+_CLIENT_DEADLINE: Final = 15.0
+"""Seconds that a client may take in all."""
+_MAX_CLIENTS: Final = 32
+"""Clients that are answered at a time."""
 _NEVER: Final = 24 * 3600.0
 """Seconds between wake-ups that serve no purpose here."""
 _INDEX: Final = "/metrics\n/healthz\n/readyz\n/devices\n"
@@ -51,7 +55,7 @@ def parse_address(address: str) -> tuple[str, int]:
         ConfigError: It is neither.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004
+    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65535:  # noqa: PLR2004
         raise ConfigError(f"http-address {address!r} is not of the form host:port or :port, or off")
     return host.strip("[]"), int(port)
 
@@ -74,7 +78,11 @@ class Server:
         }
         try:
             self._server = _Listener((host, port), _handler(routes))
-        except (OSError, ValueError) as error:  # a ValueError where the host cannot be a name
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+        ) as error:  # a ValueError where the host cannot be a name
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
                 f"http-address {address!r}: cannot listen there: {reason}; "
@@ -104,6 +112,7 @@ class _Listener(ThreadingHTTPServer):
         if everywhere or ":" in address[0]:
             self.address_family = socket.AF_INET6
         self._everywhere = everywhere
+        self._slots = threading.BoundedSemaphore(_MAX_CLIENTS)
         super().__init__(address, handler)
 
     @override
@@ -114,8 +123,36 @@ class _Listener(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # More clients wait in the backlog: threads and descriptors without end would end us.
+        if not self._slots.acquire(timeout=1):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the node has no thread left
+            self._slots.release()
+            self.shutdown_request(request)
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(_CLIENT_DEADLINE, _cut_off, args=[request])
+        deadline.daemon = True
+        try:
+            deadline.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self._slots.release()
+
+    @override
     def handle_error(self, request: object, client_address: object) -> None:
         log.debug("http client failed", extra={"error": str(sys.exc_info()[1])})
+
+
+def _cut_off(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _handler(
@@ -145,7 +182,10 @@ def _handler(
 
 
 def _metrics(metrics: Metrics, accept: str) -> _Answer:
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except ValueError:  # a header that makes no sense
+        encode, content_type = choose_encoder("")
     return 200, content_type, encode(metrics.registry)
 
 

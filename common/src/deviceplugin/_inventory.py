@@ -36,6 +36,7 @@ class Resource:
         self._changed = threading.Condition()
         self._snapshot: Snapshot | None = None
         self._since: dict[str, float] = {}
+        self._final = False
 
     @property
     def devices(self) -> Mapping[str, Device]:
@@ -70,6 +71,8 @@ class Resource:
         ]
         now = time.time()
         with self._changed:
+            if self._final:
+                return []
             self._since = {device_id: self._since.get(device_id, now) for device_id in new}
             self._since.update((device.id, now) for device in changed)
             stale = self._snapshot is None or self._snapshot.encoded != encoded
@@ -77,6 +80,11 @@ class Resource:
             if stale:
                 self._changed.notify_all()
         return changed
+
+    def close(self) -> None:
+        """Keep the present snapshot for good."""
+        with self._changed:
+            self._final = True
 
     def _ordered(self, devices: Mapping[str, Device]) -> dict[str, Device]:
         old = self.devices

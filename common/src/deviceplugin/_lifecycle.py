@@ -13,7 +13,7 @@ from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
 from deviceplugin._listing import check_resources, counts, describe
 from deviceplugin._metrics import Count, Metrics
-from deviceplugin._podresources import held_devices
+from deviceplugin._podresources import holdings
 from deviceplugin._poller import Poller
 from deviceplugin._registry import Registry
 from deviceplugin._roster import Retention, unhealthy
@@ -126,7 +126,7 @@ class Host:
                 plugin,
                 timing=timing,
                 catalogue=self,
-                held=lambda: held_devices(settings.pod_resources_socket),
+                ask=lambda: holdings(settings.pod_resources_socket),
                 poller=self._poller,
                 metrics=self._metrics,
             )
@@ -218,6 +218,7 @@ class Host:
             if endpoint.resource.plugin.needs_process:
                 devices = endpoint.resource.devices.values()
                 endpoint.resource.publish(unhealthy(devices, "its plugin has stopped"))
+            endpoint.resource.close()
             endpoint.stop()
         join([thread for _, thread in endpoints], _STOP_TIMEOUT)
 
@@ -231,12 +232,19 @@ class Host:
     def alive(self) -> str:
         """Return an empty text, or why the process should be restarted."""
         hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
-        return f"discover() does not return: {', '.join(hanging)}" if hanging else ""
+        if hanging:
+            return f"discover() does not return: {', '.join(hanging)}"
+        directory = self._settings.plugin_dir
+        if directory.exists() and not directory.stat().st_nlink:
+            # As a mount in a container, it stays what it was: only a new container sees the new.
+            return f"{directory} has been deleted under its mount"
+        return ""
 
     def ready(self) -> str:
         """Return an empty text, or why devices cannot be allocated from here yet."""
-        waiting = [d.name for d in self._discoveries if not d.completed]
-        if waiting:
+        if waiting := [d.name for d in self._discoveries if d.waiting]:
+            return f"not known yet what pods hold: {', '.join(waiting)}"
+        if waiting := [d.name for d in self._discoveries if not d.completed]:
             return f"no discovery has succeeded yet: {', '.join(waiting)}"
         with self._lock:
             endpoints = [endpoint for endpoint, _ in self._endpoints.values()]

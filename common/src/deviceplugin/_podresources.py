@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,17 +18,36 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 """The kubelet sets no bound to its answers."""
 
 
-def held_devices(socket: Path) -> Mapping[str, AbstractSet[str]] | None:
-    """Return the ids that pods hold, by resource; None where there is no such socket.
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The ids that pods hold, by resource; None where that cannot be known on this node."""
 
-    Devices of ordinary init containers are not among them: the kubelet does not list those.
-    Each call also makes the kubelet collect the devices of finished pods, so call it seldom.
+    by_resource: Mapping[str, AbstractSet[str]] | None = None
+    complete: bool = True
+    """Whether what is not in here is not held. A kubelet that has just started, and has not heard
+    of its pods yet, lists none at all."""
+
+    def of(self, resource: str) -> AbstractSet[str] | None:
+        """Return the ids of ``resource`` that are held; None where that cannot be known."""
+        if self.by_resource is None:
+            return None
+        return self.by_resource.get(resource, frozenset())
+
+
+def holdings(socket: Path) -> Holdings:
+    """Ask the kubelet at ``socket`` what pods hold.
+
+    It cannot be known where the socket's directory does not exist, so has not been mounted.
+    Devices of ordinary init containers are not told: the kubelet does not list those. Each call
+    also makes the kubelet collect the devices of finished pods, so call it seldom.
 
     Raises:
-        KubeletUnavailableError: The socket is there but gives no answer now.
+        KubeletUnavailableError: There is no answer now.
     """
+    if not socket.parent.is_dir():
+        return Holdings()
     if not socket.exists():
-        return None
+        raise KubeletUnavailableError(f"{socket}: no such socket")
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
     options = [
         ("grpc.use_local_subchannel_pool", 1),
@@ -45,4 +65,4 @@ def held_devices(socket: Path) -> Mapping[str, AbstractSet[str]] | None:
         for container in pod.containers:
             for devices in container.devices:
                 held[devices.resource_name].update(devices.device_ids)
-    return held
+    return Holdings(held, complete=bool(answer.pod_resources))

@@ -75,6 +75,16 @@ def _kind_problems(device: Device) -> Iterator[str]:
         for value in values:
             if not isinstance(value, kind):
                 yield f"{what} {value!r} is not a {kind.__name__}"
+            elif isinstance(value, str) and not value.isascii() and not _is_unicode(value):
+                yield f"{what} {value!r} is not valid Unicode"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _device_problems(device: Device) -> Iterator[str]:
@@ -108,13 +118,14 @@ def _shortened(text: object) -> object:
 
 def _node_problems(node: DeviceNode) -> Iterator[str]:
     yield from _path_problems("device node", node)
-    if not _PERMISSIONS.fullmatch(node.permissions):
+    permissions: object = node.permissions
+    if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
         yield f"device node {node.host_path}: permissions {node.permissions!r} are not r, w and m"
 
 
 def _numa_problems(topology: Topology) -> Iterator[str]:
     for number in topology.numa_nodes:
-        if number not in _NUMA_NODES:
+        if type(number) is not int or number not in _NUMA_NODES:
             yield f"NUMA node {number!r} is no number of a node"
 
 
@@ -122,3 +133,5 @@ def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:
     for path in (paths.host_path, paths.container_path):
         if not path.startswith("/"):
             yield f"{what} path {path!r} is not absolute"
+        elif "\0" in path or not _is_unicode(path):
+            yield f"{what} path {path!r} is not valid Unicode"

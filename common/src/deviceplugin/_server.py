@@ -54,6 +54,7 @@ class Server:
             raise OSError(f"{directory}: no such directory")
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
+        _try_socket(self.path)
         self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
         self._workers = ThreadPoolExecutor(
             MAX_STREAMS + _SPARE_WORKERS, thread_name_prefix=f"rpc-{resource.name}"
@@ -70,7 +71,7 @@ class Server:
             self._server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
             self._workers.shutdown(wait=False)
-            raise OSError(f"{directory}: cannot make a socket in it") from error
+            raise OSError(f"{directory}: cannot listen in it") from error
         self._server.start()
         self._identity = file_identity(self.path)
 
@@ -87,6 +88,17 @@ class Server:
         self._workers.shutdown(wait=False)  # grpcio leaves that to the garbage collector
         with suppress(OSError):
             self.path.unlink()
+
+
+def _try_socket(path: Path) -> None:
+    """Raise OSError if no socket can be made at ``path``, which gRPC would not say the cause of."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.bind(str(path))
+        except OSError as error:
+            raise OSError(f"{path.parent}: cannot make a socket in it: {error.strerror}") from error
+    path.unlink()
 
 
 def _socket_name(resource: Resource, registrar: Registrar) -> str:

@@ -24,6 +24,8 @@ from deviceplugin.v1beta1 import PLUGIN_DIR
 
 PREFIX: Final = "DP_"
 """What the names of environment variables begin with."""
+_UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+"""What the three parsers are known to raise about files that are wrong in unusual ways."""
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 """Variable with the path of the configuration file, for want of the flag."""
 
@@ -205,7 +207,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
         value = _parse_text(path, text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # what all three parsers raise, and a wrong encoding
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split())  # YAML's has many lines
         raise ConfigError(f"{path}: not valid: {reason}") from error
     if not isinstance(value, Mapping):

@@ -89,7 +89,7 @@ def _duration(text: str) -> timedelta:
 
 
 def _path(text: str) -> Path:
-    if not text.startswith("/"):
+    if not text.startswith("/") or "\0" in text:
         raise ValueError(text)
     return Path(text)
 
