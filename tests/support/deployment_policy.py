@@ -70,11 +70,14 @@ def _of_namespace(by_kind: Mapping[str, Manifest]) -> Iterator[str]:
 
 
 def _of_volumes(pod: Manifest, container: Manifest) -> Iterator[str]:
-    volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
     mounted = {mount["name"]: mount for mount in container["volumeMounts"]}
     if volumes.keys() != mounted.keys():
         yield f"volumes and mounts differ: {sorted(volumes.keys() ^ mounted.keys())}"
-    for name, host in volumes.items():
+    for name, volume in volumes.items():
+        if "configMap" in volume:
+            continue
+        host = volume["hostPath"]
         if host.get("type") not in _TYPES:
             yield f"volume {name}: no type"
         if host["path"].rstrip("/") in {path.rstrip("/") for path in _TOO_WIDE}:

@@ -24,7 +24,7 @@ def render(folder: Path) -> list[Manifest]:
     manifests = [
         manifest for name in spec.pop("resources") for manifest in _load((folder / name).resolve())
     ]
-    for key, value in spec.items():
+    for key, value in sorted(spec.items(), key=lambda step: step[0] != "patches"):  # these first
         assert key in _STEPS, f"{folder}: {key!r} is not known here"
         for manifest in manifests:
             _STEPS[key](manifest, value)
@@ -62,6 +62,9 @@ def _prefix(manifest: Manifest, prefix: str) -> None:
     if manifest["kind"] == "DaemonSet":
         pod = manifest["spec"]["template"]["spec"]
         pod["serviceAccountName"] = prefix + pod["serviceAccountName"]
+        for volume in pod.get("volumes", ()):
+            if "configMap" in volume:
+                volume["configMap"]["name"] = prefix + volume["configMap"]["name"]
 
 
 def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:

@@ -25,11 +25,12 @@ def base(name: str, match: Match, identity: Identity) -> str:
     Both are the same after it was plugged in again; a device that has neither has its name.
     """
     device = match.device
+    own = posixpath.basename(match.paths[0])
     if device is None:
-        return f"{name}-{posixpath.basename(match.paths[0])}"
+        return f"{name}-{own}"
     serial = device.serial if identity == "serial" else ""
     parent = device.nearest("usb", "pci")
-    stem = serial or (parent.name if parent else device.name)
+    stem = serial or (parent.name if parent else device.name if match.in_sysfs else own)
     if device.interface:
         stem += f":{device.interface}"
     if index := device.attribute("index"):  # of cameras, which have several nodes
