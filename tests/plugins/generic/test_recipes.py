@@ -1,0 +1,145 @@
+"""The README: its recipes work, and its tables tell the truth."""
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+import deviceplugin as dp
+from deviceplugin_generic import GenericSettings
+from deviceplugin_generic.entries import UNLIMITED
+from generic_plugin import Make
+from hardware import Hardware
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
+RECIPES = {
+    yaml.safe_load(text)[0]["name"]: text.removeprefix("- ").replace("\n  ", "\n")
+    for text in re.findall(
+        r"^```yaml\n(.*?)^```$", README.partition("## Recipes")[2], re.MULTILINE | re.DOTALL
+    )
+}
+PCI = "pci0000:00/0000:03:00.0"
+
+
+def _tty(hardware: Hardware, numbers: str, name: str) -> None:
+    usb = hardware.usb("1-2", numbers, 5, serial="0001A")
+    hardware.behind_usb(usb, "1.0", "tty", name)
+
+
+def _camera(hardware: Hardware) -> None:
+    usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
+    for index in ("0", "1"):
+        hardware.behind_usb(usb, "1.0", "video4linux", f"video{index}", index=index)
+
+
+def _render(hardware: Hardware) -> None:
+    hardware.pci("0000:03:00.0", "1002:73bf", "030000")
+    hardware.device(f"{PCI}/drm/card0", "drm", node="dri/card0")
+    hardware.device(f"{PCI}/drm/renderD128", "drm", node="dri/renderD128")
+
+
+def _sound(hardware: Hardware) -> None:
+    hardware.pci("0000:03:00.0", "8086:a170", "040300")
+    for name in ("controlC0", "pcmC0D0p"):
+        hardware.device(f"{PCI}/sound/card0/{name}", "sound", node=f"snd/{name}")
+
+
+def _misc(name: str, subsystem: str = "misc") -> Callable[[Hardware], object]:
+    return lambda hardware: hardware.device(f"virtual/{name}", subsystem, node=name)
+
+
+EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = {
+    "camera": (_camera, 1, "camera-C1:1.0.0", ["/dev/video0"]),
+    "zigbee": (
+        lambda hardware: _tty(hardware, "10c4:ea60", "ttyUSB3"),
+        1,
+        "zigbee-0001A:1.0",
+        ["/dev/zigbee"],
+    ),
+    "zwave": (
+        lambda hardware: _tty(hardware, "0658:0200", "ttyACM0"),
+        1,
+        "zwave-0001A",
+        ["/dev/zwave"],
+    ),
+    "serial": (
+        lambda hardware: _tty(hardware, "0403:6001", "ttyUSB0"),
+        1,
+        "serial-0001A:1.0",
+        ["/dev/ttyUSB0"],
+    ),
+    "render": (_render, 4, "render-0000:03:00.0::0", ["/dev/dri/renderD128"]),
+    "kvm": (_misc("kvm"), UNLIMITED, "kvm-kvm::0", ["/dev/kvm"]),
+    "fuse": (
+        lambda hardware: hardware.node("fuse"),
+        10,
+        "a68db766f638034740111848aafee2d2dcd6b642",
+        ["/dev/fuse"],
+    ),
+    "tpm": (_misc("tpmrm0", "tpmrm"), 1, "tpm-tpmrm0", ["/dev/tpmrm0"]),
+    "sound": (_sound, 1, "sound-0000:03:00.0", ["/dev/snd/controlC0", "/dev/snd/pcmC0D0p"]),
+    "sdr": (
+        lambda hardware: hardware.usb("1-2", "0bda:2838", 9, serial="77"),
+        1,
+        "sdr-77",
+        ["/dev/bus/usb/001/009"],
+    ),
+    "nic": (
+        lambda hardware: hardware.pci(
+            "0000:03:00.0", "8086:1533", "020000", group="9", driver="vfio-pci"
+        ),
+        1,
+        "nic-0000:03:00.0",
+        ["/dev/vfio/vfio", "/dev/vfio/9"],
+    ),
+}
+
+
+def test_every_recipe_is_tested() -> None:
+    assert list(EXPECTED) == list(RECIPES)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_recipe_gives_what_it_says(make: Make, hardware: Hardware, name: str) -> None:
+    build, number, first, nodes = EXPECTED[name]
+    build(hardware)
+    if name == "fuse" and not Path("/dev/fuse").exists():
+        pytest.skip("no /dev/fuse here")
+    devices = list(make(RECIPES[name]).discover())
+    assert number == len(devices)
+    assert (first, nodes) == (devices[0].id, [node.container_path for node in devices[0].nodes])
+    assert all(device.health for device in devices)
+
+
+def test_the_recipes_with_more_than_nodes_give_that_too(make: Make, hardware: Hardware) -> None:
+    _tty(hardware, "0658:0200", "ttyACM0")
+    (stick,) = make(RECIPES["zwave"]).discover()
+    assert (dp.Mount("/var/lib/zwave/1-2", "/data"),) == stick.mounts
+    (adapter,) = make(RECIPES["serial"]).discover()
+    assert {"SERIAL_0": "/dev/ttyACM0"} == adapter.envs
+
+
+def table(heading: str) -> list[list[str]]:
+    lines = README.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    rows = [line for line in lines if line.startswith("|")][2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_each_row_beside_the_peers_names_a_test_that_exists() -> None:
+    tests = "".join(
+        path.read_text()
+        for path in (*Path(__file__).parent.glob("test_*.py"), ROOT / "e2e/test_generic.py")
+    )
+    rows = table("Beside its peers")
+    assert rows
+    assert [] == [row[4] for row in rows if f"def {row[4].strip('`')}(" not in tests]
+
+
+def test_the_settings_are_those_of_the_code() -> None:
+    common = {field.name for field in fields(dp.Settings)}
+    own = [f"`{field.name}`" for field in fields(GenericSettings) if field.name not in common]
+    assert own == [row[0] for row in table("Settings")]
