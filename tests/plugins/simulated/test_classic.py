@@ -230,6 +230,17 @@ def test_nonsense_is_one_clear_line_and_exit_status_2(
     assert (2, f"simulated-device-plugin: {expected}\n") == (done.returncode, done.stderr)
 
 
+def test_a_control_socket_has_a_path_that_a_socket_can_have() -> None:
+    path = Path("/run") / ("x" * 99)
+    expected = (
+        f"control-socket {str(path)!r} is too long: its socket would have a path of 108 bytes, "
+        "of at most 107"
+    )
+    with pytest.raises(dp.ConfigError) as raised:
+        SimulatedSettings(control_socket=path)
+    assert expected == str(raised.value)
+
+
 def test_all_nonsense_is_told_at_once() -> None:
     with pytest.raises(dp.ConfigError) as raised:
         SimulatedSettings(number_devices=-1, env_prefix="=")

@@ -1,4 +1,4 @@
-"""Advertise devices that exist in the configuration only, and let them fail as real ones do."""
+"""Advertise devices of the configuration alone; the argument ``ctl --help`` makes them fail."""
 
 import os
 import signal
