@@ -14,6 +14,7 @@ import deviceplugin as dp
 from deviceplugin import _hints
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
+from deviceplugin.testing._node import PLUGIN_POD
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
 
@@ -555,6 +556,7 @@ def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held
     kubelet: Kubelet,
 ) -> None:
     plugin = ScriptedPlugin("a", "b")
+    kubelet.simulated.delete(PLUGIN_POD)
     with kubelet.running(plugin, vanished_grace=timedelta(milliseconds=1)) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         plugin.set("a")

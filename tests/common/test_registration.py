@@ -411,3 +411,11 @@ def test_a_long_resource_name_has_a_socket_name_of_bounded_length(kubelet: Kubel
         node.wait_for(long, {"a"})
         (socket,) = kubelet.simulated.plugin_dir.glob("aaa*.sock")
         assert len("x" * 40 + "-123456.sock") == len(socket.name)
+
+
+def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        with kubelet.running(ScriptedPlugin("c")):
+            node.kubelet.wait(lambda: node.kubelet.devices(RESOURCE) == {"c": "Healthy"})
+        node.wait_for(RESOURCE, {"a", "b"})

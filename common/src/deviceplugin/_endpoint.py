@@ -4,6 +4,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from deviceplugin._kubelet import Identity, Registrar, file_identity, wait_unles
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
-from deviceplugin._server import Server, remove_stale_sockets
+from deviceplugin._server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin.errors import DevicePluginError, RegistrationRefusedError
 from deviceplugin.plugin import Plugin
 from deviceplugin.v1beta1 import KUBELET_SOCKET
@@ -60,6 +61,8 @@ class Endpoint:
         self._wake = threading.Event()
         self._stopping = False
         self._socket_name = ""
+        self._own_names: deque[str] = deque(maxlen=8)
+        self._rival_left = False
         self._started: Plugin | None = None
         self._losses = 0
         self._last_seen: Identity = None
@@ -99,6 +102,15 @@ class Endpoint:
     def _look_up(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, self._socket_name}:
             self._wake.set()
+        elif name and name not in self._own_names and self._is_rival(name):
+            # Of two plugins for one resource, the kubelet forgets both when the later one goes.
+            self._rival_left = True
+            self._wake.set()
+
+    def _is_rival(self, name: str) -> bool:
+        """Whether ``name`` was the socket of another plugin for this resource."""
+        path = self._registrar.directory / name
+        return is_socket_of(self.resource.name, name) and not path.exists()
 
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""
@@ -123,6 +135,8 @@ class Endpoint:
             self._pause_until_directories_change()
             return
         self._socket_name = server.name
+        self._own_names.append(server.name)
+        self._rival_left = False
         if server.gone:  # before anybody listened for its name
             self._wake.set()
         try:
@@ -205,6 +219,8 @@ class Endpoint:
             return "the kubelet restarted"
         if server.gone:
             return "the plugin's socket was removed"
+        if self._rival_left:
+            return "another plugin had the resource and is gone"
         if server.servicer.awaiting_stream:
             late = time.monotonic() - since >= _STREAM_TIMEOUT
             return "the kubelet did not open its stream" if late else ""

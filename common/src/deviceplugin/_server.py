@@ -125,12 +125,16 @@ def check_directory(key: str, directory: Path) -> None:
         )
 
 
+def is_socket_of(resource: str, name: str) -> bool:
+    """Whether a file called ``name`` is a socket that a plugin for ``resource`` has made."""
+    return bool(re.fullmatch(re.escape(_slug(resource)) + r"-[0-9a-f]{6}\.sock", name))
+
+
 def remove_stale_sockets(resource: str, directory: Path) -> None:
     """Remove what earlier processes that were killed left behind for ``resource``."""
-    pattern = re.compile(re.escape(_slug(resource)) + r"-[0-9a-f]{6}\.sock")
     with suppress(OSError):
         for path in list(directory.iterdir()):
-            if pattern.fullmatch(path.name) and not _answers(path):
+            if is_socket_of(resource, path.name) and not _answers(path):
                 path.unlink(missing_ok=True)
 
 

@@ -14,10 +14,12 @@ from deviceplugin._settings import Settings
 from deviceplugin._wire import decode_allocation
 from deviceplugin.model import Allocation
 from deviceplugin.plugin import Plugin
-from deviceplugin.simulator import KubeletConfig, SimulatedKubelet
+from deviceplugin.simulator import KubeletConfig, Pod, SimulatedKubelet
 
 _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
+PLUGIN_POD: Final = Pod.of("plugin", plugin={})
+"""The pod of the plugin itself, as on a real node: a kubelet that lists no pod knows none yet."""
 
 
 class Node:
@@ -90,6 +92,7 @@ class Kubelet:
 
     def __enter__(self) -> Self:
         self.simulated.start()
+        self.simulated.run(PLUGIN_POD)
         return self
 
     def __exit__(
