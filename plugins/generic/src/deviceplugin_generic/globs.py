@@ -7,8 +7,10 @@ than ``*``, braces stand for themselves, and a malformed class is an error.
 import os
 import posixpath
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import Final
 
 _CHARACTER: Final = r"(?:[^\\\]\-]|\\.)"
@@ -41,7 +43,25 @@ def matches(text: str, pattern: str) -> bool:
     return _regex(pattern).fullmatch(text) is not None
 
 
-def glob(pattern: str) -> list[str]:
+class Names:
+    """Names in directories. Each directory is read once: make a new one for each look."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[str]] = {}
+
+    def starting(self, directory: str, start: str) -> list[str]:
+        """Return the names that begin with ``start``; none if the directory cannot be read."""
+        if directory not in self._known:
+            try:
+                self._known[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
+            except OSError:  # as the pattern says nothing of it, it is no match
+                self._known[directory] = []
+        names = self._known[directory]
+        first = bisect_left(names, start)
+        return list(takewhile(lambda name: name.startswith(start), islice(names, first, None)))
+
+
+def glob(pattern: str, names: Names | None = None) -> list[str]:
     """Return the paths that match, in the order of their bytes.
 
     A pattern without magic matches what exists, links followed; others also match broken links.
@@ -49,34 +69,27 @@ def glob(pattern: str) -> list[str]:
     pattern = posixpath.normpath(pattern)
     if not is_magic(pattern):
         return [pattern] if os.path.exists(pattern) else []  # noqa: PTH110 - thousands of these
-    return sorted(_glob(pattern), key=os.fsencode)
+    return sorted(_glob(pattern, names or Names()), key=os.fsencode)
 
 
-def directories(pattern: str) -> set[str]:
+def directories(pattern: str, names: Names | None = None) -> set[str]:
     """Return the directories in which something that matches can come or go."""
     parent = posixpath.dirname(posixpath.normpath(pattern))
     if not is_magic(parent):
         return {parent}
-    return {*directories(parent), *_glob(parent)}
+    return {*directories(parent, names), *_glob(parent, names or Names())}
 
 
-def _glob(pattern: str) -> Iterator[str]:
+def _glob(pattern: str, names: Names) -> Iterator[str]:
     parent, name = posixpath.split(pattern)
     if not name:
         yield pattern
         return
-    regex = _regex(name)
-    for directory in _glob(parent) if is_magic(parent) else (parent,):
-        for entry in _names(directory):
+    regex, start = _regex(name), _MAGIC.split(name, maxsplit=1)[0]
+    for directory in _glob(parent, names) if is_magic(parent) else (parent,):
+        for entry in names.starting(directory, start):
             if regex.fullmatch(entry):
                 yield posixpath.join(directory, entry)
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)  # noqa: PTH208 - names, and thousands of them
-    except OSError:  # as the pattern says nothing of it, it is no match
-        return []
 
 
 @lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """The health of devices: looked at during discovery, never during an allocation."""
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,15 +77,22 @@ def existence(match: Match) -> dp.Health:
     if match.in_sysfs:
         return dp.Health()
     for node in match.nodes:
-        health = dp.Device.from_path(node.host_path).health
-        if not health:
-            return health
-    for mount in match.mounts:
-        try:
-            os.stat(mount.host_path)  # noqa: PTH116
-        except OSError as error:
-            return dp.Health.unhealthy(f"{mount.host_path}: {error.strerror}")
-    return dp.Health()
+        reason = _missing(node.host_path, is_node=True)
+        if reason:
+            return dp.Health.unhealthy(reason)
+    reasons = (_missing(mount.host_path, is_node=False) for mount in match.mounts)
+    reason = next(filter(None, reasons), "")
+    return dp.Health.unhealthy(reason) if reason else dp.Health()
+
+
+def _missing(path: str, *, is_node: bool) -> str:
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of these
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if is_node and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+        return f"{path}: not a device node"
+    return ""
 
 
 def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.Health:

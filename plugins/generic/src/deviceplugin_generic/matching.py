@@ -29,7 +29,7 @@ class Match:
 def of_group(group: Group, tree: Tree) -> list[Match]:
     """Return the matches of a group, in a stable order."""
     if group.paths:
-        return _of_paths(group.paths)
+        return _of_paths(group.paths, tree)
     if group.usb:
         found = [device for spec in group.usb for device in _usb(spec, tree)]
     else:
@@ -49,9 +49,9 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
     ]
 
 
-def _of_paths(specs: tuple[PathSpec, ...]) -> list[Match]:
+def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
     """Zip the hits of all paths; see the README for how many there are."""
-    hits = [(spec, globs.glob(spec.path)) for spec in specs]
+    hits = [(spec, globs.glob(spec.path, tree.names)) for spec in specs]
     if any(not found and not spec.optional for spec, found in hits):
         return []
     present = [(spec, found) for spec, found in hits if found]

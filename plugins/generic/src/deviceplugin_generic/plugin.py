@@ -60,7 +60,7 @@ class GenericPlugin(dp.Plugin):
         self._shares: dict[str, devices.Share] = {}
         if not (source or self._configuration.entries):
             raise dp.ConfigError("no devices: name them with --device, or in a file with --config")
-        self.watch_paths = self._watched()
+        self.watch_paths = self._watched(Tree(self._roots))
 
     @override
     def discover(self) -> Iterable[dp.Device]:
@@ -74,7 +74,7 @@ class GenericPlugin(dp.Plugin):
         found += devices.of_rules(configuration.rules, domain, tree, self._doctor)
         self._doctor.forget_all_but({share.origin for share in found})
         self._shares = {share.device.id: share for share in found}
-        self.watch_paths = self._watched()
+        self.watch_paths = self._watched(tree)
         return list(sharing.resolve(found, self._settings.overlap))
 
     @override
@@ -87,12 +87,12 @@ class GenericPlugin(dp.Plugin):
     def changes(self, stop: Event) -> Iterator[None]:
         return _udev.events(stop)
 
-    def _watched(self) -> list[Path]:
+    def _watched(self, tree: Tree) -> list[Path]:
         """Return the directories of all patterns, and the configuration file."""
         paths: set[str] = set()
         for entry in self._configuration.entries:
             for spec in (spec for group in entry.groups for spec in group.paths):
-                paths |= globs.directories(spec.path)
+                paths |= globs.directories(spec.path, tree.names)
             if _asks_udev(entry):
                 paths.add(str(self._roots.udev))
         if self._configuration.rules:

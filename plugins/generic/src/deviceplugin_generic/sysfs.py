@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_generic.globs import Names
+
 VFIO: Final = "vfio"
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
 
@@ -27,7 +29,9 @@ class Tree:
     def __init__(self, roots: Roots | None = None) -> None:
         self.roots = roots or Roots()
         self._sys = os.path.realpath(self.roots.sys)
+        self.names = Names()
         self._known: dict[str, SysDevice] = {}
+        self._of_nodes: dict[str, SysDevice | None] = {}
         self._subsystems: dict[str, list[SysDevice]] = {}
 
     def device(self, path: str) -> "SysDevice":
@@ -51,13 +55,16 @@ class Tree:
     def of_node(self, path: str) -> "SysDevice | None":
         """Return the device of the node at ``path``, if it is one that sysfs knows."""
         try:
-            status = Path(path).stat()
+            status = os.stat(path)  # noqa: PTH116 - thousands of these
         except OSError:
             return None
         kind = {0o020000: "char", 0o060000: "block"}.get(status.st_mode & 0o170000)
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-        found = os.path.realpath(f"{self._sys}/dev/{kind}/{number}")
-        return self.device(found) if kind and Path(found).is_dir() else None
+        link = f"{self._sys}/dev/{kind}/{number}"
+        if kind and link not in self._of_nodes:
+            found = os.path.realpath(link)
+            self._of_nodes[link] = self.device(found) if os.path.isdir(found) else None  # noqa: PTH112
+        return self._of_nodes.get(link)
 
     def contains(self, path: str) -> bool:
         """Tell whether ``path`` is below the root of sysfs."""
