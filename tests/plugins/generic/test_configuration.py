@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -373,3 +374,25 @@ ANYTHING = st.recursive(
 @example("devices: [{name: ab, groups: [{count: " + "9" * 5000 + "}]}]")
 def test_no_text_makes_anything_but_entries_or_a_configuration_error(text: str) -> None:
     assert all(faults(text)) or isinstance(documents.read_text(text, Path("c.yaml")), dict)
+
+
+@settings(deadline=None)
+@given(st.text() | ANYTHING.map(json.dumps))
+@example("name: ab")
+@example("[{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab}]")
+def test_no_flag_makes_anything_but_entries_or_a_configuration_error(text: str) -> None:
+    with suppress(dp.ConfigError):
+        assert all(entry.groups for entry in Devices.parse([text]).configuration.entries)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([ENTRY % "policy: pack", *BAD, *BEYOND_SCHEMA]), min_size=1))
+def test_a_configuration_is_never_half_applied(tmp_path_factory: Any, texts: list[str]) -> None:
+    file = tmp_path_factory.mktemp("fuzz") / "config.yaml"
+    file.write_text("devices: [{name: old, groups: [{paths: [{path: /dev/null}]}]}]\n")
+    plugin = GenericPlugin(GenericSettings(**dict(documents.read(file))))
+    expected = {"squat.ai/old"}
+    for number, text in enumerate(texts):
+        file.write_text(f"# {'x' * number}\n{text.replace('/x', '/dev/null')}")
+        expected = {"squat.ai/ab"} if text == ENTRY % "policy: pack" else expected
+        assert expected == {device.resource for device in plugin.discover()}
