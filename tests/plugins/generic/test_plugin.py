@@ -92,6 +92,16 @@ def test_the_kernels_own_events_are_heard() -> None:
     thread.join()
 
 
+@pytest.mark.parametrize(
+    ("action", "subsystem", "expected"),
+    [("add", "tty", True), ("add", "net", False), ("offline", "cpu", False), (None, None, False)],
+)
+def test_events_of_things_without_nodes_are_no_news(
+    action: str | None, subsystem: str | None, expected: bool
+) -> None:
+    assert expected == _udev.is_news(action, subsystem)
+
+
 def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyudev", None)
     with pytest.raises(dp.DiscoveryError, match="no kernel events: import of pyudev halted"):

@@ -15,6 +15,8 @@ import deviceplugin as dp
 _LOOK: Final = 0.5
 """Seconds between looks at whether to stop."""
 _ACTIONS: Final = frozenset({"add", "remove", "change", "move", "bind", "unbind"})
+_NOISE: Final = frozenset({"bdi", "module", "net", "queues"})
+"""Subsystems without device nodes, of which each container that starts brings events."""
 
 
 def events(stop: Event) -> Iterator[None]:
@@ -26,8 +28,13 @@ def events(stop: Event) -> Iterator[None]:
     monitor = _monitor()
     while not stop.is_set():
         event = monitor.poll(timeout=_LOOK)
-        if event is not None and event.action in _ACTIONS:
+        if event is not None and is_news(event.action, event.subsystem):
             yield
+
+
+def is_news(action: str | None, subsystem: str | None) -> bool:
+    """Tell whether an event can be of a device that somebody asks for."""
+    return action in _ACTIONS and subsystem not in _NOISE
 
 
 def _monitor() -> Any:
