@@ -223,3 +223,7 @@ def test_a_list_is_several_values_too() -> None:
 def test_there_are_no_settings_of_other_kinds() -> None:
     with pytest.raises(TypeError, match="a setting cannot be a <class 'complex'>"):
         parse("1j", complex)
+
+
+def test_what_may_be_absent_is_shown_as_what_it_is() -> None:
+    assert "DURATION" == metavar(timedelta | None)

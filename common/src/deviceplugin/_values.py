@@ -117,6 +117,8 @@ def is_own(kind: Any) -> bool:
 
 def metavar(kind: Any) -> str:
     """Return what stands for a value of ``kind`` in a usage text."""
+    if type(None) in typing.get_args(kind):
+        (kind,) = (one for one in typing.get_args(kind) if one is not type(None))
     if typing.get_origin(kind) is Literal:
         return "|".join(typing.get_args(kind))
     names = {int: "N", float: "N", bool: "true|false", Path: "PATH", timedelta: "DURATION"}
