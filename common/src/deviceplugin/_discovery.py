@@ -177,8 +177,6 @@ class Discovery:
     def _failed(self, error: DevicePluginError) -> None:
         self._metrics.discovery_errors.labels(self.name).inc()
         self._problems.say("discovery", "discovery failed", plugin=self.name, error=str(error))
-        if error.__cause__ is not None:
-            log.debug("discovery failed", exc_info=error.__cause__)
         with self._lock:
             self._troubles.update(dict.fromkeys(self._rosters, str(error)))
 
@@ -310,9 +308,13 @@ def _log_changes(resource: Resource, changed: Sequence[Device]) -> None:
                 **({"reason": device.health.reason} if device.health.reason else {}),
             },
         )
-    if more := len(changed) - _MANY_CHANGES if len(changed) > _MANY_CHANGES else 0:
-        healthy = sum(bool(device.health) for device in changed[_MANY_CHANGES:])
+    if more := changed[_MANY_CHANGES:]:
+        healthy = sum(bool(device.health) for device in more)
         log.info(
             "more devices changed",
-            extra={"resource": resource.name, "healthy": healthy, "unhealthy": more - healthy},
+            extra={
+                "resource": resource.name,
+                "healthy": healthy,
+                "unhealthy": len(more) - healthy,
+            },
         )
