@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_fpga``."""
+
+from deviceplugin_fpga import main
+
+main()

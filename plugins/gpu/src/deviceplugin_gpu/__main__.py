@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_gpu``."""
+
+from deviceplugin_gpu import main
+
+main()
