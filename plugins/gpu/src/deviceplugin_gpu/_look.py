@@ -1,0 +1,162 @@
+"""One look at all GPUs through NVML. One that is dead or odd costs no other one."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from deviceplugin_gpu import _migs, _nvml
+from deviceplugin_gpu._nvml import Handle, NvmlError, ask, call
+from deviceplugin_gpu._snapshot import Gpu, Link, Path, Snapshot
+
+log = logging.getLogger(__name__)
+
+_DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
+"""Models that are there for a screen only."""
+_NEAREST: Final = Path.INTERNAL
+Links = Mapping[tuple[str, str], Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look found: the snapshot, and the handles of GPUs that can be asked, by UUID."""
+
+    snapshot: Snapshot
+    handles: Mapping[str, Handle]
+
+
+def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
+    """Return all GPUs that are here now, and those of ``before`` that cannot be read any more.
+
+    ``links`` are taken instead of asking for them, where they are given and the GPUs are still the
+    same ones.
+
+    Raises:
+        NvmlError: Nothing can be told at all.
+    """
+    count = call("nvmlDeviceGetCount_v2")
+    found: list[Gpu] = []
+    handles: dict[str, Handle] = {}
+    unknown: list[tuple[int, str]] = []
+    for index in range(count):
+        try:
+            handle = call("nvmlDeviceGetHandleByIndex_v2", index)
+            uuid = call("nvmlDeviceGetUUID", handle)
+        except NvmlError as error:
+            unknown.append((index, str(error)))
+            continue
+        gpu = _gpu(index, uuid, handle, sysfs, before)
+        if gpu.name not in _DISPLAYS:
+            found.append(gpu)
+            handles[uuid] = handle
+    found += _missing(before, {gpu.uuid for gpu in found}, unknown)
+    gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
+    if links is None or not _covers(links, handles):
+        links = _links(gpus, handles)
+    version = call("nvmlSystemGetDriverVersion")
+    cuda = ask(0, "nvmlSystemGetCudaDriverVersion_v2")
+    return Sight(Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10)), handles)
+
+
+def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequence[Gpu]) -> Gpu:
+    try:
+        return _read(index, uuid, handle, sysfs)
+    except NvmlError as error:
+        known = next((gpu for gpu in before if gpu.uuid == uuid), Gpu(index, uuid))
+        return replace(known, index=index, problem=str(error))
+
+
+def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
+    memory = ask(None, "nvmlDeviceGetMemoryInfo", handle)
+    pci = _pci(ask(None, "nvmlDeviceGetPciInfo_v3", handle))
+    mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
+    total = 0 if memory is None else int(memory.total)
+    return Gpu(
+        index=index,
+        uuid=uuid,
+        name=ask("", "nvmlDeviceGetName", handle),
+        minor=ask(None, "nvmlDeviceGetMinorNumber", handle),
+        pci=pci,
+        numa=_numa(sysfs / "bus/pci/devices" / pci / "numa_node") if pci else None,
+        memory=total,
+        compute=ask((0, 0), "nvmlDeviceGetCudaComputeCapability", handle),
+        mig_enabled=mig_enabled,
+        migs=_migs.read(handle, total) if mig_enabled else (),
+    )
+
+
+def _missing(
+    before: Sequence[Gpu], present: set[str], unknown: Sequence[tuple[int, str]]
+) -> list[Gpu]:
+    """Return the GPUs of ``before`` that are not ``present``, with what is wrong with them.
+
+    An ``unknown`` one is most likely the one that had its index before.
+    """
+    reasons = dict(unknown)
+    return [
+        replace(gpu, problem=reasons.get(gpu.index, "NVML does not list it any more"))
+        for gpu in before
+        if gpu.uuid not in present
+    ]
+
+
+def _pci(info: Any) -> str:
+    """Return the address as sysfs writes it: NVML gives the domain eight digits."""
+    if info is None:
+        return ""
+    raw = info.busId
+    text = (raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)).lower()
+    domain, _, rest = text.partition(":")
+    return f"{domain[-4:]}:{rest}" if rest else text
+
+
+def _numa(path: FilePath) -> int | None:
+    try:
+        node = int(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _covers(links: Links, handles: Mapping[str, Handle]) -> bool:
+    return all((a, b) in links for a in handles for b in handles if a != b)
+
+
+def _links(gpus: Sequence[Gpu], handles: Mapping[str, Handle]) -> dict[tuple[str, str], Link]:
+    """Return how near all pairs are; what cannot be told counts as far."""
+    remotes = {gpu.uuid: _remotes(handles[gpu.uuid], gpus) for gpu in gpus if gpu.uuid in handles}
+    found: dict[tuple[str, str], Link] = {}
+    for a in remotes:
+        for b in remotes:
+            if a < b:
+                direct = max(remotes[a][b], remotes[b][a])
+                switched = min(remotes[a][""], remotes[b][""])
+                link = Link(_path(handles[a], handles[b]), direct + switched)
+                found[a, b] = found[b, a] = link
+    return found
+
+
+def _path(a: Handle, b: Handle) -> Path:
+    try:
+        return Path(_NEAREST - int(call("nvmlDeviceGetTopologyCommonAncestor", a, b)))
+    except (NvmlError, ValueError):
+        return Path.SYSTEM
+
+
+def _remotes(handle: Handle, gpus: Sequence[Gpu]) -> Counter[str]:
+    """Return the number of active NVLinks by UUID of the GPU at the other end; ``""`` a switch."""
+    by_pci = {gpu.pci: gpu.uuid for gpu in gpus if gpu.pci}
+    counts: Counter[str] = Counter()
+    for number in range(_nvml.MAX_LINKS):
+        try:
+            if call("nvmlDeviceGetNvLinkState", handle, number):
+                remote = _pci(ask(None, "nvmlDeviceGetNvLinkRemotePciInfo", handle, number))
+                kind = ask(None, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, number)
+                unlisted = "" if kind in {None, _nvml.REMOTE_SWITCH} else "elsewhere"
+                counts[by_pci.get(remote, unlisted)] += 1
+        except NvmlError as error:
+            if error.code in _nvml.MISSING:
+                break  # it has no more
+    return counts

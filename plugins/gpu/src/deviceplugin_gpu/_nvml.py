@@ -1,0 +1,198 @@
+"""NVML: the only module that knows pynvml, with types, and with errors of one kind."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pynvml
+
+import deviceplugin as dp
+from deviceplugin_gpu._library import Library
+
+Handle = Any
+"""A pointer of NVML's to a GPU, a MIG device or a set of events."""
+
+INVALID_ARGUMENT: Final = 2
+NOT_SUPPORTED: Final = 3
+NOT_FOUND: Final = 6
+TIMEOUT: Final = 10
+FUNCTION_NOT_FOUND: Final = 13
+GPU_IS_LOST: Final = 15
+VERSION_MISMATCH: Final = 18
+UNKNOWN: Final = 999
+MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND})
+"""Errors that say no more than that there is nothing to be told."""
+
+MAX_LINKS: Final[int] = pynvml.NVML_NVLINK_MAX_LINKS
+REMOTE_SWITCH: Final[int] = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+EVENT_XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
+EVENT_SINGLE_BIT: Final[int] = pynvml.nvmlEventTypeSingleBitEccError
+EVENT_DOUBLE_BIT: Final[int] = pynvml.nvmlEventTypeDoubleBitEccError
+EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for calls under way before a shutdown is given up."""
+
+
+class NvmlError(dp.DiscoveryError):
+    """A call of NVML failed.
+
+    Attributes:
+        code: NVML's.
+    """
+
+    def __init__(self, function: str, code: int, text: str) -> None:
+        super().__init__(f"{function}: {text} (NVML error {code})")
+        self.code = code
+
+
+class LibraryMissingError(NvmlError):
+    """There is no NVML library: the driver is not installed, or not visible here."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__("load", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no library")
+        self.attempts = tuple(library.attempts)
+        tried = "; ".join(f"{one.place}: {one.outcome}" for one in self.attempts)
+        self.args = (f"the NVML library cannot be loaded; tried {tried}",)
+
+
+def call(function: str, *arguments: object) -> Any:
+    """Return what ``function`` of NVML does.
+
+    Raises:
+        NvmlError: It failed, or the library does not have it.
+    """
+    try:
+        return getattr(pynvml, function)(*arguments)
+    except pynvml.NVMLError as error:
+        raise NvmlError(function, int(error.value), str(error)) from error
+    except UnicodeDecodeError as error:
+        raise NvmlError(function, UNKNOWN, f"a text that cannot be read: {error}") from error
+
+
+def ask(default: Any, function: str, *arguments: object) -> Any:
+    """Return what ``function`` of NVML does, or ``default`` where there is nothing to be told.
+
+    Raises:
+        NvmlError: Something is really wrong, such as that the GPU is lost.
+    """
+    try:
+        return call(function, *arguments)
+    except NvmlError as error:
+        if error.code in MISSING:
+            return default
+        raise
+
+
+class Session:
+    """NVML, initialized: from ``open`` to ``close``. Thread-safe.
+
+    ``use`` surrounds all calls, so that none is under way while NVML is shut down. ``generation``
+    counts initializations: handles and sets of events of an earlier one are void.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.generation = 0
+        self._changed = threading.Condition()
+        self._opening = threading.Lock()
+        self._users = 0
+        self._open = False
+        self._closing = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether NVML is initialized."""
+        return self._open
+
+    def open(self) -> None:
+        """Initialize NVML unless it is.
+
+        Raises:
+            NvmlError: There is no library, no driver, or they do not go together.
+        """
+        with self._opening:
+            if self._open:
+                return
+            found = self.library.load()
+            if found is not None:
+                # pynvml would open the first library of this name again after an upgrade.
+                pynvml.nvmlLib = found
+                pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
+            elif not self.library.path:
+                raise LibraryMissingError(self.library)
+            call("nvmlInit")
+            with self._changed:
+                self.generation += 1
+                self._open = True
+
+    def close(self) -> None:
+        """Shut NVML down, so that the next ``open`` sees what has changed.
+
+        Raises:
+            NvmlError: Calls under way do not return.
+        """
+        with self._opening, self._changed:
+            if not self._open:
+                return
+            self._closing = True
+            try:
+                if not self._changed.wait_for(lambda: not self._users, _PATIENCE):
+                    raise NvmlError("nvmlShutdown", TIMEOUT, "another call does not return")
+                self._open = False
+                call("nvmlShutdown")
+            finally:
+                self._closing = False
+                self._changed.notify_all()
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep NVML initialized meanwhile.
+
+        Raises:
+            NvmlError: It is not.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closing, _PATIENCE)
+            if not self._open:
+                raise NvmlError("nvmlInit", pynvml.NVML_ERROR_UNINITIALIZED, "not initialized")
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+
+class EventSet:
+    """Events of the GPUs that were registered, from now on until ``close``."""
+
+    def __init__(self) -> None:
+        self._set = call("nvmlEventSetCreate")
+
+    def register(self, gpu: Handle, kinds: int) -> None:
+        """Ask for the ``kinds`` of events of ``gpu`` too."""
+        call("nvmlDeviceRegisterEvents", gpu, kinds, self._set)
+
+    def wait(self, seconds: float, name: Callable[[Handle], str]) -> "tuple[str, int, int] | None":
+        """Return the GPU, the kind and the number of the next event; None after ``seconds``.
+
+        ``name`` makes a UUID of a GPU's handle; it is empty where that cannot be told.
+        """
+        try:
+            event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
+        except NvmlError as error:
+            if error.code == TIMEOUT:
+                return None
+            raise
+        try:
+            uuid = name(event.device)
+        except NvmlError:
+            uuid = ""
+        return uuid, int(event.eventType), int(event.eventData)
+
+    def close(self) -> None:
+        """Free it."""
+        call("nvmlEventSetFree", self._set)
