@@ -556,3 +556,37 @@ def test_a_flag_of_a_plugins_own_kind_can_be_given_several_times(
         """)
     _, output, _ = run("--word=a,b", "--word=c", "--print-config", command=command)
     assert ["a,b", "c"] == json.loads(output)["word"]
+
+
+def test_a_setting_may_have_flags_and_variables_of_other_names(
+    script: Callable[[str], str],
+) -> None:
+    command = script("""
+        from dataclasses import dataclass, field
+        import deviceplugin as dp
+
+        @dataclass(frozen=True, kw_only=True)
+        class SerialSettings(dp.Settings):
+            root: str = field(default="/", metadata={"flag": "--base", "env": ("ROOT", "BASE")})
+            loud: bool = False
+
+        class Serial(dp.Plugin):
+            def __init__(self, settings):
+                self.settings = settings
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial, settings=SerialSettings)
+        """)
+
+    def shown(*arguments: str, **variables: str) -> tuple[str, bool]:
+        _, out, _ = run("--print-config", *arguments, command=command, **variables)
+        settings = json.loads(out)
+        return settings["root"], settings["loud"]
+
+    assert ("/", False) == shown()
+    assert ("/a", True) == shown("--base=/a", "--loud")
+    assert ("/b", True) == shown("--loud", "--root", "/b", BASE="/c")
+    assert ("/c", False) == shown("--loud=false", BASE="/c")
+    assert ("/d", False) == shown("--loud", "off", ROOT="/d", BASE="/c")

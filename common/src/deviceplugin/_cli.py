@@ -143,13 +143,18 @@ class _Command:
             default = (
                 "" if field.default is MISSING else f" (default: {_values.write(field.default)})"
             )
+            # A truth may stand without its value: --verbose is --verbose=true.
+            options: dict[str, Any] = {}
+            if types[field.name] is bool:
+                options = {"nargs": "?", "const": "true"}
             group.add_argument(
-                f"--{name}",
+                *_settings.flags(field),
                 dest=name,
                 default=argparse.SUPPRESS,
                 action="append" if _values.is_own(types[field.name]) else "store",
                 metavar=_values.metavar(types[field.name]),
                 help=f"{texts.get(name, '')}{default}".replace("%", "%%"),
+                **options,
             )
 
     def _version(self) -> str:

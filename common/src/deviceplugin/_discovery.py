@@ -96,6 +96,11 @@ class Discovery:
         """Whether any discovery has succeeded yet."""
 
     @property
+    def plugin(self) -> Plugin:
+        """The plugin that is asked; another one after ``replace``."""
+        return self._plugin
+
+    @property
     def name(self) -> str:
         """The plugin's name for logs and metrics."""
         return type(self._plugin).__name__

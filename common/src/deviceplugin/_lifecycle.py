@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin import _http
+from deviceplugin._additions import Additions
 from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
 from deviceplugin._inventory import Resource
@@ -133,6 +134,9 @@ class Host:
             for plugin in plugins
         ]
         self._metrics.count_devices(self._count_devices)
+        self._metrics.add(
+            lambda taken: Additions(lambda: [d.plugin for d in self._discoveries], taken)
+        )
         self._group = Group()
         self._group.add("poller", self._poller.run, self._poller.stop)
         if settings.http_address != "off":

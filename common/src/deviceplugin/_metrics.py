@@ -1,7 +1,7 @@
 """What is counted and measured. Names and labels are promised in ``docs/metrics.md``."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib.metadata import version
 from typing import Final
 
@@ -98,6 +98,10 @@ class Metrics:
     def count_devices(self, source: Callable[[], Iterable[Count]]) -> None:
         """Report the numbers that ``source`` gives, asked at each scrape."""
         self.registry.register(_Devices(source))
+
+    def add(self, source: Callable[[Collection[str]], Collector]) -> None:
+        """Add the metrics of ``source``, which is told the names of those that are here."""
+        self.registry.register(source({family.name for family in self.registry.collect()}))
 
     def expect_plugin(self, plugin: str) -> None:
         """Have the counters of a plugin start at 0, so that the first increase is seen."""

@@ -11,7 +11,7 @@ import json
 import os
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
@@ -96,10 +96,20 @@ def variable(field: "Field[Any]") -> str:
 def variables(field: "Field[Any]") -> list[str]:
     """Return all variables that can set ``field``, the strongest first.
 
-    The second is one that the field asks for, by ``field(metadata={"env": "SERIAL"})``.
+    All but the first are those that the field asks for, by ``field(metadata={"env": "SERIAL"})``
+    or with a tuple of names.
     """
-    own = field.metadata.get("env")
-    return [variable(field), *([own] if own else [])]
+    return [variable(field), *_names(field, "env")]
+
+
+def flags(field: "Field[Any]") -> list[str]:
+    """Return all flags that set ``field``; others by ``field(metadata={"flag": "--serial"})``."""
+    return [f"--{key(field)}", *_names(field, "flag")]
+
+
+def _names(field: "Field[Any]", kind: str) -> Sequence[str]:
+    own = field.metadata.get(kind, ())
+    return (own,) if isinstance(own, str) else own
 
 
 def load(

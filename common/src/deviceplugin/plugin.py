@@ -4,8 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from deviceplugin.model import Allocation, Device
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 
 class Plugin(ABC):
@@ -95,6 +99,15 @@ class Plugin(ABC):
 
         For sources of events other than files, such as udev or NVML. Return soon after ``stop`` is
         set. A hint only: discovery is also made periodically.
+        """
+        raise NotImplementedError
+
+    def metrics(self) -> "Iterable[Metric]":
+        """Return metrics of the plugin's own, as families of ``prometheus_client.core``.
+
+        Called when ``/metrics`` is asked for, with a time limit, at most once a second. Whatever
+        it raises costs these metrics only. Start their names with ``deviceplugin_`` and the
+        plugin's own; a name that the framework has is left out.
         """
         raise NotImplementedError
 
