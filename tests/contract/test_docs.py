@@ -239,7 +239,7 @@ def test_the_metrics_page_lists_the_metrics_of_the_code() -> None:
 
 def test_the_devices_page_of_a_plugin_looks_as_documented(kubelet: Kubelet) -> None:
     page = blocks(ROOT / "common/docs/metrics.md")
-    (program,) = [block for block in PROGRAMS if block.path.name == "metrics.md"]
+    (program,) = [b for b in PROGRAMS if b.path.name == "metrics.md" and "Camera" in b.body]
     (shown,) = [json.loads(block.body) for block in page if block.kind == "json"]
     plugin: dp.Plugin = execute(program)["CameraPlugin"]()
     with kubelet.running(plugin, http_address="127.0.0.1:0") as node:

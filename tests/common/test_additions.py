@@ -1,0 +1,148 @@
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin import _additions
+from deviceplugin._additions import Additions
+
+
+class Plain(dp.Plugin):
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        return ()
+
+
+class Measuring(Plain):
+    def __init__(self, measure: Callable[[], Iterable[Metric]]) -> None:
+        self._measure = measure
+
+    @override
+    def metrics(self) -> Iterable[Metric]:
+        return self._measure()
+
+
+class Other(Measuring):
+    pass
+
+
+def gauge(name: str, value: float | str, *label: str) -> Metric:
+    family = GaugeMetricFamily(name, "For a test.", labels=["card"])
+    family.add_metric(label or ["0"], value)  # type: ignore[arg-type]
+    return family
+
+
+def scrape(additions: Additions) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(additions)
+    text = generate_latest(registry).decode()
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def additions(*plugins: dp.Plugin, taken: Iterable[str] = ()) -> Additions:
+    return Additions(lambda: plugins, taken)
+
+
+def test_what_a_plugin_measures_is_scraped() -> None:
+    plugin = Measuring(lambda: [gauge("fan_rpm", 900)])
+    assert ['fan_rpm{card="0"} 900.0'] == scrape(additions(Plain(), plugin))
+
+
+def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
+    calls: list[None] = []
+
+    def measure() -> Iterable[Metric]:
+        calls.append(None)
+        return [gauge("fan_rpm", len(calls))]
+
+    source = additions(Measuring(measure))
+    threads = [threading.Thread(target=scrape, args=(source,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == len(calls)
+
+
+def test_a_later_scrape_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    values = iter([1, 2, 3])
+    source = additions(Measuring(lambda: [gauge("fan_rpm", next(values))]))
+    first, second = scrape(source), scrape(source)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("measure", "error"),
+    [
+        (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda: [gauge("fan_rpm", 1, "0", "1", "2"), None], "AttributeError"),
+        (lambda: [gauge("fan_rpm", "many")], "ValueError"),
+    ],
+)
+def test_a_plugin_that_fails_costs_its_own_metrics_only(
+    measure: Callable[[], Iterable[Metric]], error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = additions(Other(measure), Measuring(lambda: [gauge("fan_rpm", 900)]))
+    assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
+    assert [("no metrics of a plugin", "Other")] == [
+        (record.message, record.__dict__["plugin"]) for record in caplog.records
+    ]
+    assert error in caplog.records[0].__dict__["error"]
+
+
+def test_a_failure_that_lasts_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    source = additions(Measuring(lambda: [None]))  # type: ignore[list-item]
+    for _ in range(3):
+        assert not scrape(source)
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 1 == len(warnings)
+
+
+def test_a_plugin_that_hangs_is_waited_for_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_additions, "_TIMEOUT", 0.05)
+    release = threading.Event()
+
+    def hang() -> Iterable[Metric]:
+        release.wait()
+        return ()
+
+    source = additions(Other(hang), Measuring(lambda: [gauge("fan_rpm", 900)]))
+    try:
+        assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
+    finally:
+        release.set()
+
+
+def test_a_name_that_the_framework_has_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    source = additions(
+        Measuring(lambda: [gauge("deviceplugin_devices", 1), gauge("fan_rpm", 900)]),
+        taken={"deviceplugin_devices"},
+    )
+    assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
+    assert ["deviceplugin_devices"] == [record.__dict__["metric"] for record in caplog.records]
+
+
+def test_plugins_of_one_class_share_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    kept = gauge("fan_rpm", 900, "0")  # the same object at each scrape
+    source = additions(Measuring(lambda: [kept]), Measuring(lambda: [gauge("fan_rpm", 800, "1")]))
+    expected = ['fan_rpm{card="0"} 900.0', 'fan_rpm{card="1"} 800.0']
+    assert expected == scrape(source)
+    assert expected == scrape(source)
+
+
+def test_one_name_has_one_type(caplog: pytest.LogCaptureFixture) -> None:
+    counter = CounterMetricFamily("fan_rpm", "For a test.", value=1)
+    source = additions(Other(lambda: [gauge("fan_rpm", 900)]), Measuring(lambda: [counter]))
+    assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
+    assert ["Measuring"] == [record.__dict__["plugin"] for record in caplog.records]
