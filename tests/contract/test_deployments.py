@@ -1,6 +1,7 @@
 """The manifests are safe, run the plugins that there are, and are what kustomize makes of them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -17,6 +19,11 @@ from kustomize import Manifest, render, render_by_kustomize
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
 PLUGINS.remove("base")
+COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
+OLDEST, NEWEST = "1.26", "1.37"
+"""Versions of Kubernetes whose schemas the manifests must fit."""
+WIDE = {"host-dev": {"/dev"}}
+"""What components mount, read-only, that is too wide for a plugin by itself."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 
 
@@ -42,13 +49,80 @@ def resources(plugin: str) -> set[str]:
     return {f"{known['domain']}/{entry['name']}" for entry in devices}
 
 
-def in_order(manifests: list[Manifest]) -> list[Manifest]:
-    return sorted(manifests, key=lambda manifest: str(manifest["kind"]))
+def in_order(manifests: Any) -> Any:
+    """Sort lists of things with names: kustomize puts what a patch names in front."""
+    if isinstance(manifests, dict):
+        return {key: in_order(value) for key, value in manifests.items()}
+    if isinstance(manifests, list):
+        return sorted(map(in_order, manifests), key=lambda one: json.dumps(one, sort_keys=True))
+    return manifests
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Callable[..., Path]:
+    """Make what a user writes who wants more than a plugin's own folder."""
+
+    def make(plugin: str, *components: str) -> Path:
+        place = os.path.relpath(ROOT / "deployments", tmp_path.resolve())
+        spec = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "namespace": f"{plugin}-device-plugin",
+            "resources": [f"{place}/{plugin}"],
+            "components": [f"{place}/components/{component}" for component in components],
+        }
+        (tmp_path / "kustomization.yaml").write_text(json.dumps(spec))
+        return tmp_path
+
+    return make
+
+
+def schema_problems(manifests: list[Manifest]) -> list[str]:
+    """Return what Kubernetes' own schemas say, for the oldest and the newest version."""
+    found = []
+    for manifest in manifests:
+        for version in (OLDEST, NEWEST):
+            try:
+                kubernetes_validate.validate(manifest, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                found.append(f"{manifest['kind']} in {version}: {error.message}")
+    return found
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
-    assert [] == problems([*render(folder(plugin))], f"{plugin}-device-plugin")
+    manifests = render(folder(plugin))
+    assert [] == problems([*manifests], f"{plugin}-device-plugin")
+    assert [] == schema_problems(manifests)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_with_a_component_is_as_it_should_be(
+    plugin: str, component: str, overlay: Callable[..., Path]
+) -> None:
+    manifests = render(overlay(plugin, component))
+    allowed = WIDE.get(component, ())
+    assert [] == problems([*manifests], f"{plugin}-device-plugin", allowed)
+    known = [one for one in manifests if one["kind"] != "PodMonitor"]  # not Kubernetes' own
+    assert [] == schema_problems(known)
+    assert manifests != render(folder(plugin))
+
+
+def test_all_components_fit_together(overlay: Callable[..., Path]) -> None:
+    manifests = render(overlay("generic", *COMPONENTS))
+    assert [] == problems([*manifests], "generic-device-plugin", WIDE["host-dev"])
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_kustomize_renders_a_component_the_same(
+    component: str, overlay: Callable[..., Path]
+) -> None:
+    place = overlay("generic", component)
+    rendered = render_by_kustomize(place)
+    if rendered is None:
+        pytest.skip("no kustomize")
+    assert in_order(rendered) == in_order(render(place))
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -118,7 +192,43 @@ BREAK: dict[str, Callable[[list[Manifest]], object]] = {
         "env"
     ].clear(),
     "no ServiceAccount": lambda m: m.__delitem__(1),
+    "no NetworkPolicy": lambda m: m.__delitem__(3),
+    "network: Egress is open": lambda m: m[3]["spec"]["policyTypes"].pop(),
+    "network: ingress from anywhere, or to more than the ports there are": lambda m: m[3][
+        "spec"
+    ].update(ingress=[{"ports": [{"port": "http"}]}]),
+    "ResourceQuota: not in namespace gopher-device-plugin": lambda m: m[2]["metadata"].update(
+        namespace="default"
+    ),
+    "DaemonSet: updateStrategy.rollingUpdate.maxSurge is 1, not 0": lambda m: m[4]["spec"][
+        "updateStrategy"
+    ]["rollingUpdate"].update(maxSurge=1),
+    "pod: nodeSelector is {'feature.node.kubernetes.io/gopher': 'true'}, "
+    "not {'kubernetes.io/os': 'linux'}": lambda m: _pod(m).update(
+        nodeSelector={"feature.node.kubernetes.io/gopher": "true"}
+    ),
+    "pod: securityContext.seccompProfile is {'type': 'Unconfined'}, "
+    "not {'type': 'RuntimeDefault'}": lambda m: _pod(m)["securityContext"].update(
+        seccompProfile={"type": "Unconfined"}
+    ),
+    "container: securityContext.seccompProfile is {'type': 'Unconfined'}, not None": lambda m: (
+        _container(m)["securityContext"].update(seccompProfile={"type": "Unconfined"})
+    ),
+    "init container install: securityContext.privileged is True, not False": lambda m: _pod(
+        m
+    ).update(initContainers=[_installer(_container(m))]),
+    "container: /dev/termination-log cannot be made in mount gophers": lambda m: (
+        _container(m).update(args=[]),
+        _container(m)["volumeMounts"].append(
+            {"name": "gophers", "mountPath": "/dev", "readOnly": True}
+        ),
+    ),
 }
+
+
+def _installer(container: Any) -> dict[str, Any]:
+    context = {**container["securityContext"], "privileged": True}
+    return {"name": "install", "image": container["image"], "securityContext": context}
 
 
 @pytest.mark.parametrize("problem", BREAK)
@@ -126,6 +236,30 @@ def test_a_manifest_that_is_broken_on_purpose_is_caught(problem: str) -> None:
     manifests = render(folder("gopher"))
     BREAK[problem](manifests)
     assert [problem] == problems([*manifests], "gopher-device-plugin")
+
+
+@pytest.mark.parametrize(
+    ("problem", "change"),
+    [
+        (
+            "Additional properties are not allowed ('tolerationz' was unexpected)",
+            lambda m: _pod(m).update(tolerationz=[]),
+        ),
+        ("'9494' is not of type 'integer'", lambda m: _port(m).update(containerPort="9494")),
+        ("'name' is a required property", lambda m: _container(m).pop("name")),
+    ],
+)
+def test_a_manifest_that_kubernetes_would_refuse_is_caught(
+    problem: str, change: Callable[[list[Manifest]], object]
+) -> None:
+    manifests = render(folder("gopher"))
+    change(manifests)
+    found = {message.partition(": ")[2] for message in schema_problems(manifests)}
+    assert {problem} == found
+
+
+def _port(manifests: list[Manifest]) -> Any:
+    return _container(manifests)["ports"][0]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -2,63 +2,96 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from json import loads
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 Manifest = Mapping[str, Any]
 
+KINDS = ("Namespace", "ServiceAccount", "ResourceQuota", "NetworkPolicy", "DaemonSet")
+_DAEMON_SET: Mapping[str, object] = {
+    "updateStrategy.type": "RollingUpdate",
+    "updateStrategy.rollingUpdate.maxSurge": 0,
+}
 _POD: Mapping[str, object] = {
     "automountServiceAccountToken": False,
     "enableServiceLinks": False,
     "priorityClassName": "system-node-critical",
+    # By a label that every node has: no add-on is needed to be scheduled.
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "affinity": None,
     "securityContext.seccompProfile": {"type": "RuntimeDefault"},
     "securityContext.seLinuxOptions.type": "container_device_plugin_t",
     "hostNetwork": None,
     "hostPID": None,
     "hostIPC": None,
+    "shareProcessNamespace": None,
 }
-_CONTAINER: Mapping[str, object] = {
+_CONFINED: Mapping[str, object] = {
     "securityContext.privileged": False,
     "securityContext.allowPrivilegeEscalation": False,
     "securityContext.readOnlyRootFilesystem": True,
     "securityContext.capabilities": {"drop": ["ALL"]},
+    "securityContext.seccompProfile": None,
+    "securityContext.seLinuxOptions": None,
+    "securityContext.procMount": None,
+}
+_PROBED: Mapping[str, object] = {
     "startupProbe.httpGet": {"path": "/healthz", "port": "http"},
     "readinessProbe.httpGet": {"path": "/readyz", "port": "http"},
     "livenessProbe.httpGet": {"path": "/healthz", "port": "http"},
 }
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
-_ROLLING: Mapping[str, object] = {"updateStrategy.rollingUpdate.maxSurge": 0}
-_TOO_WIDE = {"/", "/dev", "/etc", "/proc", "/root", "/run", "/sys", "/usr", "/var", "/var/lib"}
+_TOO_WIDE = {
+    *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
+    *("/var/lib", "/var/lib/kubelet", "/var/run"),
+}
 _TYPES = {"Directory", "DirectoryOrCreate", "CharDevice", "BlockDevice", "File", "Socket"}
+_WRITABLE = {
+    "/var/lib/kubelet/device-plugins",  # the plugin's socket is made here
+    "/var/lib/kubelet/plugins_registry",  # or here
+    "/var/run/cdi",  # CDI specifications
+}
+_FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+"""Variables for the container runtime."""
 
 
-def problems(manifests: list[Manifest], command: str) -> list[str]:
-    """Return what is wrong with ``manifests``, which run ``command``."""
-    by_kind = {manifest["kind"]: manifest for manifest in manifests}
-    missing = {"Namespace", "ServiceAccount", "DaemonSet"} - set(by_kind)
+def problems(manifests: list[Manifest], command: str, allowed: Collection[str] = ()) -> list[str]:
+    """Return what is wrong with ``manifests``, which run ``command``.
+
+    Directories of the host that are ``allowed`` may be wide; still, they are read-only.
+    """
+    by_kind = {manifest["kind"]: manifest for manifest in reversed(manifests)}
+    missing = [kind for kind in KINDS if kind not in by_kind]
     if missing:
-        return [f"no {kind}" for kind in sorted(missing)]
-    spec = by_kind["DaemonSet"]["spec"]
-    pod = spec["template"]["spec"]
+        return [f"no {kind}" for kind in missing]
+    daemon_set = by_kind["DaemonSet"]["spec"]
+    pod = daemon_set["template"]["spec"]
     (container,) = pod["containers"]
     return [
-        *_of_namespace(by_kind),
-        *_differ("DaemonSet", spec, _ROLLING),
+        *_of_namespace(manifests, by_kind),
+        *_of_network(manifests, daemon_set["template"]["metadata"]["labels"], container),
+        *_differ("DaemonSet", daemon_set, _DAEMON_SET),
         *_differ("pod", pod, _POD),
-        *_differ("container", container, _CONTAINER),
+        *_differ("container", container, {**_CONFINED, **_PROBED}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
-        *_of_volumes(pod, container),
+        *(
+            problem
+            for init in pod.get("initContainers", ())
+            for problem in _differ(f"init container {init['name']}", init, _CONFINED)
+        ),
+        *_of_volumes(pod, allowed),
         *_of_settings(container, command),
     ]
 
 
-def _of_namespace(by_kind: Mapping[str, Manifest]) -> Iterator[str]:
+def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) -> Iterator[str]:
     namespace = by_kind["Namespace"]["metadata"]
     if "pod-security.kubernetes.io/enforce" not in namespace.get("labels", {}):
         yield "namespace: no pod-security label"
-    for kind, manifest in by_kind.items():
+    for manifest in manifests:
+        kind = manifest["kind"]
         if kind != "Namespace" and manifest["metadata"].get("namespace") != namespace["name"]:
             yield f"{kind}: not in namespace {namespace['name']}"
     account = by_kind["ServiceAccount"]
@@ -69,21 +102,59 @@ def _of_namespace(by_kind: Mapping[str, Manifest]) -> Iterator[str]:
         yield "pod: not the service account that is made for it"
 
 
-def _of_volumes(pod: Manifest, container: Manifest) -> Iterator[str]:
+def _of_network(
+    manifests: list[Manifest], labels: Mapping[str, str], container: Manifest
+) -> Iterator[str]:
+    ports = {port["name"] for port in container.get("ports", ())}
+    policies = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
+    closed = {
+        direction
+        for policy in policies
+        if policy["podSelector"]["matchLabels"].items() <= labels.items()
+        for direction in policy["policyTypes"]
+    }
+    yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
+    for policy in policies:
+        if policy.get("egress"):
+            yield "network: egress is let out"
+        for rule in policy.get("ingress", ()):
+            if not rule.get("from") or {port["port"] for port in rule.get("ports", ())} != ports:
+                yield "network: ingress from anywhere, or to more than the ports there are"
+    for monitor in (one["spec"] for one in manifests if one["kind"] == "PodMonitor"):
+        if not monitor["selector"]["matchLabels"].items() <= labels.items():
+            yield "pod monitor: selects other pods"
+        if {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} != ports:
+            yield "pod monitor: no such port"
+
+
+def _of_volumes(pod: Manifest, allowed: Collection[str]) -> Iterator[str]:
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    mounted = {mount["name"]: mount for mount in container["volumeMounts"]}
-    if volumes.keys() != mounted.keys():
-        yield f"volumes and mounts differ: {sorted(volumes.keys() ^ mounted.keys())}"
+    containers = [*pod["containers"], *pod.get("initContainers", ())]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
+    if differing := volumes.keys() ^ {mount["name"] for mount in mounts}:
+        yield f"volumes and mounts differ: {sorted(differing)}"
     for name, volume in volumes.items():
-        if "configMap" in volume:
-            continue
-        host = volume["hostPath"]
-        if host.get("type") not in _TYPES:
-            yield f"volume {name}: no type"
-        if host["path"].rstrip("/") in {path.rstrip("/") for path in _TOO_WIDE}:
-            yield f"volume {name}: {host['path']} is too wide"
-        if name != "device-plugins" and not mounted.get(name, {}).get("readOnly"):
-            yield f"mount {name}: can be written to"
+        if "hostPath" in volume:
+            yield from _of_host_path(name, volume["hostPath"], allowed)
+    for mount in mounts:
+        if mount["mountPath"] not in _WRITABLE and not mount.get("readOnly"):
+            yield f"mount {mount['name']}: can be written to"
+    for container in containers:
+        yield from _of_last_words(container)
+
+
+def _of_host_path(name: str, host: Mapping[str, str], allowed: Collection[str]) -> Iterator[str]:
+    if host.get("type") not in _TYPES:
+        yield f"volume {name}: no type"
+    if host["path"].rstrip("/") in {path.rstrip("/") for path in _TOO_WIDE - {*allowed}}:
+        yield f"volume {name}: {host['path']} is too wide"
+
+
+def _of_last_words(container: Manifest) -> Iterator[str]:
+    path = PurePosixPath(container.get("terminationMessagePath", "/dev/termination-log"))
+    for mount in container.get("volumeMounts", ()):
+        if path.is_relative_to(mount["mountPath"]):
+            yield f"container: {path} cannot be made in mount {mount['name']}"
 
 
 def _of_settings(container: Manifest, command: str) -> Iterator[str]:
@@ -99,7 +170,7 @@ def _of_settings(container: Manifest, command: str) -> Iterator[str]:
         yield f"{command} says: {done.stderr.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
         return
     settings: dict[str, Any] = loads(done.stdout)
-    variables = {"DP_" + key.upper().replace("-", "_") for key in settings}
+    variables = {"DP_" + key.upper().replace("-", "_") for key in settings} | _FOREIGN
     yield from (f"{name} is no setting" for name in environment if name not in variables)
     yield from _of_paths(container, settings)
     host, _, port = settings["http-address"].rpartition(":")
@@ -109,7 +180,8 @@ def _of_settings(container: Manifest, command: str) -> Iterator[str]:
 
 
 def _of_paths(container: Manifest, settings: Mapping[str, Any]) -> Iterator[str]:
-    mounts = [PurePosixPath(mount["mountPath"]) for mount in container["volumeMounts"]]
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    mounts += ["/sys", "/proc"]  # in every container
     paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
     # Only one of the two ways to register is used.
     del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]

@@ -18,17 +18,33 @@ Manifest = dict[str, Any]
 
 def render(folder: Path) -> list[Manifest]:
     """Return the manifests of the kustomization in ``folder``."""
-    spec = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    kinds = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    spec = _read(folder, "Kustomization", "v1beta1")
+    manifests = _resources(folder, spec)
+    for name in spec.pop("components", ()):
+        component = _read(folder / name, "Component", "v1alpha1")
+        manifests += _resources(folder / name, component)
+        _apply(folder / name, component, manifests)
+    _apply(folder, spec, manifests)
+    return manifests
+
+
+def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    kinds = {"apiVersion": f"kustomize.config.k8s.io/{version}", "kind": kind}
     assert kinds == {key: spec.pop(key) for key in kinds}
-    manifests = [
-        manifest for name in spec.pop("resources") for manifest in _load((folder / name).resolve())
-    ]
+    return spec
+
+
+def _resources(folder: Path, spec: dict[str, Any]) -> list[Manifest]:
+    names = spec.pop("resources", ())
+    return [manifest for name in names for manifest in _load((folder / name).resolve())]
+
+
+def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> None:
     for key, value in sorted(spec.items(), key=lambda step: step[0] != "patches"):  # these first
         assert key in _STEPS, f"{folder}: {key!r} is not known here"
         for manifest in manifests:
             _STEPS[key](manifest, value)
-    return manifests
 
 
 def render_by_kustomize(folder: Path) -> list[Manifest] | None:
@@ -75,6 +91,8 @@ def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
             spec = manifest["spec"]
             spec["selector"]["matchLabels"].update(entry["pairs"])
             spec["template"]["metadata"]["labels"].update(entry["pairs"])
+        if manifest["kind"] == "NetworkPolicy":
+            manifest["spec"]["podSelector"]["matchLabels"].update(entry["pairs"])
 
 
 def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
@@ -88,9 +106,14 @@ def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
 
 def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
     for entry in entries:
-        if entry["target"] == {"kind": manifest["kind"]}:
-            for operation in yaml.safe_load(entry["patch"]):
+        if entry["target"] != {"kind": manifest["kind"]}:
+            continue
+        patch = yaml.safe_load(entry["patch"])
+        if isinstance(patch, list):
+            for operation in patch:
                 _add(manifest, **operation)
+        else:
+            _merge(manifest["spec"], patch["spec"])
 
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
@@ -104,6 +127,38 @@ def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
     else:
         place[last] = deepcopy(value)
 
+
+def _merge(place: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Merge strategically: entries of some lists are one if they have the same key."""
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            _merge(place.setdefault(name, {}), value)
+        elif name in _MERGE_KEYS:
+            key = _MERGE_KEYS[name]
+            for entry in value:
+                _merge_entry(place.setdefault(name, []), key, dict(entry))
+        else:
+            place[name] = deepcopy(value)
+
+
+def _merge_entry(entries: list[dict[str, Any]], key: str, entry: dict[str, Any]) -> None:
+    found = next((one for one in entries if one[key] == entry[key]), None)
+    if entry.pop("$patch", None) == "delete":
+        assert found is not None, f"there is no {entry[key]}"
+        entries.remove(found)
+    elif found is None:
+        entries.append(deepcopy(entry))
+    else:
+        _merge(found, entry)
+
+
+_MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+}
 
 _STEPS: dict[str, Callable[[Manifest, Any], None]] = {
     "namespace": _namespace,
