@@ -17,6 +17,7 @@ struct mig {
     long long engines[ENGINES];
     char uuid[TEXT], profile[TEXT];
     unsigned slices, compute_slices; /* from the profile */
+    unsigned size;                   /* slices of memory */
     unsigned gpu_profile, compute_profile;
 };
 
