@@ -25,6 +25,8 @@ class Sight:
 
     snapshot: Snapshot
     handles: Mapping[str, Handle]
+    strangers: Mapping[int, str]
+    """What is wrong with GPUs of which nothing but the index is known."""
 
 
 def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
@@ -51,13 +53,15 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
-    found += _missing(before, {gpu.uuid for gpu in found}, unknown)
+    missing = _missing(before, {*handles}, unknown)
+    found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     if links is None or not _covers(links, handles):
         links = _links(gpus, handles)
     version = call("nvmlSystemGetDriverVersion")
     cuda = ask(0, "nvmlSystemGetCudaDriverVersion_v2")
-    return Sight(Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10)), handles)
+    snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
+    return Sight(snapshot, handles, dict(unknown[len(missing) :]))
 
 
 def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequence[Gpu]) -> Gpu:
@@ -90,16 +94,17 @@ def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
 def _missing(
     before: Sequence[Gpu], present: set[str], unknown: Sequence[tuple[int, str]]
 ) -> list[Gpu]:
-    """Return the GPUs of ``before`` that are not ``present``, with what is wrong with them.
+    """Return GPUs that are there, cannot be asked who they are, and were seen ``before``.
 
-    An ``unknown`` one is most likely the one that had its index before.
+    The one that had the index before is the most likely one.
     """
-    reasons = dict(unknown)
-    return [
-        replace(gpu, problem=reasons.get(gpu.index, "NVML does not list it any more"))
-        for gpu in before
-        if gpu.uuid not in present
-    ]
+    left = {gpu.index: gpu for gpu in before if gpu.uuid not in present}
+    found = []
+    for index, reason in unknown:
+        likely = index if index in left else min(left, default=None)
+        if likely is not None:
+            found.append(replace(left.pop(likely), problem=reason))
+    return found
 
 
 def _pci(info: Any) -> str:

@@ -29,7 +29,8 @@ REMOTE_SWITCH: Final[int] = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
 EVENT_XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
 EVENT_SINGLE_BIT: Final[int] = pynvml.nvmlEventTypeSingleBitEccError
 EVENT_DOUBLE_BIT: Final[int] = pynvml.nvmlEventTypeDoubleBitEccError
-EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT
+EVENT_MIG: Final[int] = pynvml.nvmlEventMigConfigChange
+EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT | EVENT_MIG
 
 _PATIENCE: Final = 5.0
 """Seconds to wait for calls under way before a shutdown is given up."""

@@ -1,0 +1,75 @@
+"""What to tell somebody who wonders why there are no GPUs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._nodes import Roots
+from deviceplugin_gpu._nvml import VERSION_MISMATCH, LibraryMissingError, NvmlError
+
+_VENDOR = "0x10de"
+_CLASSES = ("0x0300", "0x0302")
+"""PCI classes of VGA and 3D controllers, as the beginning of what sysfs has."""
+
+
+def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
+    """Yield what was looked for, what is there, and at last what to do, a line each."""
+    if error is not None:
+        yield f"NVML: {error}" if not isinstance(error, LibraryMissingError) else "NVML: no library"
+    for attempt in library.attempts:
+        yield f"library: {attempt.place}: {attempt.outcome or 'loaded'}"
+    nodes = sorted(path.name for path in _listed(roots.dev) if path.name.startswith("nvidia"))
+    yield f"device files: {', '.join(nodes) or f'no {roots.dev}/nvidia*'}"
+    modules = _modules(roots.proc)
+    yield f"kernel modules: {', '.join(modules) or 'none that begins with nvidia'}"
+    cards = _cards(roots.sys)
+    yield f"NVIDIA GPUs on the PCI bus: {', '.join(cards) or 'none'}"
+    yield f"to do: {_advice(error, nodes, modules, cards)}"
+
+
+def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:
+    if not cards and not modules:
+        return "this node seems to have no GPU: keep the plugin off it by a node selector"
+    if not modules:
+        return "install the NVIDIA driver on the node, or load its modules: modprobe nvidia"
+    if isinstance(error, LibraryMissingError):
+        return (
+            "the driver is loaded, and its library is not visible here: run the plugin with "
+            "runtimeClassName nvidia, or mount the driver's root and name it with "
+            "--driver-root-ctr-path"
+        )
+    if error is not None and error.code == VERSION_MISMATCH:
+        return "the driver was upgraded and the old one is still loaded: reboot, or reload modules"
+    if not nodes:
+        return "create the device files: run nvidia-modprobe -c 0 -u, or nvidia-smi once"
+    return "see the kernel's log for lines with NVRM: dmesg | grep NVRM"
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError:
+        return []
+
+
+def _modules(proc: Path) -> list[str]:
+    try:
+        lines = (proc / "modules").read_text().splitlines()
+    except OSError:
+        return []
+    return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))
+
+
+def _cards(sys: Path) -> list[str]:
+    return sorted(
+        path.name
+        for path in _listed(sys / "bus/pci/devices")
+        if _text(path / "vendor") == _VENDOR and _text(path / "class").startswith(_CLASSES)
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,125 @@
+"""Waiting for what GPUs report by themselves: errors, and other layouts of MIG."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import Final
+
+from deviceplugin_gpu import _nvml
+from deviceplugin_gpu._nvml import EventSet, NvmlError, Session, ask, call
+
+log = logging.getLogger(__name__)
+
+_TURN: Final = 1.0
+"""Seconds of one wait; a stop and a shutdown of NVML are noticed after it at the latest."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""Seconds of rest after a failure; twice as many after each further one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a GPU reported."""
+
+    uuid: str
+    """Empty where it cannot be told which GPU it was."""
+    kind: int
+    """NVML's ``EVENT_...``."""
+    number: int
+    """The XID, of an XID event."""
+
+
+class Watch:
+    """The events of all GPUs. ``events`` is for one thread; the rest is thread-safe."""
+
+    def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session = session
+        self._clock = clock
+        self._heard_at: float | None = None
+        self._problem = ""
+        self._renewing = False
+        self.deaf: Mapping[str, str] = {}
+        """Why events of a GPU cannot be had, by UUID."""
+        self.mute: frozenset[str] = frozenset()
+        """GPUs that have no events: old ones, and virtual ones."""
+
+    def silence(self) -> "tuple[float, str] | None":
+        """Return for how many seconds events could not be waited for, and why; None if they can."""
+        since = self._heard_at
+        if since is None:
+            return None
+        seconds = self._clock() - since
+        return (seconds, self._problem or "NVML does not return") if seconds > 2 * _TURN else None
+
+    def renew(self) -> None:
+        """Register the GPUs anew: they are other ones now."""
+        self._renewing = True
+
+    def events(self, stop: Flag) -> Iterator[Event]:
+        """Yield events until ``stop`` is set. After a failure it is tried again, not at once."""
+        pause = _FIRST_PAUSE
+        self._heard_at = self._clock()
+        try:
+            while not stop.is_set():
+                try:
+                    for event in self._listen(stop):
+                        pause = _FIRST_PAUSE
+                        if event is not None:
+                            yield event
+                except NvmlError as error:
+                    self._fail(str(error), pause)
+                    stop.wait(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            self._heard_at = None
+
+    def _fail(self, problem: str, pause: float) -> None:
+        if problem != self._problem:
+            log.warning("no events of GPUs", extra={"error": problem, "again_in": f"{pause:g} s"})
+        self._problem = problem
+
+    def _listen(self, stop: Flag) -> "Iterator[Event | None]":
+        """Yield each event, and None for each turn without one, as long as the GPUs stay."""
+        with self._session.use():
+            generation = self._session.generation
+            events = EventSet()
+        try:
+            with self._session.use():
+                self._renewing = False
+                self._register(events)
+            while not stop.is_set() and not self._renewing:
+                with self._session.use():
+                    if self._session.generation != generation:
+                        return
+                    found = events.wait(_TURN, lambda gpu: str(call("nvmlDeviceGetUUID", gpu)))
+                self._heard_at = self._clock()
+                if self._problem:
+                    log.info("events of GPUs again")
+                    self._problem = ""
+                yield Event(*found) if found else None
+        finally:
+            self._free(events, generation)
+
+    def _free(self, events: EventSet, generation: int) -> None:
+        with suppress(NvmlError), self._session.use():
+            if self._session.generation == generation:  # else it is gone with the rest
+                events.close()
+
+    def _register(self, events: EventSet) -> None:
+        deaf: dict[str, str] = {}
+        mute = set()
+        for index in range(call("nvmlDeviceGetCount_v2")):
+            uuid = ""
+            try:
+                gpu = call("nvmlDeviceGetHandleByIndex_v2", index)
+                uuid = call("nvmlDeviceGetUUID", gpu)
+                kinds = ask(0, "nvmlDeviceGetSupportedEventTypes", gpu) & _nvml.EVENTS
+                if kinds & _nvml.EVENT_XID:
+                    events.register(gpu, kinds)
+                else:
+                    mute.add(uuid)
+            except NvmlError as error:
+                deaf[uuid] = str(error)  # without a UUID: nobody's, it cannot be read anyway
+        self.deaf, self.mute = deaf, frozenset(mute)
