@@ -38,13 +38,13 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     Raises:
         NvmlError: Nothing can be told at all.
     """
-    count = call("nvmlDeviceGetCount_v2")
+    count = call("nvmlDeviceGetCount")
     found: list[Gpu] = []
     handles: dict[str, Handle] = {}
     unknown: list[tuple[int, str]] = []
     for index in range(count):
         try:
-            handle = call("nvmlDeviceGetHandleByIndex_v2", index)
+            handle = call("nvmlDeviceGetHandleByIndex", index)
             uuid = call("nvmlDeviceGetUUID", handle)
         except NvmlError as error:
             unknown.append((index, str(error)))

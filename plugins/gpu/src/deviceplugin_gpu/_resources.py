@@ -83,7 +83,8 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
         yield from _whole(gpus, naming, warnings)
         return
     counts = Counter(mig.profile for gpu in gpus for mig in gpu.migs if mig.profile)
-    chosen = min(counts, key=lambda profile: (-counts[profile], profile), default="")
+    order = {profile: (-count, "c." in profile, profile) for profile, count in counts.items()}
+    chosen = min(order, key=order.__getitem__, default="")
     for gpu in gpus:
         if not gpu.mig_enabled:
             warnings.append(
@@ -95,9 +96,10 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
             if mig.profile == chosen:
                 yield Unit(_name(chosen, naming.migs) or GPU, gpu, mig)
             else:
+                profile = mig.profile or "of no known profile"
                 warnings.append(
-                    f"MIG device {mig.uuid} is left out: it is {mig.profile or 'of no known profile'}"
-                    f", most are {chosen}, and mig-strategy is single: use mixed"
+                    f"MIG device {mig.uuid} is left out: it is {profile}, most are {chosen}, "
+                    "and mig-strategy is single: use mixed"
                 )
 
 

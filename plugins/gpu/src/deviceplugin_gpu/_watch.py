@@ -110,10 +110,10 @@ class Watch:
     def _register(self, events: EventSet) -> None:
         deaf: dict[str, str] = {}
         mute = set()
-        for index in range(call("nvmlDeviceGetCount_v2")):
+        for index in range(call("nvmlDeviceGetCount")):
             uuid = ""
             try:
-                gpu = call("nvmlDeviceGetHandleByIndex_v2", index)
+                gpu = call("nvmlDeviceGetHandleByIndex", index)
                 uuid = call("nvmlDeviceGetUUID", gpu)
                 kinds = ask(0, "nvmlDeviceGetSupportedEventTypes", gpu) & _nvml.EVENTS
                 if kinds & _nvml.EVENT_XID:
