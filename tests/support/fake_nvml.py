@@ -15,7 +15,7 @@
     fake.delay("all", milliseconds=20)         # a call that is held goes on when this is mended
     fake.drop_driver()
     fake.mend()                                # all of fail, delay and drop_driver
-    fake.xid(0, 79)                            # an event, told once; also sbe(0) and dbe(0)
+    fake.xid(0, 79)                            # an event, told once; also sbe, dbe, mig_changed
     fake.write("not a fleet")                  # any text, until the next change
     fake.calls()["nvmlEventSetWait_v2"]        # how often it was called, by all processes
 
@@ -32,7 +32,7 @@ import struct
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -49,11 +49,13 @@ class Environment(Protocol):
     def setenv(self, name: str, value: str) -> None: ...
 
 
-def build(into: Path, *, flags: Iterable[str] = ("-O1",)) -> Path:
+def build(into: Path) -> Path:
     """Compile the library below ``into``, unless it is there, and return its path.
 
-    Several processes may do so at once. Raises ``RuntimeError`` if there is no C compiler.
+    Several processes may do so at once. ``CFLAGS`` are the compiler's, as in a Makefile.
+    Raises ``RuntimeError`` if there is no C compiler.
     """
+    flags = os.environ.get("CFLAGS", "-O1").split()
     sources = sorted(SOURCES.glob("*.[ch]"))
     arguments = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags, "-fPIC", "-shared"]
     arguments += ["-fvisibility=hidden", f"-Wl,-soname,{SONAME}", "-pthread"]
@@ -228,6 +230,10 @@ class FakeNvml:
     def xid(self, gpu: int, code: int, *, gi: int | None = None, ci: int | None = None) -> None:
         """Report a critical error to the event sets that exist now."""
         self._event("xid", {"gpu": gpu, "code": code, "gi": gi, "ci": ci})
+
+    def mig_changed(self, gpu: int) -> None:
+        """Report another layout of MIG devices; ``change`` alone reports nothing."""
+        self._event("mig", {"gpu": gpu})
 
     def sbe(self, gpu: int) -> None:
         """Report a corrected error of the memory."""

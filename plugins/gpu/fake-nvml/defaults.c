@@ -134,6 +134,8 @@ int mig_finish(struct mig *mig, const struct gpu *gpu, char *problem, size_t siz
     if (read_profile(mig, gpu))
         return snprintf(problem, size, "\"%s\" is no profile such as 1g.5gb, 1c.3g.20gb, 1g.10gb+me",
                         mig->profile), -1;
+    if (mig->used < 0 || mig->used > mig->memory)
+        return snprintf(problem, size, "this MIG device uses more memory than it has"), -1;
     if (mig->index < 0)
         mig->index = gpu->mig_count;
     for (int i = 0; i < gpu->mig_count; i++) {
@@ -177,6 +179,8 @@ int fleet_finish(struct fleet *fleet, char *problem, size_t size)
         if (sscanf(gpu->pci, "%8x:%2x:%2x.%1x", &domain, &bus, &device, &function) != 4)
             return snprintf(problem, size, "gpu %d: %s is no PCI address such as 0000:3b:00.0",
                             gpu->slot, gpu->pci), -1;
+        if (gpu->used < 0 || gpu->used > gpu->memory)
+            return snprintf(problem, size, "gpu %d uses more memory than it has", gpu->slot), -1;
         for (int j = 0; j < i; j++) {
             struct gpu const *const other = &fleet->gpus[j];
             if (strcmp(gpu->uuid, other->uuid) == 0 || strcmp(gpu->pci, other->pci) == 0)

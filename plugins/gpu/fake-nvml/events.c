@@ -55,15 +55,28 @@ static void remove_set(struct event_set *set)
     free(set);
 }
 
+static void drop(struct event_set *set)
+{
+    set->is_freed = 1;
+    if (!set->waiters)
+        remove_set(set);
+}
+
+void events_end(void)
+{
+    for (struct event_set *set = sets, *next; set; set = next) {
+        next = set->next;
+        drop(set);
+    }
+}
+
 NVML_API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t handle)
 {
     nvmlReturn_t const result = enter(F_nvmlEventSetFree);
     struct event_set *const set = find_set(handle);
     if (result || !set)
         return leave(result ? result : NVML_ERROR_INVALID_ARGUMENT);
-    set->is_freed = 1;
-    if (!set->waiters)
-        remove_set(set);
+    drop(set);
     return leave(result);
 }
 
@@ -77,6 +90,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,
     *types = NVML_EVENT_XID;
     if (gpu->ecc)
         *types |= NVML_EVENT_SINGLE_BIT | NVML_EVENT_DOUBLE_BIT;
+    if (gpu->mig_mode != MIG_UNSUPPORTED)
+        *types |= NVML_EVENT_MIG;
     return leave(result);
 }
 

@@ -69,8 +69,11 @@ static void refresh(void)
     }
 }
 
+/* Which faults apply: those of the whole node, those of one GPU, or both. */
+enum scope { NODE = 1, GPU = 2 };
+
 /* Sums up the faults that now apply: the first result, the longest delay. */
-static struct fault fault_of(enum function function, int slot)
+static struct fault fault_of(enum function function, enum scope scope, int slot)
 {
     struct fault sum = {(int)function, slot, -1, 0};
     if (function == F_nvmlInitWithFlags)
@@ -78,7 +81,7 @@ static struct fault fault_of(enum function function, int slot)
     for (int i = 0; current && i < current->fault_count; i++) {
         struct fault const *const fault = &current->faults[i];
         if ((fault->function >= 0 && fault->function != (int)function) ||
-            (fault->gpu >= 0 && fault->gpu != slot))
+            !(fault->gpu < 0 ? scope & NODE : scope & GPU && fault->gpu == slot))
             continue;
         if (sum.rc < 0)
             sum.rc = fault->rc;
@@ -104,13 +107,13 @@ static void sleep_unlocked(long milliseconds)
 
 /* Holds the call while a fault delays it, then says what the fault returns.
  * A call that is held goes on when the fault goes away. */
-static nvmlReturn_t apply(enum function function, int slot)
+static nvmlReturn_t apply(enum function function, enum scope scope, int slot)
 {
     long long const start = now();
-    struct fault fault = fault_of(function, slot);
+    struct fault fault = fault_of(function, scope, slot);
     while (now() - start < fault.delay) {
         sleep_unlocked(2);
-        fault = fault_of(function, slot);
+        fault = fault_of(function, scope, slot);
     }
     return fault.rc < 0 ? NVML_SUCCESS : (nvmlReturn_t)fault.rc;
 }
@@ -130,12 +133,12 @@ nvmlReturn_t enter(enum function function)
 {
     begin(function);
     nvmlReturn_t const result = readiness();
-    return result ? result : apply(function, -1);
+    return result ? result : apply(function, NODE, -1);
 }
 
 nvmlReturn_t gpu_fault(enum function function, int slot)
 {
-    return apply(function, slot);
+    return apply(function, GPU, slot);
 }
 
 nvmlReturn_t leave(nvmlReturn_t result)
@@ -148,7 +151,8 @@ nvmlReturn_t pause_call(enum function function, long milliseconds)
 {
     sleep_unlocked(milliseconds);
     nvmlReturn_t const result = readiness();
-    return result ? result : apply(function, -1);
+    long long const rc = fault_of(function, NODE, -1).rc;
+    return result ? result : rc < 0 ? NVML_SUCCESS : (nvmlReturn_t)rc;
 }
 
 nvmlReturn_t enter_handle(enum function function, struct handle *handle, unsigned kinds,
@@ -159,7 +163,7 @@ nvmlReturn_t enter_handle(enum function function, struct handle *handle, unsigne
     if (result)
         return result;
     handle_find(handle, kinds, target);
-    result = apply(function, target->gpu ? target->gpu->slot : -1);
+    result = apply(function, NODE | GPU, target->gpu ? target->gpu->slot : -1);
     return result ? result : handle_find(handle, kinds, target);
 }
 
@@ -189,7 +193,7 @@ nvmlReturn_t copy_text(char *to, unsigned size, const char *text)
 static nvmlReturn_t init(enum function function)
 {
     begin(function);
-    nvmlReturn_t result = apply(function, -1);
+    nvmlReturn_t result = apply(function, NODE, -1);
     if (!result && !is_good)
         result = NVML_ERROR_UNKNOWN;
     if (!result && current->gone)
@@ -215,8 +219,9 @@ NVML_API nvmlReturn_t nvmlShutdown(void)
     begin(F_nvmlShutdown);
     if (users == 0)
         return leave(NVML_ERROR_UNINITIALIZED);
-    users--;
-    return leave(apply(F_nvmlShutdown, -1));
+    if (--users == 0)
+        events_end();
+    return leave(apply(F_nvmlShutdown, NODE, -1));
 }
 
 NVML_API const char *nvmlErrorString(nvmlReturn_t result)

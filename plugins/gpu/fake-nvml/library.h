@@ -40,6 +40,12 @@ nvmlReturn_t handle_find(struct handle *handle, unsigned kinds, struct target *t
 /* devices.c */
 void fill_pci(nvmlPciInfo_t *pci, const char *address, unsigned id);
 
+/* events.c: frees all event sets; to be called with the lock held. */
+void events_end(void);
+
+/* profiles.c: the number that a device gives a profile. */
+unsigned profile_id(unsigned profile);
+
 /* library.c */
 nvmlReturn_t copy_text(char *to, unsigned size, const char *text);
 

@@ -144,7 +144,12 @@ typedef struct {
     unsigned gpuInstanceId, computeInstanceId; /* 0xffffffff: the whole GPU */
 } nvmlEventData_t;
 
-enum { NVML_EVENT_SINGLE_BIT = 1, NVML_EVENT_DOUBLE_BIT = 2, NVML_EVENT_XID = 8 };
+enum {
+    NVML_EVENT_SINGLE_BIT = 1,
+    NVML_EVENT_DOUBLE_BIT = 2,
+    NVML_EVENT_XID = 8,
+    NVML_EVENT_MIG = 0x100, /* the layout has changed */
+};
 
 enum {
     NVML_TOPOLOGY_INTERNAL = 0,
