@@ -28,6 +28,11 @@ class Sight:
     strangers: Mapping[int, str]
     """What is wrong with GPUs of which nothing but the index is known."""
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether something is wrong with a GPU."""
+        return bool(self.strangers) or any(gpu.problem for gpu in self.snapshot.gpus)
+
 
 def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     """Return all GPUs that are here now, and those of ``before`` that cannot be read any more.

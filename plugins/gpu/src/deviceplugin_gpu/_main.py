@@ -1,4 +1,4 @@
-"""The command ``gpu-device-plugin``."""
+"""Advertise NVIDIA GPUs and their MIG devices, whole or shared."""
 
 import os
 import sys
@@ -7,41 +7,54 @@ from threading import Thread
 from typing import Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin_gpu import _diagnosis
+from deviceplugin_gpu import _diagnosis, _platforms
+from deviceplugin_gpu._driver import Driver
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Roots
-from deviceplugin_gpu._nvml import NvmlError, Session
-from deviceplugin_gpu._plugin import Driver, GpuPlugin
+from deviceplugin_gpu._nvml import NvmlError
+from deviceplugin_gpu._plugin import GpuPlugin
 from deviceplugin_gpu._settings import GpuSettings
 
 _PATIENCE: Final = 30.0
 """Seconds for NVML to be initialized at the start; later that is a failed discovery."""
+_FLAG: Final = "--config-file"
+
+
+class Command:
+    """Makes plugin objects: one at the start, and one for each time that settings are read."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+
+    def make(self, settings: GpuSettings) -> GpuPlugin:
+        """Return a plugin; all of them have the same driver.
+
+        Raises:
+            SystemExit: At the start, with status 1: NVML cannot be initialized.
+        """
+        roots = Roots()
+        if self._driver is None:
+            self._driver = Driver(Library(settings.driver_root_ctr_path), roots.sys)
+            strategy = settings.device_discovery_strategy
+            other = _platforms.without_nvml(roots, strategy, missing=True)
+            if settings.fail_on_init_error and other is None:
+                _insist(self._driver, roots)
+        return GpuPlugin(settings, driver=self._driver, roots=roots)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``gpu-device-plugin``.
 
-    Exit status: 1 if NVML cannot be initialized at the start and fail-on-init-error holds.
+    Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
     """
-    arguments = _with_config(sys.argv[1:] if argv is None else list(argv))
-    drivers: list[Driver] = []
-
-    def plugin(settings: GpuSettings) -> GpuPlugin:
-        if not drivers:
-            drivers.append(Driver(Session(Library(settings.driver_root_ctr_path))))
-            if settings.fail_on_init_error:
-                _insist(drivers[0].session)
-        return GpuPlugin(settings, driver=drivers[0])
-
-    plugin.__doc__ = GpuPlugin.__doc__
-    dp.main(plugin, settings=GpuSettings, argv=arguments)
+    arguments = _with_config(sys.argv[1:] if argv is None else argv)
+    dp.main(Command().make, settings=GpuSettings, argv=arguments)
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the reference plugin's names of the configuration file."""
-    flag = "--config-file"
+    """Return the arguments with our own name for what the reference calls --config-file."""
     found = [
-        "--config" + word.removeprefix(flag) if word.partition("=")[0] == flag else word
+        "--config" + word.removeprefix(_FLAG) if word.partition("=")[0] == _FLAG else word
         for word in arguments
     ]
     file = os.environ.get("CONFIG_FILE")
@@ -51,13 +64,13 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def _insist(session: Session) -> None:
+def _insist(driver: Driver, roots: Roots) -> None:
     """Exit with status 1 if NVML cannot be initialized; go on if it does not answer."""
     failures: list[NvmlError] = []
 
     def attempt() -> None:
         try:
-            session.open()
+            driver.session.open()
         except NvmlError as error:
             failures.append(error)
 
@@ -65,7 +78,7 @@ def _insist(session: Session) -> None:
     thread.start()
     thread.join(_PATIENCE)
     for error in failures:
-        sys.stderr.write("NVML cannot be initialized, and fail-on-init-error is true:\n")
-        for finding in _diagnosis.explain(Roots(), session.library, error):
+        sys.stderr.write("NVML cannot be initialized, and fail-on-init-error is true\n")
+        for finding in _diagnosis.explain(roots, driver.library, error):
             sys.stderr.write(f"  {finding}\n")
         raise SystemExit(1)

@@ -13,6 +13,10 @@ _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modese
 _MINOR: Final = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
 
+WSL: Final = "all"
+"""Id of the one GPU of the Windows Subsystem for Linux."""
+
+
 @dataclass(frozen=True, slots=True)
 class Roots:
     """Where this plugin sees what the kernel tells; others in tests."""
@@ -20,6 +24,9 @@ class Roots:
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
+    etc: Path = Path("/etc")
+    mps: Path = Path("/mps")
+    """Where mps-root of the host is mounted for this plugin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class Nodes:
 
     def of(self, unit: Unit, host_root: Path) -> tuple[dp.DeviceNode, ...]:
         """Return the nodes for ``unit``; on the host they are below ``host_root``."""
+        if unit.uuid == WSL:
+            return (dp.DeviceNode(str(host_root / "dev/dxg"), "/dev/dxg"),)
         paths = [*self.control]
         if unit.gpu.minor is not None:
             paths.append(f"nvidia{unit.gpu.minor}")

@@ -2,45 +2,33 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from threading import Event as Flag
 from typing import Final
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_gpu import _diagnosis, _nodes, _resources, _strategies
+from deviceplugin_gpu import _diagnosis, _mps, _nodes, _platforms, _resources, _strategies
+from deviceplugin_gpu._driver import Driver, size
 from deviceplugin_gpu._library import Library
-from deviceplugin_gpu._look import Sight, look
 from deviceplugin_gpu._nodes import Nodes, Roots
-from deviceplugin_gpu._nvml import NvmlError, Session
+from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._snapshot import Gpu
+from deviceplugin_gpu._snapshot import Gpu, Snapshot
 from deviceplugin_gpu._watch import Watch
 
 log = logging.getLogger(__name__)
 
-_REST: Final = 1.0
-"""Seconds between initializations of NVML, at the least."""
-_GIB: Final = 1 << 30
-
-
-@dataclass(slots=True)
-class Driver:
-    """What a process has of NVML; it outlives a plugin object with other settings."""
-
-    session: Session
-    seen: tuple[Gpu, ...] = ()
-    reopened_at: float = field(default=float("-inf"))
+_NO_NODES: Final[tuple[dp.DeviceNode, ...]] = ()
 
 
 class GpuPlugin(dp.Plugin):
     """NVIDIA GPUs.
 
-    ``driver`` is shared with the plugin object before, if there was one. ``clock`` gives seconds.
+    ``driver`` is what the plugin object before, if there was one, had. ``clock`` gives seconds.
     """
 
     def __init__(
@@ -53,29 +41,25 @@ class GpuPlugin(dp.Plugin):
     ) -> None:
         self._settings = settings or GpuSettings()
         self._roots = roots or Roots()
-        self._clock = clock
-        library = Library(self._settings.driver_root_ctr_path)
-        self._driver = driver or Driver(Session(library))
+        self._driver = driver or Driver(
+            Library(self._settings.driver_root_ctr_path), self._roots.sys, clock
+        )
         self._watch = Watch(self._driver.session, clock)
-        self._sight: Sight | None = None
-        self._units: dict[str, Unit] = {}
-        self._nodes: dict[str, tuple[dp.DeviceNode, ...]] = {}
+        self._units: Mapping[str, Unit] = {}
+        self._current: Mapping[str, Unit] = {}
+        self._nodes: Mapping[str, tuple[dp.DeviceNode, ...]] = {}
+        self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
-        self.watch_paths = [self._roots.dev / "nvidiactl"]
+        self.watch_paths: list[Path | str] = [self._roots.dev / "nvidiactl"]
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        try:
-            sight = self._look()
-        except NvmlError as error:
-            self._explain(error)
-            raise
-        if not sight.snapshot.gpus:
+        snapshot, strange = self._look()
+        if not snapshot.gpus:
             self._explain(None)
-        offer = _resources.offer(sight.snapshot, self._settings)
-        self._warn([*offer.warnings, *_strange(sight)])
-        nodes = _nodes.look(self._roots)
-        return self._devices(offer.units, nodes)
+        offer = _resources.offer(snapshot, self._settings)
+        self._warn([*offer.warnings, *strange])
+        return self._devices(offer.units, _nodes.look(self._roots))
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
@@ -88,80 +72,80 @@ class GpuPlugin(dp.Plugin):
         for _ in self._watch.events(stop):
             yield
 
-    def _look(self) -> Sight:
-        """Look, and look again with NVML initialized anew where something is wrong.
+    @override
+    def start(self, resource: str) -> None:
+        # Whoever starts the daemon may take longer than this plugin.
+        if self._is_shared_by_mps(resource):
+            problem = _mps.problem(self._roots.mps, resource)
+            if problem:
+                raise dp.DiscoveryError(problem)
 
-        NVML notices a GPU that is back after a reset only then.
-        """
-        session, driver = self._driver.session, self._driver
-        fresh = not session.is_open
+    def _look(self) -> tuple[Snapshot, list[str]]:
+        """Return what is there, and what is strange about it."""
+        strategy = self._settings.device_discovery_strategy
+        other = _platforms.without_nvml(self._roots, strategy, missing=False)
+        if other is not None:
+            return other, []
         try:
-            session.open()
-            sight = self._look_once()
-            if fresh or not _is_troubled(sight):
-                return self._keep(sight)
-        except NvmlError:
-            if fresh:
-                with suppress(NvmlError):
-                    session.close()
-                raise
-        if self._clock() - driver.reopened_at >= _REST:
-            driver.reopened_at = self._clock()
-            session.close()
-            session.open()
-        return self._keep(self._look_once())
-
-    def _look_once(self) -> Sight:
-        links = self._sight.snapshot.links if self._sight else None
-        with self._driver.session.use():
-            return look(self._roots.sys, self._driver.seen, links)
-
-    def _keep(self, sight: Sight) -> Sight:
-        before = self._sight.handles.keys() if self._sight else set()
-        if before and before != sight.handles.keys():
+            sight = self._driver.look()
+        except NvmlError as error:
+            if isinstance(error, LibraryMissingError):
+                other = _platforms.without_nvml(self._roots, strategy, missing=True)
+                if other is not None:
+                    return other, []
+            self._explain(error)
+            raise
+        gpus = frozenset(sight.handles)
+        if self._gpus and gpus != self._gpus:
             self._watch.renew()
-        known = {gpu.uuid for gpu in self._driver.seen}
-        for gpu in sight.snapshot.gpus:
-            if gpu.uuid not in known:
-                log.info("GPU found", extra=_facts(gpu))
-        self._driver.seen = sight.snapshot.gpus
-        self._sight = sight
-        return sight
+        self._gpus = gpus
+        strange = [f"GPU {index} cannot be read: {why}" for index, why in sight.strangers.items()]
+        return sight.snapshot, strange
 
     def _devices(self, units: Sequence[Unit], nodes: Nodes) -> list[dp.Device]:
         passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
         root = self._settings.host_dev_root
-        found = {unit.id: nodes.of(unit, root) for unit in units} if passed else {}
-        # A request can still name a device of the list before.
-        before = self._units
-        self._nodes = found
-        self._units = {**before, **{unit.id: unit for unit in units}}
+        current = {unit.id: unit for unit in units}
+        self._nodes = {unit.id: nodes.of(unit, root) for unit in units} if passed else {}
+        # An allocation under way may still be of the units of the look before.
+        self._units = {**self._current, **current}
+        self._current = current
+        problems = self._problems(units)
         aligned = _aligned(units)
         return [
             dp.Device(
                 unit.id,
                 resource=unit.resource,
-                health=self._health(unit.gpu),
-                topology=(
-                    dp.Topology((unit.gpu.numa,))
-                    if unit.resource in aligned and unit.gpu.numa is not None
-                    else None
-                ),
-                nodes=found.get(unit.id, ()),
+                health=dp.Health.unhealthy(problems[unit.id])
+                if unit.id in problems
+                else dp.Health(),
+                topology=_topology(unit.gpu) if unit.resource in aligned else None,
+                nodes=self._nodes.get(unit.id, _NO_NODES),
                 attributes=_attributes(unit),
             )
             for unit in units
         ]
 
-    def _health(self, gpu: Gpu) -> dp.Health:
-        if gpu.problem:
-            return dp.Health.unhealthy(gpu.problem)
-        return dp.Health()
+    def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
+        """Return why units are unhealthy, by id."""
+        found = {unit.id: unit.gpu.problem for unit in units if unit.gpu.problem}
+        if self._settings.sharing.mps:
+            shared = [unit for unit in units if unit.replica is not None]
+            found |= _mps.too_many(shared)
+            for resource in {unit.resource for unit in shared}:
+                problem = _mps.problem(self._roots.mps, resource)
+                own = [unit.id for unit in shared if unit.resource == resource]
+                found |= dict.fromkeys(own, problem) if problem else {}
+        return found
+
+    def _is_shared_by_mps(self, resource: str) -> bool:
+        return self._settings.sharing.mps and any(
+            unit.resource == resource and unit.replica is not None for unit in self._units.values()
+        )
 
     def _refuse(self, units: Sequence[Unit]) -> None:
         """Raise AllocationError if replicas do not go together."""
-        shared = [unit for unit in units if unit.replica is not None]
-        if not shared:
+        if all(unit.replica is None for unit in units):
             return
         if self._settings.sharing.one_at_most and len(units) > 1:
             raise dp.AllocationError(
@@ -182,20 +166,11 @@ class GpuPlugin(dp.Plugin):
 
     def _explain(self, error: NvmlError | None) -> None:
         """Log why there are no GPUs, once per reason."""
-        reason = str(error)
-        if reason in self._told:
-            return
-        self._told = {reason}
-        for finding in _diagnosis.explain(self._roots, self._driver.session.library, error):
-            log.warning("no GPU", extra={"finding": finding})
-
-
-def _is_troubled(sight: Sight) -> bool:
-    return bool(sight.strangers) or any(gpu.problem for gpu in sight.snapshot.gpus)
-
-
-def _strange(sight: Sight) -> list[str]:
-    return [f"GPU {index} cannot be read: {why}" for index, why in sight.strangers.items()]
+        reason = f"no GPU: {error}"
+        if reason not in self._told:
+            self._told.add(reason)
+            for finding in _diagnosis.explain(self._roots, self._driver.library, error):
+                log.warning("no GPU", extra={"finding": finding})
 
 
 def _aligned(units: Sequence[Unit]) -> set[str]:
@@ -204,18 +179,8 @@ def _aligned(units: Sequence[Unit]) -> set[str]:
     return {unit.resource for unit in units} - lacking
 
 
-def _facts(gpu: Gpu) -> dict[str, object]:
-    facts = {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "model": gpu.name,
-        "memory": _size(gpu.memory),
-        "pci": gpu.pci,
-        "numa": gpu.numa,
-        "mig": len(gpu.migs) if gpu.mig_enabled else None,
-        "problem": gpu.problem,
-    }
-    return {name: value for name, value in facts.items() if value not in {None, ""}}
+def _topology(gpu: Gpu) -> dp.Topology | None:
+    return None if gpu.numa is None else dp.Topology((gpu.numa,))
 
 
 def _attributes(unit: Unit) -> dict[str, str]:
@@ -224,11 +189,7 @@ def _attributes(unit: Unit) -> dict[str, str]:
         "index": unit.index,
         "model": gpu.name,
         "profile": mig.profile if mig else "",
-        "memory": _size(mig.memory if mig else gpu.memory),
+        "memory": size(mig.memory if mig else gpu.memory),
         "pci": gpu.pci,
     }
     return {name: value for name, value in attributes.items() if value}
-
-
-def _size(number: int) -> str:
-    return f"{number / _GIB:.4g}Gi" if number else ""

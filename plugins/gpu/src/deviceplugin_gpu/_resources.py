@@ -22,6 +22,8 @@ class Unit:
     gpu: Gpu
     mig: Mig | None = None
     replica: int | None = None
+    replicas: int = 1
+    """Of the same GPU or MIG device."""
 
     @property
     def uuid(self) -> str:
@@ -151,9 +153,10 @@ def _shared(units: Sequence[Unit], sharing: Sharing) -> Iterable[Unit]:
             yield unit
             continue
         resource = found.rename or unit.resource
-        alone = found.replicas == 1
-        for number in range(found.replicas):
-            yield replace(unit, resource=resource, replica=None if alone else number)
+        count = found.replicas
+        for number in range(count):
+            replica = None if count == 1 else number
+            yield replace(unit, resource=resource, replica=replica, replicas=count)
 
 
 def _chosen(units: Sequence[Unit], share: Share) -> Iterable[Unit]:

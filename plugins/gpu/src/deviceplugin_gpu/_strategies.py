@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin_gpu import _mps
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._settings import GpuSettings
 
@@ -14,7 +15,6 @@ DEVICES: Final = "/var/run/nvidia-container-devices"
 CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
 _NOTHING: Final = "/dev/null"
 _ANNOTATION: Final = "nvidia-device-plugin_"
-_SHM: Final = "/dev/shm"  # noqa: S108 - where MPS clients look for it
 _MODES: Final = ("gdrcopy", "gds", "mofed")
 
 
@@ -41,7 +41,7 @@ def allocation(
     if settings.device_list_strategy.cdi:
         found += _cdi(names, settings)
     if settings.sharing.mps:
-        found += _mps(ordered, settings)
+        found += _as_client(ordered, settings)
     return found
 
 
@@ -86,15 +86,8 @@ def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
     )
 
 
-def _mps(units: Sequence[Unit], settings: GpuSettings) -> dp.Allocation:
+def _as_client(units: Sequence[Unit], settings: GpuSettings) -> dp.Allocation:
     shared = [unit for unit in units if unit.replica is not None]
     if not shared or settings.mps_root is None:
         return dp.Allocation()
-    pipe = f"{shared[0].resource}/pipe"
-    return dp.Allocation(
-        envs={"CUDA_MPS_PIPE_DIRECTORY": f"/mps/{pipe}"},
-        mounts=[
-            dp.Mount(str(settings.mps_root / pipe), f"/mps/{pipe}"),
-            dp.Mount(str(settings.mps_root / "shm"), _SHM),
-        ],
-    )
+    return _mps.allocation(shared, shared[0].replicas, settings.mps_root)

@@ -1,0 +1,110 @@
+"""The driver as this process knows it: asked again and again, gone and back, with all GPUs seen."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._look import Sight, look
+from deviceplugin_gpu._nvml import NvmlError, Session
+from deviceplugin_gpu._snapshot import Gpu
+
+log = logging.getLogger(__name__)
+
+_FIRST_REST, _LONGEST_REST = 1.0, 120.0
+"""Seconds between initializations of NVML while something is wrong: twice as many each time.
+
+Without persistence mode they take long, and disturb nobody but who waits for them.
+"""
+_GIB: Final = 1 << 30
+
+
+class Driver:
+    """NVML, and what was seen through it. It outlives a plugin object with other settings.
+
+    ``clock`` gives seconds. ``look`` is for one thread at a time.
+    """
+
+    def __init__(
+        self, library: Library, sysfs: Path, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.library = library
+        self.session = Session(library)
+        self._sysfs = sysfs
+        self._clock = clock
+        self._sight: Sight | None = None
+        self._seen: dict[str, Gpu] = {}
+        self._reopen_at = float("-inf")
+        self._rest = _FIRST_REST
+
+    def look(self) -> Sight:
+        """Look at all GPUs, and once more with NVML initialized anew where something is wrong.
+
+        Only then does NVML see a GPU that is back after a reset, or a driver that was reloaded.
+
+        Raises:
+            NvmlError: Nothing can be told of any GPU.
+        """
+        fresh = not self.session.is_open
+        try:
+            self.session.open()
+            sight = self._look()
+        except NvmlError:
+            if fresh or not self._may_reopen():
+                self.close()
+                raise
+        else:
+            if not sight.is_troubled:
+                self._rest = _FIRST_REST
+            if fresh or not sight.is_troubled or not self._may_reopen():
+                return self._keep(sight)
+        self.session.close()
+        self.session.open()
+        return self._keep(self._look())
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with suppress(NvmlError):
+            self.session.close()
+
+    def _may_reopen(self) -> bool:
+        now = self._clock()
+        if now < self._reopen_at:
+            return False
+        self._reopen_at, self._rest = now + self._rest, min(2 * self._rest, _LONGEST_REST)
+        return True
+
+    def _look(self) -> Sight:
+        links = self._sight.snapshot.links if self._sight else None
+        with self.session.use():
+            return look(self._sysfs, tuple(self._seen.values()), links)
+
+    def _keep(self, sight: Sight) -> Sight:
+        for gpu in sight.snapshot.gpus:
+            if gpu.uuid not in self._seen:
+                log.info("GPU found", extra=_facts(gpu))
+        self._seen.update({gpu.uuid: gpu for gpu in sight.snapshot.gpus})
+        self._sight = sight
+        return sight
+
+
+def _facts(gpu: Gpu) -> dict[str, object]:
+    facts = {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "model": gpu.name,
+        "memory": size(gpu.memory),
+        "pci": gpu.pci,
+        "numa": gpu.numa,
+        "mig": len(gpu.migs) if gpu.mig_enabled else None,
+        "problem": gpu.problem,
+    }
+    return {name: value for name, value in facts.items() if value not in {None, ""}}
+
+
+def size(number: int) -> str:
+    """Return bytes as people write them; empty for none."""
+    return f"{number / _GIB:.4g}Gi" if number else ""

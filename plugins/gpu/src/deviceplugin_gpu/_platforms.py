@@ -1,0 +1,37 @@
+"""Systems whose one GPU is not NVML's: Tegra, and the Windows Subsystem for Linux."""
+
+from pathlib import Path
+from typing import Final
+
+from deviceplugin_gpu._nodes import WSL, Roots
+from deviceplugin_gpu._snapshot import Gpu, Snapshot
+
+TEGRA: Final = "tegra"
+_WSL_NODE: Final = "dxg"
+
+
+def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | None:
+    """Return the GPU of a system that is not to be looked at through NVML, or None.
+
+    ``strategy`` is that of the setting device-discovery-strategy. ``missing`` tells that there
+    is no NVML library: only then a Tegra system is one without being told.
+    """
+    if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
+        return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
+    if strategy == "auto" and (roots.dev / _WSL_NODE).exists():
+        return Snapshot((Gpu(0, WSL, name="WSL"),))
+    return None
+
+
+def is_tegra(roots: Roots) -> bool:
+    """Tell whether this is a Tegra system, such as a Jetson."""
+    if (roots.etc / "nv_tegra_release").exists():
+        return True
+    return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
