@@ -205,7 +205,7 @@ def test_the_inventory_is_told_as_json(kubelet: Kubelet) -> None:
         told: dict[str, Any] = json.loads(text)
         since = [d.pop("since") for d in told["resources"][0]["devices"]]
         assert (200, 2, True) == (status, len(since), all(s.endswith("+00:00") for s in since))
-        bare: dict[str, object] = {"numa_nodes": [], "nodes": [], "attributes": {}}
+        bare: dict[str, object] = {"numa_nodes": [], "nodes": [], "attributes": {}, "holders": []}
         assert {
             "resources": [
                 {
@@ -221,6 +221,7 @@ def test_the_inventory_is_told_as_json(kubelet: Kubelet) -> None:
                             "numa_nodes": [0],
                             "nodes": ["/dev/null"],
                             "attributes": {"model": "T1000"},
+                            "holders": [],
                         },
                         {"id": "b", "healthy": False, "reason": "out of order", **bare},
                     ],

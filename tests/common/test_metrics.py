@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deviceplugin._metrics import Metrics
+from deviceplugin._metrics import Attribution, Metrics
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -43,6 +43,10 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics.discovery_errors.labels("Plugin")
     metrics.discovery_success.labels("Plugin")
     metrics.skipped_devices.labels("Plugin")
+    metrics.released.labels("x.io/dev")
+    metrics.count_pod_resources("List", "OK")
+    held = {"d": [("x.io/dev", "d", "default", "pod", "main")]}
+    metrics.attribute(lambda: [Attribution("x.io/dev", 2, 1, held)])
     assert {
         "deviceplugin_build_info": ("grpc", "python", "version"),
         "deviceplugin_registrations_total": ("resource",),
@@ -57,6 +61,12 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
         "deviceplugin_discovery_last_success_timestamp_seconds": ("plugin",),
         "deviceplugin_skipped_devices": ("plugin",),
         "deviceplugin_devices": ("health", "resource"),
+        "deviceplugin_devices_allocatable": ("resource",),
+        "deviceplugin_devices_allocated": ("resource",),
+        "deviceplugin_devices_free": ("resource",),
+        "deviceplugin_device_allocated": ("container", "device", "namespace", "pod", "resource"),
+        "deviceplugin_released_devices_total": ("resource",),
+        "deviceplugin_pod_resources_requests_total": ("code", "method"),
     } == labels(metrics)
 
 
@@ -88,6 +98,27 @@ def test_devices_are_counted_at_each_scrape() -> None:
         ("healthy", "x.io/b"): 0,
         ("unhealthy", "x.io/b"): 0,
     } == samples(metrics, "deviceplugin_devices")
+
+
+def test_holders_are_told_by_device_and_counted() -> None:
+    metrics = Metrics()
+    holders = [("x.io/a", "1", "ns", "pod", "main"), ("x.io/a", "1", "ns", "pod", "side")]
+    metrics.attribute(lambda: [Attribution("x.io/a", 3, 2, {"1": holders})])
+    assert {
+        ("main", "1", "ns", "pod", "x.io/a"): 1,
+        ("side", "1", "ns", "pod", "x.io/a"): 1,
+    } == samples(metrics, "deviceplugin_device_allocated")
+    assert {("x.io/a",): 1} == samples(metrics, "deviceplugin_devices_allocated")
+    assert {("x.io/a",): 2} == samples(metrics, "deviceplugin_devices_free")
+    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
+
+
+def test_holders_that_are_not_known_are_absent_and_not_0() -> None:
+    metrics = Metrics()
+    metrics.attribute(lambda: [Attribution("x.io/a", 3, 3, None)])
+    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
+    for name in ("devices_allocated", "devices_free", "device_allocated"):
+        assert {} == samples(metrics, f"deviceplugin_{name}")
 
 
 def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_stay() -> None:

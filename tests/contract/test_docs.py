@@ -37,7 +37,7 @@ from deviceplugin import (
     errors,
 )
 from deviceplugin._listing import sort_out
-from deviceplugin._metrics import Metrics
+from deviceplugin._metrics import Attribution, Metrics
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin_gopher import GopherSettings
@@ -222,12 +222,15 @@ def real_metrics() -> set[tuple[str, str, str]]:
     """Return name, type and labels of each metric as they appear on ``/metrics``."""
     metrics = Metrics()
     metrics.count_devices(lambda: [("example.com/a", 1, 0)])
+    held = {"d": [("example.com/a", "d", "default", "pod", "main")]}
+    metrics.attribute(lambda: [Attribution("example.com/a", 1, 0, held)])
     found = set()
     for collector in metrics.registry._collector_to_names:
-        family = next(iter(collector.collect()))
-        labels = getattr(collector, "_labelnames", ()) or tuple(family.samples[0].labels)
-        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-        found.add((f"`{family.name}{suffix}`", family.type, ", ".join(f"`{x}`" for x in labels)))
+        for family in collector.collect():
+            labels = getattr(collector, "_labelnames", ()) or tuple(family.samples[0].labels)
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            shown = ", ".join(f"`{label}`" for label in labels)
+            found.add((f"`{family.name}{suffix}`", family.type, shown))
     return found
 
 

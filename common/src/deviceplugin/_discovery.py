@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from deviceplugin import _author
+from deviceplugin._events import Events
 from deviceplugin._hints import Hints
 from deviceplugin._inventory import Resource
 from deviceplugin._listing import discover, sort_out
@@ -181,7 +182,9 @@ class Discovery:
 
     def _failed(self, error: DevicePluginError) -> None:
         self._metrics.discovery_errors.labels(self.name).inc()
-        self._problems.say("discovery", "discovery failed", plugin=self.name, error=str(error))
+        event = "discovery failed"
+        if self._problems.say("discovery", event, plugin=self.name, error=str(error)):
+            self._metrics.events.add(event, detail=f"{self.name}: {error}")
         with self._lock:
             self._troubles.update(dict.fromkeys(self._rosters, str(error)))
 
@@ -190,6 +193,7 @@ class Discovery:
             return  # replaced meanwhile
         if self._problems.over("discovery"):
             log.info("discovery works again", extra={"plugin": self.name})
+            self._metrics.events.add("discovery works again", detail=self.name)
         groups, problems = sort_out(found, plugin.resource)
         self._report_skipped(problems)
         with self._lock:
@@ -272,7 +276,7 @@ class Discovery:
         self._rosters[name] = roster
         self._troubles.pop(name, None)
         self._problems.over(name)
-        _log_changes(resource, changed)
+        _log_changes(resource, changed, self._metrics.events)
         self._catalogue.advertise(resource)
         return True
 
@@ -292,7 +296,8 @@ class Discovery:
                     continue
                 trouble = self._troubles.get(name, "discover() does not return")
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
-                _log_changes(resource, resource.publish(unhealthy(roster.devices(), reason)))
+                changed = resource.publish(unhealthy(roster.devices(), reason))
+                _log_changes(resource, changed, self._metrics.events)
 
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:
@@ -303,10 +308,12 @@ def _paths(given: Sequence[Path | str]) -> list[Path]:
     return [Path(path) for path in given]
 
 
-def _log_changes(resource: Resource, changed: Sequence[Device]) -> None:
+def _log_changes(resource: Resource, changed: Sequence[Device], events: Events) -> None:
     for device in changed[:_MANY_CHANGES]:
+        event = "device is healthy" if device.health else "device is unhealthy"
+        events.add(event, resource=resource.name, device=device.id, detail=device.health.reason)
         log.info(
-            "device is healthy" if device.health else "device is unhealthy",
+            event,
             extra={
                 "resource": resource.name,
                 "device": device.id,
@@ -315,6 +322,8 @@ def _log_changes(resource: Resource, changed: Sequence[Device]) -> None:
         )
     if more := changed[_MANY_CHANGES:]:
         healthy = sum(bool(device.health) for device in more)
+        detail = f"{healthy} healthy, {len(more) - healthy} unhealthy"
+        events.add("more devices changed", resource=resource.name, detail=detail)
         log.info(
             "more devices changed",
             extra={

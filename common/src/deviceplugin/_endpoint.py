@@ -180,8 +180,10 @@ class Endpoint:
             )
         except RegistrationRefusedError as error:
             self._set_problem(f"refused by the kubelet: {error}")
+            event = "the kubelet refuses the resource"
+            self._metrics.events.add(event, resource=name, detail=str(error))
             log.error(  # noqa: TRY400 - the kubelet's text says it all
-                "the kubelet refuses the resource", extra={"resource": name, "error": str(error)}
+                event, extra={"resource": name, "error": str(error)}
             )
 
         def moot() -> bool:
@@ -195,6 +197,7 @@ class Endpoint:
         """Return once the registration is lost."""
         since = time.monotonic()
         log.info("registered", extra={"resource": self.resource.name})
+        self._metrics.events.add("registered", resource=self.resource.name)
         self._said.over("serve")
         while not (reason := self._loss(server, kubelet, since)):
             if not self._start_plugin():
@@ -207,6 +210,7 @@ class Endpoint:
         if self._stopping:
             return
         log.info("registration lost", extra={"resource": self.resource.name, "reason": reason})
+        self._metrics.events.add("registration lost", resource=self.resource.name, detail=reason)
         self._set_problem(reason)
         self._settle(since, kubelet)
 
@@ -260,7 +264,9 @@ class Endpoint:
 
     def _report(self, event: str, **fields: str) -> None:
         self._set_problem(f"{event}: {', '.join(fields.values())}")
-        self._said.say("serve", event, resource=self.resource.name, **fields)
+        name = self.resource.name
+        if self._said.say("serve", event, resource=name, **fields):
+            self._metrics.events.add(event, resource=name, detail=", ".join(fields.values()))
 
     # The author's start and stop.
 

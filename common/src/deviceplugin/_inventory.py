@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -18,6 +19,10 @@ _LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 
 
+Guard = Callable[["Resource", Collection[str]], AbstractContextManager[None]]
+"""Entered around each Allocate of these ids; what it raises refuses them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The devices of a resource at one moment, by id in natural order."""
@@ -30,9 +35,12 @@ class Snapshot:
 class Resource:
     """One resource name, the plugin that serves it and its latest snapshot. Thread-safe."""
 
-    def __init__(self, name: str, plugin: Plugin) -> None:
+    def __init__(
+        self, name: str, plugin: Plugin, guard: Guard = lambda _resource, _ids: nullcontext()
+    ) -> None:
         self.name = name
         self.plugin = plugin
+        self.guard = guard
         self._changed = threading.Condition()
         self._snapshot: Snapshot | None = None
         self._since: dict[str, float] = {}

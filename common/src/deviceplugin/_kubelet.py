@@ -95,6 +95,7 @@ class Kubelet:
                 if self._last is not None:
                     log.info("the kubelet restarted")
                     self._metrics.kubelet_restarts.inc()
+                    self._metrics.events.add("the kubelet restarted")
                 self._last = now
         return now
 

@@ -1,6 +1,7 @@
 """Everything that runs in a plugin's process, from start to stop."""
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,13 +11,15 @@ from deviceplugin import _http
 from deviceplugin._additions import Additions
 from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
+from deviceplugin._holders import Holders, Pace
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
-from deviceplugin._listing import check_resources, counts, describe
-from deviceplugin._metrics import Count, Metrics
-from deviceplugin._podresources import holdings
+from deviceplugin._listing import check_resources, counts
+from deviceplugin._metrics import Attribution, Count, Metrics
+from deviceplugin._podresources import PodResources
 from deviceplugin._poller import Poller
 from deviceplugin._registry import Registry
+from deviceplugin._report import NOT_ADVERTISED, Report, attribution
 from deviceplugin._roster import Retention, unhealthy
 from deviceplugin._server import check_directory
 from deviceplugin._settings import Settings
@@ -114,6 +117,13 @@ class Host:
         self._resources: dict[str, Resource] = {}
         self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
         self._stopping = threading.Event()
+        self._holders = Holders(
+            PodResources(settings.pod_resources_socket, self._metrics.count_pod_resources),
+            Pace.of(settings.pod_resources_interval.total_seconds()),
+            resources=self._known,
+            metrics=self._metrics,
+            own_pod=socket.gethostname(),  # unless it is on the host's network
+        )
         timing = Timing(
             interval=settings.discovery_interval.total_seconds(),
             deadline=settings.discovery_deadline.total_seconds(),
@@ -127,13 +137,14 @@ class Host:
                 plugin,
                 timing=timing,
                 catalogue=self,
-                ask=lambda: holdings(settings.pod_resources_socket),
+                ask=self._holders.ask,
                 poller=self._poller,
                 metrics=self._metrics,
             )
             for plugin in plugins
         ]
         self._metrics.count_devices(self._count_devices)
+        self._metrics.attribute(self._attribute)
         self._metrics.add(
             lambda taken: Additions(lambda: [d.plugin for d in self._discoveries], taken)
         )
@@ -145,6 +156,7 @@ class Host:
             self._group.add("http", http.run, http.stop)
         for discovery in self._discoveries:
             self._group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
+        self._group.add("holders", self._holders.run, self._holders.stop)
         # Last, so that it is the first to be stopped: the kubelet is told at once.
         self._group.add("endpoints", self._withdraw_all, self._stopping.set)
 
@@ -182,7 +194,7 @@ class Host:
         with self._lock:
             if name in self._resources:
                 return None
-            resource = self._resources[name] = Resource(name, plugin)
+            resource = self._resources[name] = Resource(name, plugin, self._holders.guard)
             return resource
 
     def advertise(self, resource: Resource) -> None:
@@ -201,6 +213,7 @@ class Host:
             )
             self._endpoints[resource.name] = (endpoint, thread)
             thread.start()
+        self._holders.look_again()
 
     def withdraw(self, resource: Resource) -> None:
         """Serve ``resource`` no longer; its name may be claimed again afterwards."""
@@ -211,6 +224,7 @@ class Host:
             endpoint.stop()
             join([thread], _HANDOVER_TIMEOUT)
             log.info("resource withdrawn", extra={"resource": resource.name})
+            self._metrics.events.add("resource withdrawn", resource=resource.name)
         with self._lock:
             self._resources.pop(resource.name, None)
 
@@ -228,10 +242,16 @@ class Host:
 
     # What is told over HTTP.
 
-    def _count_devices(self) -> list[Count]:
+    def _known(self) -> dict[str, Resource]:
         with self._lock:
-            resources = list(self._resources.values())
-        return [(resource.name, *counts(resource.devices)) for resource in resources]
+            return dict(self._resources)
+
+    def _count_devices(self) -> list[Count]:
+        return [(name, *counts(resource.devices)) for name, resource in self._known().items()]
+
+    def _attribute(self) -> list[Attribution]:
+        holdings = self._holders.current()
+        return [attribution(resource, holdings) for resource in self._known().values()]
 
     def alive(self) -> str:
         """Return an empty text, or why the process should be restarted."""
@@ -258,23 +278,17 @@ class Host:
             if endpoint.problem
         )
 
-    def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, ready for JSON."""
+    def reports(self) -> list[Report]:
+        """Return all resources as they are now, by name."""
+        holdings = self._holders.current()
         with self._lock:
             resources = sorted(self._resources.values(), key=lambda resource: resource.name)
             problems = {name: endpoint.problem for name, (endpoint, _) in self._endpoints.items()}
-        return {
-            "resources": [
-                {
-                    "name": resource.name,
-                    "plugin": type(resource.plugin).__name__,
-                    "registered": not problems.get(resource.name, "not advertised"),
-                    "problem": problems.get(resource.name, "not advertised"),
-                    "devices": [
-                        describe(device, resource.since(device.id))
-                        for device in resource.devices.values()
-                    ],
-                }
-                for resource in resources
-            ]
-        }
+        return [
+            Report.of(resource, problems.get(resource.name, NOT_ADVERTISED), holdings)
+            for resource in resources
+        ]
+
+    def inventory(self) -> Mapping[str, Any]:
+        """Return all resources and their devices, ready for JSON."""
+        return {"resources": [report.as_json() for report in self.reports()]}

@@ -78,12 +78,14 @@ class Once:
         self._level = level
         self._said: dict[str, str] = {}
 
-    def say(self, subject: str, event: str, **fields: Any) -> None:
-        """Log ``event`` unless it is what was last said about ``subject``."""
+    def say(self, subject: str, event: str, **fields: Any) -> bool:
+        """Log ``event`` unless it is what was last said about ``subject``; tell whether it was."""
         text = f"{event} {sorted(fields.items())}"
-        if self._said.get(subject) != text:
-            self._said[subject] = text
-            self._log.log(self._level, event, extra=fields)
+        if self._said.get(subject) == text:
+            return False
+        self._said[subject] = text
+        self._log.log(self._level, event, extra=fields)
+        return True
 
     def over(self, subject: str) -> bool:
         """Forget ``subject``, and tell whether anything had been said about it."""

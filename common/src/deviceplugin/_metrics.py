@@ -1,9 +1,9 @@
 """What is counted and measured. Names and labels are promised in ``docs/metrics.md``."""
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import GaugeMetricFamily
@@ -11,10 +11,26 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from deviceplugin._events import Events
+
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 Count = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
+Holder = tuple[str, str, str, str, str]
+"""Resource, device, namespace, pod and container."""
+
+
+class Attribution(NamedTuple):
+    """What there is to tell about the allocation of one resource."""
+
+    resource: str
+    allocatable: int
+    """Healthy devices."""
+    free: int
+    """Healthy devices that nobody holds."""
+    holders: Mapping[str, Iterable[Holder]] | None
+    """Who holds a device, by its id; None where that is not known."""
 
 
 class Metrics:
@@ -22,6 +38,8 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
+        self.events = Events()
+        """What happened lately, beside the numbers."""
         build = Info("deviceplugin_build", "Versions that are running.", registry=registry)
         build.info(
             {
@@ -95,6 +113,27 @@ class Metrics:
             registry=registry,
         )
 
+        self.released = Counter(
+            "deviceplugin_released_devices",
+            "Devices that pods gave back, as told to released().",
+            ["resource"],
+            registry=registry,
+        )
+        self.pod_resources_requests = Counter(
+            "deviceplugin_pod_resources_requests",
+            "Questions to the kubelet about what pods hold, by the gRPC code of the answer.",
+            ["method", "code"],
+            registry=registry,
+        )
+
+    def count_pod_resources(self, method: str, code: str) -> None:
+        """Count a question to the kubelet."""
+        self.pod_resources_requests.labels(method, code).inc()
+
+    def attribute(self, source: Callable[[], Iterable[Attribution]]) -> None:
+        """Report who holds which devices, as ``source`` says, asked at each scrape."""
+        self.registry.register(_Attributed(source))
+
     def count_devices(self, source: Callable[[], Iterable[Count]]) -> None:
         """Report the numbers that ``source`` gives, asked at each scrape."""
         self.registry.register(_Devices(source))
@@ -135,3 +174,35 @@ class _Devices(Collector):
             devices.add_metric([resource, "healthy"], healthy)
             devices.add_metric([resource, "unhealthy"], unhealthy)
         yield devices
+
+
+class _Attributed(Collector):
+    def __init__(self, source: Callable[[], Iterable[Attribution]]) -> None:
+        self._source = source
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        allocatable = GaugeMetricFamily(
+            "deviceplugin_devices_allocatable", "Healthy devices.", labels=["resource"]
+        )
+        allocated = GaugeMetricFamily(
+            "deviceplugin_devices_allocated", "Devices that pods hold.", labels=["resource"]
+        )
+        free = GaugeMetricFamily(
+            "deviceplugin_devices_free", "Healthy devices that no pod holds.", labels=["resource"]
+        )
+        device = GaugeMetricFamily(
+            "deviceplugin_device_allocated",
+            "1 for each device in the hands of a container.",
+            labels=["resource", "device", "namespace", "pod", "container"],
+        )
+        for told in self._source():
+            allocatable.add_metric([told.resource], told.allocatable)
+            if told.holders is None:  # not known, which is something else than 0
+                continue
+            allocated.add_metric([told.resource], len(told.holders))
+            free.add_metric([told.resource], told.free)
+            for holders in told.holders.values():
+                for holder in holders:
+                    device.add_metric(holder, 1)
+        yield from (allocatable, allocated, free, device)

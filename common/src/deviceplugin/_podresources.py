@@ -1,11 +1,12 @@
 """What pods hold, asked from the kubelet's PodResources socket where it is mounted."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, cast
 
 import grpc
 
@@ -16,53 +17,151 @@ from deviceplugin.podresources import podresources_pb2 as pb
 _TIMEOUT: Final = 2.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """The kubelet sets no bound to its answers."""
+_NOT_FOUND: Final = "not found"
+"""How the kubelet says that a pod has gone; the code is the same as for all its other troubles."""
+
+PodName = tuple[str, str]
+"""Namespace and name. The kubelet does not tell a pod's uid."""
+
+
+class Hold(NamedTuple):
+    """One device in the hands of one container."""
+
+    resource: str
+    device: str
+    namespace: str
+    pod: str
+    container: str
+
+    @property
+    def owner(self) -> PodName:
+        """The pod."""
+        return self.namespace, self.pod
+
+
+class NoGetError(KubeletUnavailableError):
+    """This kubelet does not answer Get; ask it for a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The ids that pods hold, by resource; None where that cannot be known on this node."""
+    """Who holds what; ``holds`` is None where that cannot be known on this node."""
 
-    by_resource: Mapping[str, AbstractSet[str]] | None = None
+    holds: frozenset[Hold] | None = None
+    pods: frozenset[PodName] = frozenset()
+    """All pods that were listed, with devices or without."""
     complete: bool = True
     """Whether what is not in here is not held. A kubelet that has just started, and has not heard
-    of its pods yet, lists none at all."""
+    of its pods yet, lists none at all, or its static ones."""
+    _index: dict[str, dict[str, list[Hold]]] = field(
+        default_factory=dict, init=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for hold in sorted(self.holds or ()):
+            self._index.setdefault(hold.resource, {}).setdefault(hold.device, []).append(hold)
+
+    def holders(self, resource: str) -> Mapping[str, Sequence[Hold]]:
+        """Return who holds devices of ``resource``, by the device's id."""
+        return self._index.get(resource, {})
 
     def of(self, resource: str) -> AbstractSet[str] | None:
         """Return the ids of ``resource`` that are held; None where that cannot be known."""
-        if self.by_resource is None:
-            return None
-        return self.by_resource.get(resource, frozenset())
+        return None if self.holds is None else self.holders(resource).keys()
 
 
-def holdings(socket: Path) -> Holdings:
-    """Ask the kubelet at ``socket`` what pods hold.
+class PodResources:
+    """The kubelet's PodResources service at ``socket``.
 
-    It cannot be known where the socket's directory does not exist, so has not been mounted.
-    Devices of ordinary init containers are not told: the kubelet does not list those. Each call
-    also makes the kubelet collect the devices of finished pods, so call it seldom.
-
-    Raises:
-        KubeletUnavailableError: There is no answer now.
+    ``count`` is told of each call: the method and the gRPC code of the answer.
     """
-    if not socket.parent.is_dir():
-        return Holdings()
-    if not socket.exists():
-        raise KubeletUnavailableError(f"{socket}: no such socket")
-    lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    options = [
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.max_receive_message_length", _MAX_BYTES),
-    ]
-    with grpc.insecure_channel(f"unix:{socket}", options) as channel:
-        try:
-            answer = _rpc.calls(channel, lister)["List"](
-                pb.ListPodResourcesRequest(), timeout=_TIMEOUT
-            )
-        except grpc.RpcError as error:
-            raise KubeletUnavailableError(f"{socket}: {_rpc.status_text(error)}") from error
-    held: defaultdict[str, set[str]] = defaultdict(set)
-    for pod in answer.pod_resources:
-        for container in pod.containers:
-            for devices in container.devices:
-                held[devices.resource_name].update(devices.device_ids)
-    return Holdings(held, complete=bool(answer.pod_resources))
+
+    def __init__(self, socket: Path, count: Callable[[str, str], None]) -> None:
+        self.socket = socket
+        self._count = count
+
+    def list(self) -> Holdings:
+        """Return what all active pods hold.
+
+        It cannot be known where the socket's directory does not exist, so has not been mounted.
+        Devices of ordinary init containers are not told: the kubelet does not list those. Each
+        call also makes the kubelet collect the devices of finished pods, so call it seldom.
+
+        Raises:
+            KubeletUnavailableError: There is no answer now.
+        """
+        if not self.socket.parent.is_dir():
+            return Holdings()
+        with self._connected() as call:
+            answer = call("List", pb.ListPodResourcesRequest(), _TIMEOUT)
+        pods = answer.pod_resources
+        return Holdings(
+            frozenset(hold for pod in pods for hold in _holds(pod)),
+            frozenset((pod.namespace, pod.name) for pod in pods),
+            complete=bool(pods),
+        )
+
+    def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> frozenset[Hold]:
+        """Return what ``pods`` hold; nothing for those that are not active. No side effect.
+
+        ``timeout`` is for all of them together.
+
+        Raises:
+            NoGetError: This kubelet cannot be asked so.
+            KubeletUnavailableError: There is no answer now.
+        """
+        found: set[Hold] = set()
+        deadline = time.monotonic() + timeout
+        with self._connected() as call:
+            for namespace, name in sorted(pods):
+                request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+                answer = call("Get", request, max(0.0, deadline - time.monotonic()))
+                if answer is not None:
+                    found.update(_holds(answer.pod_resources))
+        return frozenset(found)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Callable[[str, Any, float], Any]]:
+        if not self.socket.exists():
+            raise KubeletUnavailableError(f"{self.socket}: no such socket")
+        lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", _MAX_BYTES),
+        ]
+        with grpc.insecure_channel(f"unix:{self.socket}", options) as channel:
+            methods = _rpc.calls(channel, lister)
+
+            def call(method: str, request: Any, timeout: float) -> Any:
+                try:
+                    answer = methods[method](request, timeout=timeout)
+                except grpc.RpcError as error:
+                    self._count(method, cast("grpc.Call", error).code().name)
+                    return _absent(method, error, self.socket)
+                self._count(method, "OK")
+                return answer
+
+            yield call
+
+
+def _absent(method: str, error: grpc.RpcError, socket: Path) -> None:
+    """Return if ``error`` says that the pod is not there; raise what it says otherwise."""
+    call = cast("grpc.Call", error)
+    code, text = call.code(), f"{socket}: {_rpc.status_text(error)}"
+    if method == "Get" and code is grpc.StatusCode.UNKNOWN and _NOT_FOUND in str(call.details()):
+        return
+    # The latter is what a kubelet says that has the method, but not switched on.
+    disabled = code in {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
+    kind = NoGetError if method == "Get" and disabled else KubeletUnavailableError
+    raise kind(text) from error
+
+
+def _holds(pod: pb.PodResources) -> Iterator[Hold]:
+    """Yield what ``pod`` holds; as often as it is listed, so once for each NUMA node."""
+    for container in pod.containers:
+        for devices in container.devices:
+            for device_id in devices.device_ids:
+                yield Hold(
+                    devices.resource_name, device_id, pod.namespace, pod.name, container.name
+                )

@@ -115,6 +115,9 @@ class Servicer:
             except DevicePluginError as error:
                 self._refuse("allocation", error, context)
         self._metrics.allocations.labels(resource, "OK").inc()
+        for container in request.container_requests:
+            ids = sorted(container.devices_ids, key=natural_key)
+            self._metrics.events.add("allocated", resource=resource, device=", ".join(ids))
         return pb.AllocateResponse(container_responses=responses)
 
     def GetPreferredAllocation(  # noqa: N802
@@ -199,9 +202,10 @@ class Servicer:
                 raise TypeError(f"allocate() must return an Allocation, not {allocation!r}")
             return encode_allocation(allocation)
 
-        if not overrides(plugin, "allocate"):
-            return _author.call(answer)
-        return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
+        with self._resource.guard(self._resource, [device.id for device in devices]):
+            if not overrides(plugin, "allocate"):
+                return _author.call(answer)
+            return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
 
     def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
         """Return a valid answer, whatever the author's hook makes of it."""
@@ -243,6 +247,7 @@ class Servicer:
         text = f'invalid {what} request for "{resource}": {_sendable(str(error))}'
         if what == "allocation":
             self._metrics.allocations.labels(resource, code.name).inc()
+        self._metrics.events.add("request refused", resource=resource, detail=str(error))
         log.warning(
             "request refused",
             extra={"resource": resource, "request": what, "code": code.name, "error": str(error)},

@@ -44,8 +44,12 @@ class Settings:
     registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
     """Directory in which the kubelet looks for plugins by itself; follows its --root-dir."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    """Socket that tells which pods hold which devices. Used if it exists: a device that vanishes
-    is then forgotten as soon as no pod holds it."""
+    """Socket that tells which pods hold which devices. Used if it exists: then it is known
+    who holds a device, and one that vanishes is forgotten as soon as nobody does."""
+    pod_resources_interval: timedelta = timedelta(seconds=30)
+    """Time between looks at which pods hold devices, for metrics, the page and released(). How late
+    the end of a pod is noticed; a start is a second after its allocation. No shorter than needed:
+    all that ask a kubelet share its limit of 100 calls a second."""
     http_address: str = "127.0.0.1:9494"
     """Where to serve /metrics, /healthz, /readyz and /devices: host:port, :port for all addresses
     of the machine, or off. Only this machine by default, because there is no access control."""

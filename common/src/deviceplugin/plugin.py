@@ -46,6 +46,12 @@ class Plugin(ABC):
     as for most hardware, running pods are left in peace while a plugin is replaced.
     """
 
+    exclusive: bool = False
+    """Whether to refuse an allocation of a device that the kubelet says another pod holds.
+
+    The kubelet gives a device to two pods in rare cases. Costs nothing while it does not.
+    """
+
     @abstractmethod
     def discover(self) -> Iterable[Device]:
         """Return every device that is here now, each with its health.
@@ -99,6 +105,17 @@ class Plugin(ABC):
 
         For sources of events other than files, such as udev or NVML. Return soon after ``stop`` is
         set. A hint only: discovery is also made periodically.
+        """
+        raise NotImplementedError
+
+    def released(self, devices: Sequence[Device]) -> None:
+        """Take notice that pods have given ``devices`` back: no pod holds them any more.
+
+        Overriding it is what has it called. Concluded from what the kubelet tells of its pods, so
+        late rather than early: some 5 to 40 s after the end of the pod, at least once, and again
+        while it raises. A device of it that is allocated meanwhile waits until it returns. Never
+        called where the pod resources socket is not mounted; nor for what was given back while
+        the plugin was away, so begin ``start`` with an open mind.
         """
         raise NotImplementedError
 

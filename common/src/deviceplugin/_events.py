@@ -1,0 +1,42 @@
+"""What happened lately, for people: the last events, in memory only."""
+
+import threading
+import time
+from collections import deque
+from typing import Final, NamedTuple
+
+MAX_EVENTS: Final = 100
+"""Events that are kept; those before are in the log."""
+_MAX_DETAIL: Final = 300
+"""Characters of a detail that are kept."""
+
+
+class Event(NamedTuple):
+    """One thing that happened."""
+
+    at: float
+    """When, in seconds since the epoch."""
+    event: str
+    """A constant text, the same as in the log."""
+    resource: str
+    device: str
+    detail: str
+
+
+class Events:
+    """The last events. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+
+    def add(self, event: str, *, resource: str = "", device: str = "", detail: str = "") -> None:
+        """Remember that ``event`` happened now."""
+        new = Event(time.time(), event, resource, device, detail[:_MAX_DETAIL])
+        with self._lock:
+            self._events.append(new)
+
+    def latest(self) -> list[Event]:
+        """Return all that are kept, the latest first."""
+        with self._lock:
+            return list(reversed(self._events))

@@ -1,0 +1,308 @@
+"""Which pods hold which devices: one look every now and then, for the whole process.
+
+A look is a Get for each pod that is known to hold something, which tells of the end of pods and
+does nothing else. Only where a new pod may have come is it a List: that makes the kubelet collect
+the devices of finished pods and, in the middle of an allocation, give them out twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from deviceplugin._inventory import Resource
+from deviceplugin._kubelet import Identity, file_identity
+from deviceplugin._log import Once
+from deviceplugin._metrics import Metrics
+from deviceplugin._podresources import Holdings, NoGetError, PodResources
+from deviceplugin._release import Ledger, Releases, Sight
+from deviceplugin.errors import AllocationError, KubeletUnavailableError
+
+log = logging.getLogger(__name__)
+
+_NEVER: Final = float("-inf")
+_MOST_GETS: Final = 8
+"""Pods that are asked for one by one; the kubelet lets ten calls in a row pass, of all clients."""
+_LISTS: Final = 10
+"""Every how many intervals a list is asked for in any case."""
+_IDLE_TIMEOUT: Final = 2.0
+"""Seconds to wait, at most, for an allocation to end before a list is asked for."""
+_CHECK_TIMEOUT: Final = 1.0
+"""Seconds for the one question that an Allocate may ask: its node waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When to look; seconds."""
+
+    interval: float
+    soon: float
+    """After the end of an allocation: the kubelet writes it down and admits the pod."""
+    at_last: float
+    """After the first of a row of allocations."""
+    retry: float
+    stale: float
+    """Age from which on the last answer says nothing any more."""
+    settle: float
+    """From the start of another kubelet until it has heard of all pods."""
+    confirm: float
+    """Between two looks that find a device free."""
+    admission: float
+    """From an allocation until its pod is listed, or has been rejected."""
+
+    @classmethod
+    def of(cls, interval: float) -> Self:
+        """Return what goes with a look every ``interval``."""
+        return cls(
+            interval=interval,
+            soon=min(interval, 1.0),
+            at_last=min(interval, 5.0),
+            retry=min(interval, 5.0),
+            stale=3 * interval,
+            settle=2 * interval,
+            confirm=min(interval, 5.0),
+            admission=min(interval, 10.0),
+        )
+
+
+class Holders:
+    """What pods hold, as last seen. ``run`` is its thread; the rest is thread-safe.
+
+    Args:
+        service: The kubelet's.
+        pace: When to look.
+        resources: Gives all resources of this process, by name.
+        metrics: Where to count.
+        own_pod: Name of the pod that this process may be in. Where it has been listed once, a
+            kubelet that does not list it has not heard of its pods.
+    """
+
+    def __init__(
+        self,
+        service: PodResources,
+        pace: Pace,
+        *,
+        resources: Callable[[], Mapping[str, Resource]],
+        metrics: Metrics,
+        own_pod: str = "",
+    ) -> None:
+        self._service = service
+        self._pace = pace
+        self._resources = resources
+        self._metrics = metrics
+        self._own_pod = own_pod
+        self._witnessed = False
+        self._asking = threading.RLock()
+        """Held while the kubelet is asked."""
+        self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        self._under_way = 0
+        self._first: float | None = None
+        self._last = 0.0
+        """When the first and the last allocation ended that no list can have in it."""
+        self._latest: Holdings | None = None
+        self._taken = self._listed = self._kubelet_since = _NEVER
+        self._kubelet: Identity = None
+        self._without_get: Identity = None
+        self._list_due = True
+        self._regular = 0.0
+        """When to look where nothing else calls for it."""
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._problems = Once(log)
+        ledger = Ledger(pace.confirm, pace.admission)
+        self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
+
+    # Its thread.
+
+    def run(self) -> None:
+        """Look now and then, until stopped."""
+        while not self._stopped.is_set():
+            self._wake.wait(self._wait())
+            self._wake.clear()
+            try:
+                if not self._stopped.is_set() and self._wait() <= 0:
+                    self._turn()
+            except Exception:
+                log.exception("a look at what pods hold failed, going on")
+                self._again(self._pace.interval)
+
+    def stop(self) -> None:
+        """Let ``run`` return; no hook is waited for."""
+        self._stopped.set()
+        self._releases.close()
+        self._wake.set()
+
+    def look_again(self) -> None:
+        """Notice that there are devices where there were none."""
+        self._again(0.0)
+        self._wake.set()
+
+    def _again(self, seconds: float) -> None:
+        with self._lock:
+            self._regular = time.monotonic() + seconds
+
+    def _wait(self) -> float:
+        """Return the seconds until the next look."""
+        now = time.monotonic()
+        with self._lock:
+            if self._under_way:  # its end calls for a look
+                return self._pace.interval
+            due = [self._regular]
+            if self._first is not None:
+                due.append(min(self._last + self._pace.soon, self._first + self._pace.at_last))
+        if (confirm := self._releases.confirm_in()) is not None:
+            due.append(now + confirm)
+        return max(0.0, min(due) - now)
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._first = None
+        if not any(resource.devices for resource in self._resources().values()):
+            self._again(self._pace.interval)
+            return
+        try:
+            holdings = self._look()
+        except KubeletUnavailableError as error:
+            self._problems.say("look", "not known what pods hold", error=str(error))
+            self._again(self._pace.retry)
+            return
+        self._problems.over("look")
+        self._again(self._pace.interval)
+        if holdings.holds is not None:
+            held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
+            self._releases.look(Sight(held, self._kubelet, holdings.complete))
+
+    def _look(self) -> Holdings:
+        """Find out what pods hold now, with a list only where that may show more."""
+        with self._asking:
+            latest, kubelet = self._latest, file_identity(self._service.socket)
+            if latest is None or latest.holds is None or self._must_list(latest, kubelet):
+                return self._list()
+            ours = self._resources()
+            pods = {hold.owner for hold in latest.holds if hold.resource in ours}
+            if len(pods) > _MOST_GETS:
+                return self._list()
+            try:
+                found = self._service.get(pods)
+            except NoGetError:
+                self._without_get = kubelet
+                return self._list()
+            others = frozenset(hold for hold in latest.holds if hold.owner not in pods)
+            self._check_same(kubelet)
+            return self._store(Holdings(others | found, latest.pods, complete=True))
+
+    def _must_list(self, latest: Holdings, kubelet: Identity) -> bool:
+        return (
+            self._list_due
+            or not latest.complete
+            or kubelet != self._kubelet
+            or kubelet == self._without_get
+            or time.monotonic() - self._listed >= _LISTS * self._pace.interval
+        )
+
+    # Asking the kubelet.
+
+    def ask(self) -> Holdings:
+        """Return what all pods hold now.
+
+        Raises:
+            KubeletUnavailableError: There is no answer now.
+        """
+        with self._asking:
+            return self._list()
+
+    def _list(self) -> Holdings:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._under_way, _IDLE_TIMEOUT)
+            self._list_due = False
+        try:
+            kubelet = file_identity(self._service.socket)
+            holdings = self._service.list()
+            self._check_same(kubelet)
+        except KubeletUnavailableError:
+            self._list_due = True
+            raise
+        now = self._listed = time.monotonic()
+        if kubelet != self._kubelet:
+            self._kubelet_since = _NEVER if self._kubelet is None else now
+            self._kubelet = kubelet
+        return self._store(replace(holdings, complete=self._is_complete(holdings, now)))
+
+    def _is_complete(self, holdings: Holdings, now: float) -> bool:
+        here = self._own_pod in {name for _, name in holdings.pods}
+        self._witnessed = self._witnessed or here
+        settled = now - self._kubelet_since >= self._pace.settle
+        return holdings.complete and settled and (here or not self._witnessed)
+
+    def _check_same(self, kubelet: Identity) -> None:
+        if file_identity(self._service.socket) != kubelet:
+            raise KubeletUnavailableError(
+                f"{self._service.socket}: the kubelet restarted meanwhile"
+            )
+
+    def _store(self, holdings: Holdings) -> Holdings:
+        with self._lock:
+            self._latest, self._taken = holdings, time.monotonic()
+        return holdings
+
+    # What it is known for.
+
+    def current(self) -> Holdings | None:
+        """Return what pods hold; None where that is not known, or was found out too long ago."""
+        with self._lock:
+            known = self._latest is not None and self._latest.holds is not None
+            fresh = time.monotonic() - self._taken <= self._pace.stale
+            return self._latest if known and fresh else None
+
+    @contextmanager
+    def guard(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+        """Take ``ids`` for held by a pod from now on, unless the body, an Allocate, raises.
+
+        Raises:
+            AllocationError: The plugin is exclusive, and a pod holds one of them now.
+        """
+        with self._lock:
+            self._under_way += 1
+        try:
+            with self._releases.allocating(resource, ids):
+                if resource.plugin.exclusive:
+                    self._refuse_held(resource.name, ids)
+                yield
+            with self._lock:
+                self._list_due = True
+                self._last = time.monotonic()
+                self._first = self._last if self._first is None else self._first
+        finally:
+            with self._idle:
+                self._under_way -= 1
+                self._idle.notify_all()
+            self._wake.set()
+
+    def _refuse_held(self, resource: str, ids: Collection[str]) -> None:
+        """Raise AllocationError if a pod holds one of ``ids``.
+
+        What is remembered may be over by now, so that the pod itself is asked for, and only that:
+        a Get waits for nothing that an admission keeps, and collects nothing.
+        """
+        holdings = self.current()
+        held = holdings.holders(resource) if holdings else {}
+        pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}
+        if not pods:
+            return
+        try:
+            now = self._service.get(pods, _CHECK_TIMEOUT)
+        except KubeletUnavailableError as error:
+            fields = {"resource": resource, "error": str(error)}
+            log.warning("not known whether a device is still held, giving it", extra=fields)
+            return
+        taken = sorted(hold for hold in now if hold.resource == resource and hold.device in ids)
+        if taken:
+            raise AllocationError(
+                "held by another pod: "
+                + ", ".join(f"{hold.device} ({hold.namespace}/{hold.pod})" for hold in taken),
+                device_ids=[hold.device for hold in taken],
+            )
