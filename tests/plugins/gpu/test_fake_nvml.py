@@ -1,0 +1,358 @@
+"""What the fake NVIDIA driver answers, asked through the real pynvml."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from fake_nvml import SOURCES, FakeGpu, FakeMig, FakeNvml, Fleet
+
+Open = Callable[[Fleet | str], FakeNvml]
+GIB = 1 << 30
+
+
+@pytest.fixture
+def opened(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Return what initializes pynvml with a fleet."""
+    fakes: list[FakeNvml] = []
+
+    def open_fleet(fleet: Fleet | str) -> FakeNvml:
+        fake = FakeNvml(tmp_path / f"nvml{len(fakes)}", fleet if isinstance(fleet, Fleet) else None)
+        if isinstance(fleet, str):
+            fake.write(fleet)
+        fake.load(nvml_library, monkeypatch)
+        pynvml.nvmlInit()
+        fakes.append(fake)
+        return fake
+
+    yield open_fleet
+    for _ in fakes:
+        pynvml.nvmlShutdown()
+
+
+def code(function: Callable[..., object], *arguments: object) -> int:
+    """Return the error that a call gives, 0 if none."""
+    try:
+        function(*arguments)
+    except pynvml.NVMLError as error:
+        return int(error.value)
+    return 0
+
+
+def gpu(index: int = 0) -> Any:
+    return pynvml.nvmlDeviceGetHandleByIndex(index)
+
+
+def values(structure: Any) -> dict[str, Any]:
+    return {name: getattr(structure, name) for name, *_ in structure._fields_}
+
+
+def test_the_system_has_versions(opened: Open) -> None:
+    opened("driver version=535.183.01 cuda=12.2")
+    assert "535.183.01" == pynvml.nvmlSystemGetDriverVersion()
+    assert "12.535.183.01" == pynvml.nvmlSystemGetNVMLVersion()
+    assert 12020 == pynvml.nvmlSystemGetCudaDriverVersion()
+    assert 12020 == pynvml.nvmlSystemGetCudaDriverVersion_v2()
+    assert 0 == pynvml.nvmlDeviceGetCount()
+
+
+def test_a_gpu_is_found_by_index_uuid_and_address(opened: Open) -> None:
+    fake = opened(Fleet((FakeGpu(3), FakeGpu(5, values={"pci": "0001:3b:00.0", "minor": 9}))))
+    assert 2 == pynvml.nvmlDeviceGetCount()
+    assert [gpu.uuid for gpu in fake.fleet.gpus] == [
+        pynvml.nvmlDeviceGetUUID(gpu(i)) for i in (0, 1)
+    ]
+    for handle in (
+        gpu(1),
+        pynvml.nvmlDeviceGetHandleByUUID(fake.fleet.gpus[1].uuid),
+        pynvml.nvmlDeviceGetHandleByPciBusId("00000001:3B:00.0"),
+    ):
+        assert 1 == pynvml.nvmlDeviceGetIndex(handle)
+        assert 9 == pynvml.nvmlDeviceGetMinorNumber(handle)
+    assert 3 == pynvml.nvmlDeviceGetMinorNumber(gpu(0))
+    assert fake.fleet.gpus[0].pci.upper() == pynvml.nvmlDeviceGetPciInfo(gpu(0)).busIdLegacy
+
+
+def test_what_is_not_there_is_not_found(opened: Open) -> None:
+    opened(Fleet.of(1))
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(gpu, 1)
+    assert pynvml.NVML_ERROR_NOT_FOUND == code(pynvml.nvmlDeviceGetHandleByUUID, "GPU-none")
+    find = pynvml.nvmlDeviceGetHandleByPciBusId
+    assert pynvml.NVML_ERROR_NOT_FOUND == code(find, "0000:ff:00.0")
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(find, "somewhere")
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetUUID, None)
+    assert "Invalid Argument" == pynvml.nvmlErrorString(2)
+    assert "Unknown Error" == pynvml.nvmlErrorString(12345)
+
+
+def test_a_gpu_says_what_it_is(opened: Open) -> None:
+    opened(
+        'gpu 0 name="Tesla V100" brand=2 memory=32GiB used=1GiB compute=7.0 pci-id=0x1db510de'
+        " pci=0000:3b:00.0 addressing=hmm numa-id=1"
+    )
+    assert "Tesla V100" == pynvml.nvmlDeviceGetName(gpu())
+    assert pynvml.NVML_BRAND_TESLA == pynvml.nvmlDeviceGetBrand(gpu())
+    expected = {"total": 32 * GIB, "free": 31 * GIB, "used": GIB}
+    assert expected == values(pynvml.nvmlDeviceGetMemoryInfo(gpu()))
+    second = values(pynvml.nvmlDeviceGetMemoryInfo(gpu(), pynvml.nvmlMemory_v2))
+    assert {**expected, "reserved": 0, "version": pynvml.nvmlMemory_v2} == second
+    assert (7, 0) == pynvml.nvmlDeviceGetCudaComputeCapability(gpu())
+    pci = pynvml.nvmlDeviceGetPciInfo(gpu())
+    assert ("00000000:3B:00.0", 0x1DB510DE) == (pci.busId, pci.pciDeviceId)
+    assert (0, 0x3B, 0) == (pci.domain, pci.bus, pci.device)
+    assert pynvml.NVML_DEVICE_ADDRESSING_MODE_HMM == pynvml.nvmlDeviceGetAddressingMode(gpu())
+    assert 1 == pynvml.nvmlDeviceGetNumaNodeId(gpu())
+
+
+def test_a_structure_of_another_version_is_refused(opened: Open) -> None:
+    opened(Fleet.of(1, fabric="completed"))
+    mismatch = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    assert mismatch == code(pynvml.nvmlDeviceGetMemoryInfo, gpu(), 1)
+    fabric = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    fabric.version = 1
+    assert mismatch == code(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu(), pynvml.byref(fabric))
+
+
+def test_a_gpu_without_mig_has_no_mig_devices(opened: Open) -> None:
+    opened("gpu 0 compute=8.0\ngpu 1 compute=7.0")
+    assert [0, 0] == pynvml.nvmlDeviceGetMigMode(gpu(0))
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetMigMode, gpu(1))
+    assert 0 == pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu(0))
+    for function in (
+        pynvml.nvmlDeviceGetMigDeviceHandleByIndex,
+        pynvml.nvmlDeviceGetGpuInstanceById,
+    ):
+        assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(function, gpu(0), 0)
+    for function in (
+        pynvml.nvmlDeviceGetAttributes,
+        pynvml.nvmlDeviceGetGpuInstanceId,
+        pynvml.nvmlDeviceGetComputeInstanceId,
+    ):
+        assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(function, gpu(0))
+    parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(parent, gpu(0))
+    assert 0 == pynvml.nvmlDeviceIsMigDeviceHandle(gpu(0)).value
+
+
+def test_a_mig_device_says_what_it_is(opened: Open) -> None:
+    mig = FakeMig(5, "2g.10gb", values={"memory": 9856, "used": 56, "index": 2})
+    fake = opened(Fleet.of(2, migs=(mig,), name="NVIDIA A100"))
+    assert [1, 1] == pynvml.nvmlDeviceGetMigMode(gpu(1))
+    assert 7 == pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu(1))
+    find = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
+    errors = [code(find, gpu(1), index) for index in range(8)]
+    missing, invalid = pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert [missing, missing, 0, missing, missing, missing, missing, invalid] == errors
+    handle = find(gpu(1), 2)
+    uuid = mig.uuid(fake.fleet.gpus[1].slot)
+    assert uuid == pynvml.nvmlDeviceGetUUID(handle)
+    assert uuid == pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    assert "NVIDIA A100 MIG 2g.10gb" == pynvml.nvmlDeviceGetName(handle)
+    assert 2 == pynvml.nvmlDeviceGetIndex(handle)
+    assert 1 == pynvml.nvmlDeviceIsMigDeviceHandle(handle).value
+    assert 5 == pynvml.nvmlDeviceGetGpuInstanceId(handle)
+    assert 0 == pynvml.nvmlDeviceGetComputeInstanceId(handle)
+    parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    assert fake.fleet.gpus[1].uuid == pynvml.nvmlDeviceGetUUID(parent)
+    assert 9800 << 20 == pynvml.nvmlDeviceGetMemoryInfo(handle).free
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetPowerUsage, handle)
+
+
+def test_attributes_follow_from_the_profile_and_can_be_set(opened: Open) -> None:
+    opened(
+        "gpu 0 memory=40GiB\nmig 0 gi=1 profile=1c.3g.20gb\n"
+        "mig 0 gi=2 profile=1g.10gb+me memory=9856MiB multiprocessors=16 decoder=2 encoder=3 copy=1"
+    )
+    first, second = (
+        values(pynvml.nvmlDeviceGetAttributes(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), i)))
+        for i in (0, 1)
+    )
+    assert {
+        "multiprocessorCount": 14,
+        "sharedCopyEngineCount": 3,
+        "sharedDecoderCount": 1,
+        "sharedEncoderCount": 0,
+        "sharedJpegCount": 0,
+        "sharedOfaCount": 0,
+        "gpuInstanceSliceCount": 3,
+        "computeInstanceSliceCount": 1,
+        "memorySizeMB": 19840,
+    } == first
+    assert {
+        "multiprocessorCount": 16,
+        "sharedCopyEngineCount": 1,
+        "sharedDecoderCount": 2,
+        "sharedEncoderCount": 3,
+        "sharedJpegCount": 1,
+        "sharedOfaCount": 1,
+        "gpuInstanceSliceCount": 1,
+        "computeInstanceSliceCount": 1,
+        "memorySizeMB": 9856,
+    } == second
+
+
+def test_instances_have_profiles_and_places(opened: Open) -> None:
+    opened(
+        "gpu 0 memory=80GiB\nmig 0 gi=1 profile=1g.10gb\n"
+        "mig 0 gi=2 ci=0 profile=1c.3g.40gb\nmig 0 gi=2 ci=1 profile=2c.3g.40gb"
+    )
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu(), 2)
+    found = pynvml.nvmlGpuInstanceGetInfo(instance)
+    assert pynvml.nvmlDeviceGetUUID(gpu()) == pynvml.nvmlDeviceGetUUID(found.device)
+    assert (2, 1, 4) == (found.id, found.placement.start, found.placement.size)
+    ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+    kind = pynvml.NVML_GPU_INSTANCE_PROFILE_3_SLICE
+    first, second = (values(ask(gpu(), kind, version)) for version in (1, 2))
+    about = (first["id"], first["sliceCount"], first["memorySizeMB"])
+    assert (found.profileId, 3, 39680) == about
+    assert {**first, "version": 0x02000098, "name": "MIG 3g.40gb"} == second
+    compute = pynvml.nvmlGpuInstanceGetComputeInstanceById(instance, 1)
+    found = pynvml.nvmlComputeInstanceGetInfo(compute)
+    assert (1, pynvml.NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE) == (found.id, found.profileId)
+    assert 2 == pynvml.nvmlGpuInstanceGetInfo(found.gpuInstance).id
+    missing = pynvml.NVML_ERROR_NOT_FOUND
+    assert missing == code(pynvml.nvmlDeviceGetGpuInstanceById, gpu(), 9)
+    assert missing == code(pynvml.nvmlGpuInstanceGetComputeInstanceById, instance, 9)
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlGpuInstanceGetInfo, compute)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_profiles_are_those_that_the_gpu_can_have(opened: Open, version: int) -> None:
+    opened("gpu 0 memory=40GiB\nmig 0 gi=1 profile=2g.10gb-me")
+    ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+    count = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
+    known = [i for i in range(count) if code(ask, gpu(), i, version) == 0]
+    assert [0, 1, 2, 3, 4, 7, 9, pynvml.NVML_GPU_INSTANCE_PROFILE_2_SLICE_NO_ME] == known
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(ask, gpu(), count, version)
+    assert 8 == len({ask(gpu(), i, version).id for i in known})
+    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu(), 1)
+    errors = [code(ask, instance, profile, 0, version) for profile in range(10)]
+    assert [0, 0, *[pynvml.NVML_ERROR_NOT_SUPPORTED] * 7, 2] == errors
+    assert (1, 1) == (ask(instance, 1, 0, version).id, ask(instance, 1, 0, version).instanceCount)
+
+
+def test_compute_profiles_have_names(opened: Open) -> None:
+    opened("gpu 0\nmig 0 gi=1 profile=1c.2g.10gb")
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(gpu(), 1)
+    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+    assert ["MIG 1c.2g.10gb", "MIG 2g.10gb"] == [ask(instance, i, 0).name for i in (0, 1)]
+
+
+def test_paths_are_by_numa_node_unless_told(opened: Open) -> None:
+    opened("gpu 0-2 numa=0\ngpu 3 numa=1\npath 0 1 single")
+    levels = [pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu(i)) for i in range(4)]
+    assert [
+        pynvml.NVML_TOPOLOGY_INTERNAL,
+        pynvml.NVML_TOPOLOGY_SINGLE,
+        pynvml.NVML_TOPOLOGY_NODE,
+        pynvml.NVML_TOPOLOGY_SYSTEM,
+    ] == levels
+    assert pynvml.NVML_TOPOLOGY_SINGLE == pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu(1), gpu(0))
+
+
+def test_links_lead_to_gpus_and_switches(opened: Open) -> None:
+    opened("gpu 0-2\nlink 0 2 count=2\nlink 0 1 active=no\nswitch 0")
+    remote = [pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu(0), i).busId for i in range(4)]
+    addresses = ["00000000:03:00.0"] * 2 + ["00000000:02:00.0", "00000000:C3:00.0"]
+    assert addresses == remote
+    assert [1, 1, 0, 1] == [pynvml.nvmlDeviceGetNvLinkState(gpu(0), i) for i in range(4)]
+    kinds = [pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu(0), i) for i in (0, 3)]
+    assert [
+        pynvml.NVML_NVLINK_DEVICE_TYPE_GPU,
+        pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH,
+    ] == kinds
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 4)
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 36)
+    opened("gpu 0")
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 0)
+
+
+def test_the_fabric_has_a_cluster_and_a_clique(opened: Open) -> None:
+    opened("gpu 0 fabric=completed clique=7 cluster=00112233-4455-6677-8899-aabbccddeeff\ngpu 1")
+    first, second = pynvml.c_nvmlGpuFabricInfo_t(), pynvml.c_nvmlGpuFabricInfo_v2_t()
+    third = pynvml.c_nvmlGpuFabricInfo_v3_t()
+    pynvml.nvmlDeviceGetGpuFabricInfo(gpu(), pynvml.byref(first))
+    pynvml.nvmlDeviceGetGpuFabricInfoV(gpu(), pynvml.byref(second))
+    pynvml.nvmlDeviceGetGpuFabricInfoV(gpu(), pynvml.byref(third))
+    for found in (first, second, third):
+        assert bytes.fromhex("00112233445566778899aabbccddeeff") == bytes(found.clusterUuid)
+        assert (7, pynvml.NVML_GPU_FABRIC_STATE_COMPLETED) == (found.cliqueId, found.state)
+    assert pynvml.NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY == third.healthSummary
+    ask, into = pynvml.nvmlDeviceGetGpuFabricInfo, pynvml.byref(first)
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(ask, gpu(1), into)
+
+
+def test_load_heat_and_power_are_what_the_file_says(opened: Open) -> None:
+    opened(
+        "gpu 0 utilization=80 memory-utilization=30 temperature=71 power=251000 power-limit=400000"
+        " energy=12345678901 throttle=0x48 replays=3 clock=1400 memory-clock=1215 max-clock=1410"
+        " max-memory-clock=1593\ngpu 1 mig=on"
+    )
+    assert {"gpu": 80, "memory": 30} == values(pynvml.nvmlDeviceGetUtilizationRates(gpu()))
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetUtilizationRates, gpu(1))
+    for heat in (pynvml.nvmlDeviceGetTemperature, pynvml.nvmlDeviceGetTemperatureV):
+        assert 71 == heat(gpu(), pynvml.NVML_TEMPERATURE_GPU)
+        assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(heat, gpu(), 9)
+    assert 251000 == pynvml.nvmlDeviceGetPowerUsage(gpu())
+    assert 400000 == pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu())
+    assert 12345678901 == pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu())
+    assert 0x48 == pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu())
+    assert 0x48 == pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu())
+    assert 3 == pynvml.nvmlDeviceGetPcieReplayCounter(gpu())
+    kinds = (pynvml.NVML_CLOCK_GRAPHICS, pynvml.NVML_CLOCK_MEM)
+    assert [1400, 1215] == [pynvml.nvmlDeviceGetClockInfo(gpu(), kind) for kind in kinds]
+    assert [1410, 1593] == [pynvml.nvmlDeviceGetMaxClockInfo(gpu(), kind) for kind in kinds]
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetClockInfo, gpu(), 4)
+
+
+def test_errors_of_the_memory_are_counted(opened: Open) -> None:
+    opened(
+        "gpu 0 corrected=1 uncorrected=2 corrected-total=3 uncorrected-total=4"
+        " remapped-corrected=5 remapped-uncorrected=6 remap-pending=yes\ngpu 1 ecc=off"
+    )
+    total = pynvml.nvmlDeviceGetTotalEccErrors
+    assert [1, 3, 2, 4] == [total(gpu(), kind, counter) for kind in (0, 1) for counter in (0, 1)]
+    at = pynvml.nvmlDeviceGetMemoryErrorCounter
+    assert [0, 3] == [at(gpu(), 0, 1, place) for place in (1, pynvml.NVML_MEMORY_LOCATION_DRAM)]
+    assert [2, 2] == [code(total, gpu(), 2, 0), code(at, gpu(), 0, 0, 8)]
+    assert [[1, 1], [0, 0]] == [pynvml.nvmlDeviceGetEccMode(gpu(i)) for i in (0, 1)]
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(total, gpu(1), 0, 0)
+    assert (5, 6, 1, 0) == pynvml.nvmlDeviceGetRemappedRows(gpu())
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetRetiredPages, gpu(), 0)
+
+
+def test_older_gpus_retire_pages(opened: Open) -> None:
+    opened("gpu 0 compute=7.0 retired-single=1 retired-double=2 retired-pending=yes")
+    assert [0x1000] == pynvml.nvmlDeviceGetRetiredPages(gpu(), 0)
+    pages = pynvml.nvmlDeviceGetRetiredPages_v2(gpu(), 1)
+    assert [0x1000, 0x2000] == [page["address"] for page in pages]
+    assert 1 == pynvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu())
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetRetiredPages, gpu(), 2)
+    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetRemappedRows, gpu())
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "links", "migs"),
+    [
+        ("dgx-1", 8, 6, 0),
+        ("dgx-a100", 8, 12, 0),
+        ("mig-mixed", 4, 18, 6),
+        ("mig-single", 2, 0, 14),
+        ("odd", 3, 4, 0),
+        ("pairs", 4, 4, 0),
+        ("pcie", 2, 0, 0),
+        ("sixteen", 16, 6, 0),
+    ],
+)
+def test_the_examples_can_be_used(
+    opened: Open, name: str, gpus: int, links: int, migs: int
+) -> None:
+    opened((SOURCES / f"fleets/{name}.fleet").read_text())
+    handles = [gpu(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    states = [code(pynvml.nvmlDeviceGetNvLinkState, handles[0], i) for i in range(36)]
+    ask = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
+    found = [code(ask, handle, i) for handle in handles for i in range(7)]
+    assert (gpus, links, migs) == (len(handles), states.count(0), found.count(0))
