@@ -1,6 +1,6 @@
 """The configuration file: version v1, as the reference plugin has it, and the keys of settings."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,10 +37,10 @@ _OTHERS: Final = {
 """Keys for gpu-feature-discovery, which reads the same file; taken and not looked at."""
 
 
-def read(path: Path) -> Mapping[str, Any]:
+def read(path: Path, known: Collection[str]) -> Mapping[str, Any]:
     """Return the settings in the file at ``path``, by the keys of settings.
 
-    Keys that are not known to version v1 are returned as they are: they may be keys of settings.
+    The file may have keys of settings, which are the ``known`` ones, beside those of version v1.
 
     Raises:
         ConfigError: The file cannot be read, is of another version, or has keys that v1 has not.
@@ -51,7 +51,8 @@ def read(path: Path) -> Mapping[str, Any]:
     version = given.get("version", VERSION)
     if version not in {VERSION, "", None}:
         problems.append(f"version: {version!r} is not known: write {VERSION}")
-    found = {key: value for key, value in given.items() if key not in _TOP}
+    top.only((*_TOP, *known))
+    found = {key: value for key, value in given.items() if key in known and key not in _TOP}
     flags = top.inner("flags")
     places: tuple[tuple[Place, Mapping[str, str], tuple[str, ...]], ...] = (
         (flags, _FLAGS, (*_OTHERS["flags"], "plugin", "gfd")),

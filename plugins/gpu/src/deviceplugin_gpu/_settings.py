@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -133,7 +133,7 @@ class GpuSettings(dp.Settings):
     @staticmethod
     @override
     def read_file(path: Path) -> Mapping[str, Any]:
-        return _document.read(path)
+        return _document.read(path, [one.name.replace("_", "-") for one in fields(GpuSettings)])
 
     @property
     def host_dev_root(self) -> Path:

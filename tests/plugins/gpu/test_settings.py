@@ -1,0 +1,304 @@
+"""Flags, variables and the configuration file."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin_gpu import main
+
+
+class Command:
+    """The command, in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], environment: pytest.MonkeyPatch) -> None:
+        self._capsys, self._environment = capsys, environment
+
+    def run(self, *arguments: str, **environ: str) -> tuple[object, str, list[str]]:
+        """Return its exit status, what it prints, and the errors that it tells of."""
+        for name in os.environ:
+            self._environment.delenv(name)
+        for name, value in environ.items():
+            self._environment.setenv(name, value)
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        out, err = self._capsys.readouterr()
+        return end.value.code, out, [line.partition(": ")[2] for line in err.splitlines()]
+
+    def settings(self, *arguments: str, **environ: str) -> Mapping[str, Any]:
+        status, out, err = self.run("--print-config", *arguments, **environ)
+        assert (0, []) == (status, err)
+        found: Mapping[str, Any] = json.loads(out)
+        return found
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(capsys, monkeypatch)
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_flags_of_the_reference_plugin_are_taken(command: Command) -> None:
+    found = command.settings(
+        "--mig-strategy=mixed",
+        "--fail-on-init-error=false",
+        "--nvidia-driver-root=/run/nvidia/driver",
+        "--nvidia-dev-root",
+        "/run/nvidia/dev",
+        "--container-driver-root=/host",
+        "--pass-device-specs",
+        "--device-list-strategy=cdi-cri",
+        "--device-list-strategy=envvar,volume-mounts",
+        "--device-id-strategy=index",
+        "--shared-devices-allocation-policy=packed",
+        "--device-discovery-strategy=nvml",
+        "--gdrcopy-enabled",
+        "--gds-enabled=true",
+        "--mofed-enabled=0",
+        "--cdi-annotation-prefix=example.com/",
+        "--nvidia-ctk-path=/usr/local/bin/nvidia-ctk",
+        "--mps-root=/run/nvidia/mps",
+        "--imex-channel-ids=0",
+        "--imex-required",
+        "--kubelet-socket=/other/kubelet.sock",
+    )
+    expected = {
+        "mig-strategy": "mixed",
+        "fail-on-init-error": False,
+        "driver-root": "/run/nvidia/driver",
+        "dev-root": "/run/nvidia/dev",
+        "driver-root-ctr-path": "/host",
+        "pass-device-specs": True,
+        "device-list-strategy": ["envvar", "volume-mounts", "cdi-cri"],
+        "device-id-strategy": "index",
+        "shared-devices-allocation-policy": "packed",
+        "device-discovery-strategy": "nvml",
+        "gdrcopy-enabled": True,
+        "gds-enabled": True,
+        "mofed-enabled": False,
+        "cdi-annotation-prefix": "example.com/",
+        "nvidia-cdi-hook-path": "/usr/local/bin/nvidia-ctk",
+        "mps-root": "/run/nvidia/mps",
+        "imex-channel-ids": [0],
+        "imex-required": True,
+        "kubelet-socket": "/other/kubelet.sock",
+        "plugin-dir": "/other",
+    }
+    assert expected == {key: found[key] for key in expected}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "key", "expected"),
+    [
+        ("MIG_STRATEGY", "single", "mig-strategy", "single"),
+        ("FAIL_ON_INIT_ERROR", "false", "fail-on-init-error", False),
+        ("NVIDIA_DRIVER_ROOT", "/d", "driver-root", "/d"),
+        ("NVIDIA_DEV_ROOT", "/d", "dev-root", "/d"),
+        ("DRIVER_ROOT_CTR_PATH", "/d", "driver-root-ctr-path", "/d"),
+        ("CONTAINER_DRIVER_ROOT", "/d", "driver-root-ctr-path", "/d"),
+        ("PASS_DEVICE_SPECS", "true", "pass-device-specs", True),
+        ("DEVICE_LIST_STRATEGY", "cdi-cri,envvar", "device-list-strategy", ["envvar", "cdi-cri"]),
+        ("DEVICE_ID_STRATEGY", "index", "device-id-strategy", "index"),
+        (
+            "SHARED_DEVICES_ALLOCATION_POLICY",
+            "packed",
+            "shared-devices-allocation-policy",
+            "packed",
+        ),
+        ("DEVICE_DISCOVERY_STRATEGY", "tegra", "device-discovery-strategy", "tegra"),
+        ("GDRCOPY_ENABLED", "true", "gdrcopy-enabled", True),
+        ("GDS_ENABLED", "true", "gds-enabled", True),
+        ("MOFED_ENABLED", "true", "mofed-enabled", True),
+        ("CDI_ANNOTATION_PREFIX", "x.io/", "cdi-annotation-prefix", "x.io/"),
+        ("NVIDIA_CDI_HOOK_PATH", "/h", "nvidia-cdi-hook-path", "/h"),
+        ("NVIDIA_CTK_PATH", "/h", "nvidia-cdi-hook-path", "/h"),
+        ("MPS_ROOT", "/m", "mps-root", "/m"),
+        ("IMEX_CHANNEL_IDS", "0", "imex-channel-ids", [0]),
+        ("IMEX_REQUIRED", "true", "imex-required", True),
+        ("KUBELET_SOCKET", "/k/kubelet.sock", "plugin-dir", "/k"),
+        ("DP_DISABLE_HEALTHCHECKS", "all", "disable-healthchecks", "all"),
+        ("DP_ENABLE_HEALTHCHECKS", "79,48", "enable-healthchecks", "79,48"),
+    ],
+)
+def test_variables_of_the_reference_plugin_are_taken(
+    command: Command, variable: str, value: str, key: str, expected: object
+) -> None:
+    assert expected == command.settings(**{variable: value})[key]
+
+
+FILE = """
+version: v1
+flags:
+  migStrategy: single
+  failOnInitError: false
+  nvidiaDriverRoot: /run/nvidia/driver
+  plugin:
+    passDeviceSpecs: true
+    deviceListStrategy: [volume-mounts]
+    deviceIDStrategy: index
+  gfd:
+    noTimestamp: true
+resources:
+  gpus:
+  - {pattern: "*A100*", name: a100}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    resources:
+    - {name: gpu, replicas: 4, devices: [0, "GPU-1", "*H100*"]}
+imex: {channelIDs: [0]}
+exclude: ["3b:00.0"]
+"""
+
+
+@pytest.mark.parametrize("way", ["--config", "--config-file", "CONFIG_FILE", "DP_CONFIG"])
+def test_a_file_of_version_v1_is_read(command: Command, tmp_path: Path, way: str) -> None:
+    path = written(tmp_path, FILE)
+    by_flag = way.startswith("--")
+    found = command.settings(f"{way}={path}") if by_flag else command.settings(**{way: path})
+    expected = {
+        "mig-strategy": "single",
+        "fail-on-init-error": False,
+        "driver-root": "/run/nvidia/driver",
+        "pass-device-specs": True,
+        "device-list-strategy": ["volume-mounts"],
+        "device-id-strategy": "index",
+        "imex-channel-ids": [0],
+        "exclude": ["3b:00.0"],
+        "resources": {"gpus": [{"pattern": "*A100*", "name": "nvidia.com/a100"}]},
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": True,
+                "failRequestsGreaterThanOne": False,
+                "resources": [
+                    {
+                        "name": "nvidia.com/gpu",
+                        "replicas": 4,
+                        "devices": ["0", "GPU-1", "*H100*"],
+                        "rename": "nvidia.com/gpu.shared",
+                    }
+                ],
+            }
+        },
+    }
+    assert expected == {key: found[key] for key in expected}
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    command: Command, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "flags: {migStrategy: single}")
+    assert "single" == command.settings(f"--config-file={path}")["mig-strategy"]
+    found = command.settings(f"--config-file={path}", MIG_STRATEGY="mixed")
+    assert "mixed" == found["mig-strategy"]
+    found = command.settings(f"--config-file={path}", "--mig-strategy=none", MIG_STRATEGY="mixed")
+    assert "none" == found["mig-strategy"]
+
+
+def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) -> None:
+    found = command.settings(f"--config={written(tmp_path, FILE)}")
+    path = tmp_path / "printed.json"
+    path.write_text(json.dumps(found))
+    assert found == command.settings(f"--config={path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("version: v2", "version: 'v2' is not known: write v1"),
+        (
+            "flags: {migStrategie: mixed}",
+            "flags: unknown key 'migStrategie': did you mean 'migStrategy'?",
+        ),
+        (
+            "flags: {plugin: {passDeviceSpec: true}}",
+            "flags.plugin: unknown key 'passDeviceSpec': did you mean 'passDeviceSpecs'?",
+        ),
+        ("flag: {}", "unknown key 'flag': did you mean"),
+        ("flags: {migStrategy: sngle}", "mig-strategy: 'sngle' is none of none, single, mixed"),
+        ("flags: [1]", "flags: [1] has no keys and values"),
+        (
+            "flags: {migStrategy: mixed}\nmig-strategy: single",
+            "flags.migStrategy: given twice, also as mig-strategy",
+        ),
+        (
+            "flags: {plugin: {deviceListStrategy: cdi}}",
+            "device-list-strategy: 'cdi' is none of envvar, volume-mounts, cdi-annotations,",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 0}]}}",
+            "sharing: timeSlicing.resources[0].replicas: 0 is not a whole number from 1 to 1000",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu}]}}",
+            "sharing: timeSlicing.resources[0]: replicas is missing",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: /, replicas: 2}]}}",
+            "sharing: timeSlicing.resources[0].name: '/' is not the name of a resource",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: []}]}}",
+            "sharing: timeSlicing.resources[0].devices: [] is not all, a number above 0, or a list",
+        ),
+        (
+            "sharing: {mps: {resources: [{name: a, replicas: 2}, {name: a, replicas: 3}]}}",
+            "sharing: mps.resources: nvidia.com/a is given more than once: say which",
+        ),
+        (
+            "sharing: {timeSlicing: {}, mps: {}}",
+            "sharing: timeSlicing and mps do not go together: choose one",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: {}}}",
+            "sharing: timeSlicing.resources: {} is not a list",
+        ),
+        (
+            "resources: {gpus: [{pattern: '*'}]}",
+            "resources: gpus[0]: name is missing",
+        ),
+        ("resources: {gpu: []}", "resources: unknown key 'gpu': did you mean 'gpus'?"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_place(
+    command: Command, tmp_path: Path, text: str, problem: str
+) -> None:
+    path = written(tmp_path, text)
+    status, out, err = command.run(f"--config={path}", "--once")
+    assert (2, "") == (status, out)
+    assert [] != [line for line in err if line.startswith(f"{path}: {problem}")], err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--mig-strategy=all"], "--mig-strategy: 'all' is none of none, single, mixed"),
+        (["--imex-channel-ids=1"], "imex-channel-ids: [1] are not [] or [0]"),
+        (["--kubelet-socket=/x.sock"], "kubelet-socket: '/x.sock' is not a path that ends in"),
+        (["--sharing={mps: {}}"], "mps-root is needed for sharing with mps"),
+        (["--sharing={"], "--sharing: not valid YAML"),
+        (
+            ["--sharing={mps: {}}", "--mps-root=/mps", "--mig-strategy=mixed"],
+            "sharing: mps does not go together with mig-strategy mixed",
+        ),
+        (
+            ["--device-list-strategy=cdi-cri", "--device-discovery-strategy=tegra"],
+            "device-list-strategy: CDI needs NVML, and device-discovery-strategy is tegra",
+        ),
+        (["--pass-device-spec"], "unknown argument '--pass-device-spec': did you mean"),
+    ],
+)
+def test_settings_that_cannot_be_used_end_the_command(
+    command: Command, arguments: list[str], problem: str
+) -> None:
+    status, out, err = command.run(*arguments, "--once")
+    assert (2, "") == (status, out)
+    assert err[0].startswith(problem), err
