@@ -107,9 +107,9 @@ def devices(value: Any) -> "Literal['all'] | int | tuple[str, ...]":
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     if isinstance(value, list) and value:
-        items = [item for item in value if isinstance(item, int | str) and item not in {True, ""}]
-        if len(items) == len(value):
-            return tuple(str(item) for item in items)
+        texts = [str(item) for item in value if isinstance(item, int | str) and item != ""]
+        if len(texts) == len(value) and not any(isinstance(item, bool) for item in value):
+            return tuple(texts)
     raise ValueError("is not all, a number above 0, or a list of indices, UUIDs and models")
 
 

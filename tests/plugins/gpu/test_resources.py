@@ -1,0 +1,224 @@
+"""Which devices there are, and under which names."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from deviceplugin_gpu._choices import Naming
+from deviceplugin_gpu._resources import offer
+from deviceplugin_gpu._selectors import names_gpu
+from deviceplugin_gpu._settings import GpuSettings
+from deviceplugin_gpu._sharing import Sharing
+from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
+
+A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
+
+
+def mig(number: int, profile: str, **values: Any) -> Mig:
+    return Mig(f"MIG-{profile}-{number}", number, number, 0, profile, **values)
+
+
+def gpu(index: int, name: str = A100, **values: Any) -> Gpu:
+    return Gpu(index, f"GPU-{index}", name, pci=f"0000:{index:02x}:00.0", **values)
+
+
+def card(index: int, *profiles: str, name: str = A100) -> Gpu:
+    migs = tuple(mig(number, profile) for number, profile in enumerate(profiles))
+    migs = tuple(Mig(f"{one.uuid}-{index}", one.index, one.index, 0, one.profile) for one in migs)
+    return gpu(index, name, mig_enabled=True, migs=migs)
+
+
+def settings(**given: Any) -> GpuSettings:
+    kinds: dict[str, Any] = {"sharing": Sharing, "resources": Naming}
+    parsed = {
+        name: kinds[name].parse(value) if name in kinds else value for name, value in given.items()
+    }
+    return GpuSettings(**parsed)
+
+
+def offered(*gpus: Gpu, **given: Any) -> dict[str, list[str]]:
+    """Return the ids of what is offered, by resource."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for unit in offer(Snapshot(gpus), settings(**given)).units:
+        found[unit.resource].append(unit.id)
+    return dict(found)
+
+
+def warnings(*gpus: Gpu, **given: Any) -> list[str]:
+    return offer(Snapshot(gpus), settings(**given)).warnings
+
+
+def slicing(*resources: dict[str, object], **given: object) -> dict[str, object]:
+    return {"timeSlicing": {"resources": list(resources), **given}}
+
+
+# MIG.
+
+
+def test_without_mig_strategy_cards_are_whole() -> None:
+    assert {"nvidia.com/gpu": ["GPU-0", "GPU-1"]} == offered(gpu(0), card(1, "1g.5gb"))
+
+
+def test_mixed_names_a_resource_for_each_profile() -> None:
+    expected = {
+        "nvidia.com/gpu": ["GPU-0"],
+        "nvidia.com/mig-1g.5gb": ["MIG-1g.5gb-0-1"],
+        "nvidia.com/mig-1g.5gb.me": ["MIG-1g.5gb+me-1-1"],
+        "nvidia.com/mig-1g.24gb-me": ["MIG-1g.24gb-me-2-1"],
+        "nvidia.com/mig-1g.24gb.me.all": ["MIG-1g.24gb+me.all-3-1"],
+    }
+    profiles = ("1g.5gb", "1g.5gb+me", "1g.24gb-me", "1g.24gb+me.all")
+    assert expected == offered(gpu(0), card(1, *profiles), mig_strategy="mixed")
+
+
+def test_single_offers_mig_devices_as_gpus() -> None:
+    cards = card(0, "3g.20gb", "3g.20gb"), card(1, "3g.20gb")
+    expected = ["MIG-3g.20gb-0-0", "MIG-3g.20gb-1-0", "MIG-3g.20gb-0-1"]
+    assert {"nvidia.com/gpu": expected} == offered(*cards, mig_strategy="single")
+
+
+def test_single_without_any_mig_offers_gpus() -> None:
+    assert {"nvidia.com/gpu": ["GPU-0"]} == offered(gpu(0), mig_strategy="single")
+
+
+def test_single_leaves_out_what_is_unlike_most_and_says_so() -> None:
+    cards = card(0, "3g.20gb", "3g.20gb"), card(1, "7g.40gb"), gpu(2), card(3)
+    found = offered(*cards, mig_strategy="single")
+    assert {"nvidia.com/gpu": ["MIG-3g.20gb-0-0", "MIG-3g.20gb-1-0"]} == found
+    expected = """\
+MIG device MIG-7g.40gb-0-1 is left out: it is 7g.40gb, most are 3g.20gb, \
+and mig-strategy is single: use mixed
+GPU GPU-2 is left out: it has no MIG devices, others have, and mig-strategy is single: use mixed
+GPU GPU-3 is left out: MIG is enabled, and it has no MIG devices"""
+    assert expected == "\n".join(warnings(*cards, mig_strategy="single"))
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [("", "its profile is not known"), ("1c.3g.20gb", "1c.3g.20gb is only a part of a GPU")],
+)
+def test_mixed_leaves_out_an_odd_profile_and_nothing_else(profile: str, reason: str) -> None:
+    cards = gpu(0), card(1, profile, "1g.5gb")
+    found = offered(*cards, mig_strategy="mixed")
+    assert {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb"} == found.keys()
+    (warning,) = warnings(*cards, mig_strategy="mixed")
+    assert reason in warning
+
+
+def test_an_odd_profile_can_be_given_a_name() -> None:
+    naming = {"mig": [{"pattern": "1c.*", "name": "slice"}]}
+    found = offered(card(0, "1c.3g.20gb"), mig_strategy="mixed", resources=naming)
+    assert {"nvidia.com/slice": ["MIG-1c.3g.20gb-0-0"]} == found
+
+
+# Names.
+
+
+def test_resources_can_be_named_by_model() -> None:
+    naming = {
+        "gpus": [
+            {"pattern": "*a100*", "name": "a100"},
+            {"pattern": "*", "name": "example.com/other"},
+        ]
+    }
+    expected = {"nvidia.com/a100": ["GPU-0"], "example.com/other": ["GPU-1"]}
+    assert expected == offered(gpu(0), gpu(1, H100), resources=naming)
+
+
+def test_a_model_without_a_name_of_its_own_has_the_usual_one() -> None:
+    naming = {"gpus": [{"pattern": "*H100*", "name": "h100"}]}
+    assert {"nvidia.com/gpu": ["GPU-0"]} == offered(gpu(0), resources=naming)
+
+
+def test_a_gpu_without_a_known_model_is_not_named_by_guess() -> None:
+    naming = {"gpus": [{"pattern": "*H100*", "name": "h100"}]}
+    lost = gpu(0, "", problem="GPU is lost")
+    assert {} == offered(lost, resources=naming)
+    expected = ["GPU GPU-0 is left out: its model cannot be read: GPU is lost"]
+    assert expected == warnings(lost, resources=naming)
+
+
+# Selection.
+
+
+@pytest.mark.parametrize(
+    "name", ["1", "GPU-1", "gpu-1", "0000:01:00.0", "00000000:01:00.0", "01:00.0", "*h100*"]
+)
+def test_a_gpu_can_be_named_in_many_ways(name: str) -> None:
+    fleet = [gpu(0), gpu(1, H100), gpu(2)]
+    assert ["GPU-1"] == [one.uuid for one in fleet if names_gpu(name, one)]
+    assert {"nvidia.com/gpu": ["GPU-0", "GPU-2"]} == offered(*fleet, exclude=(name,))
+    assert {"nvidia.com/gpu": ["GPU-1"]} == offered(*fleet, include=(name,))
+
+
+def test_what_is_excluded_is_out_although_it_is_included() -> None:
+    fleet = [gpu(0), gpu(1)]
+    assert {"nvidia.com/gpu": ["GPU-1"]} == offered(*fleet, include=("*",), exclude=("0",))
+
+
+def test_single_mig_devices_can_be_excluded() -> None:
+    fleet = card(0, "1g.5gb", "1g.5gb")
+    found = offered(fleet, mig_strategy="mixed", exclude=("0:1",))
+    assert {"nvidia.com/mig-1g.5gb": ["MIG-1g.5gb-0-0"]} == found
+
+
+# Sharing.
+
+
+def test_replicas_are_numbered_from_0() -> None:
+    sharing = slicing({"name": "nvidia.com/gpu", "replicas": 3})
+    expected = ["GPU-0::0", "GPU-0::1", "GPU-0::2"]
+    assert {"nvidia.com/gpu": expected} == offered(gpu(0), sharing=sharing)
+
+
+def test_shared_gpus_can_have_a_name_of_their_own() -> None:
+    entry = {"name": "gpu", "replicas": 2}
+    replicas = ["GPU-0::0", "GPU-0::1"]
+    by_default = slicing(entry, renameByDefault=True)
+    assert {"nvidia.com/gpu.shared": replicas} == offered(gpu(0), sharing=by_default)
+    by_name = slicing({**entry, "rename": "slice"})
+    assert {"nvidia.com/slice": replicas} == offered(gpu(0), sharing=by_name)
+
+
+def test_one_replica_is_the_gpu_itself() -> None:
+    sharing = slicing({"name": "gpu", "replicas": 1}, renameByDefault=True)
+    assert {"nvidia.com/gpu.shared": ["GPU-0"]} == offered(gpu(0), sharing=sharing)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shared"),
+    [
+        ("all", {"GPU-0", "GPU-1", "GPU-2"}),
+        (2, {"GPU-0", "GPU-1"}),
+        ([1], {"GPU-1"}),
+        (["GPU-2", "0"], {"GPU-0", "GPU-2"}),
+        (["*H100*"], {"GPU-1"}),
+    ],
+)
+def test_some_gpus_are_shared_and_others_are_not(chosen: object, shared: set[str]) -> None:
+    fleet = [gpu(0), gpu(1, H100), gpu(2)]
+    entry = {"name": "gpu", "replicas": 2, "rename": "shared", "devices": chosen}
+    found = offered(*fleet, sharing=slicing(entry))
+    assert shared == {name.partition("::")[0] for name in found["nvidia.com/shared"]}
+    whole = {one.uuid for one in fleet} - shared
+    assert whole == set(found.get("nvidia.com/gpu", []))
+
+
+def test_gpus_can_have_different_numbers_of_replicas() -> None:
+    sharing = slicing(
+        {"name": "gpu", "replicas": 2, "devices": [0]},
+        {"name": "gpu", "replicas": 3, "devices": ["*H100*"]},
+    )
+    expected = ["GPU-0::0", "GPU-0::1", "GPU-1::0", "GPU-1::1", "GPU-1::2"]
+    assert {"nvidia.com/gpu": expected} == offered(gpu(0), gpu(1, H100), sharing=sharing)
+
+
+def test_mig_devices_are_shared_by_the_name_of_their_profile() -> None:
+    sharing = slicing({"name": "mig-1g.5gb", "replicas": 2})
+    found = offered(card(0, "1g.5gb", "2g.10gb"), mig_strategy="mixed", sharing=sharing)
+    expected = {
+        "nvidia.com/mig-1g.5gb": ["MIG-1g.5gb-0-0::0", "MIG-1g.5gb-0-0::1"],
+        "nvidia.com/mig-2g.10gb": ["MIG-2g.10gb-1-0"],
+    }
+    assert expected == found
