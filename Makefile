@@ -13,7 +13,7 @@ PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto lock bench clean
+.PHONY: help setup demo test check format proto lock bench images dist clean
 
 help: ## List the verbs.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name 
 
 bench: $(READY) ## Measure start, memory, CPU and recovery of the gopher plugin and of the core.
 	@$(BIN)/deviceplugin bench $(ARGS)
+
+images: $(READY) ## Build the images into dist/images; some only, or options: make images ARGS="gopher".
+	@$(BIN)/python build/images.py $(ARGS)
+
+dist: $(READY) ## Make what a release consists of, besides the images, in dist/release.
+	@$(BIN)/python build/release.py dist
 
 clean: ## Remove everything that make made.
 	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,114 @@
+"""Read an image from an OCI archive: what is in it, how large it is, its root file system."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+PLUGIN: Final = "opt/plugin/"
+"""Where the plugin's own part of an image is."""
+_GZIP: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of an image, in bytes; compressed as a registry has it and a node loads it."""
+
+    plugin: int
+    plugin_compressed: int
+    whole: int
+    whole_compressed: int
+    parts: dict[str, int]
+    """Of the plugin, by name of a folder or module; the largest first."""
+
+
+class Archive:
+    """One image in one archive.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It has another form, or several images.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._tar = tarfile.open(path)  # noqa: SIM115 - open as long as this is
+        self._names = self._tar.getnames()
+        (entry,) = self._json("index.json")["manifests"]
+        self.manifest = self._blob(entry["digest"])
+        self.config = self._blob(self.manifest["config"]["digest"])
+
+    def layers(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each layer: how large it is in the archive, and its tar file."""
+        for layer in self.manifest["layers"]:
+            raw = self._bytes(_path(layer["digest"]))
+            plain = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+            yield len(gzip.compress(plain)) if plain is raw else len(raw), plain
+
+    def sizes(self) -> Sizes:
+        """Return how large it is. A layer is the plugin's if nothing else is in it."""
+        plugin_compressed = whole_compressed = whole = 0
+        parts: Counter[str] = Counter()
+        for compressed, plain in self.layers():
+            whole_compressed += compressed
+            own: Counter[str] = Counter()
+            other = 0
+            for member in _files(plain):
+                name = member.name.removeprefix("./")
+                if name.startswith(PLUGIN):
+                    own[_part(name.removeprefix(PLUGIN))] += member.size
+                else:
+                    other += member.size
+            whole += other + own.total()
+            parts += own
+            plugin_compressed += compressed if own and not other else 0
+        by_size = dict(parts.most_common())
+        return Sizes(parts.total(), plugin_compressed, whole, whole_compressed, by_size)
+
+    def extract(self, root: Path) -> None:
+        """Unpack the root file system, with owners where the caller may set them."""
+        for _, plain in self.layers():
+            with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
+                for member in layer:
+                    folder, _, name = member.name.rpartition("/")
+                    if name.startswith(".wh."):
+                        raise ValueError(f"{member.name}: a file of an earlier layer is removed")
+                    del folder
+                layer.extractall(root, filter="tar")
+
+    def _json(self, name: str) -> Any:
+        return json.loads(self._bytes(name))
+
+    def _blob(self, digest: str) -> Any:
+        return self._json(_path(digest))
+
+    def _bytes(self, name: str) -> bytes:
+        file = self._tar.extractfile(name)
+        if file is None:
+            raise ValueError(f"{name}: not a file")
+        return file.read()
+
+
+def _path(digest: str) -> str:
+    return "blobs/" + digest.replace(":", "/")
+
+
+def _files(plain: bytes) -> Iterator[tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
+        yield from (member for member in layer if member.isfile())
+
+
+def _part(name: str) -> str:
+    """Return what a file is a part of: byte code and descriptions belong to their packages."""
+    first, _, rest = name.partition("/")
+    if first == "__pycache__":
+        first = rest.partition(".")[0]
+    first = first.partition("-")[0].removesuffix(".py")
+    return _SAME.get(first, first)
+
+
+_SAME: Final = {"grpcio": "grpc", "protobuf": "google", "PyYAML": "yaml", "pyyaml": "yaml"}

@@ -1,0 +1,126 @@
+"""Build the plugins' images, and write each as an OCI archive with its SBOM.
+
+    images.py [PLUGIN...] [--build-image IMAGE] [--base-image IMAGE] [--prefix PREFIX]
+
+By buildah, podman or docker, whichever there is first; words after `--` are given to its build.
+Prints how large each image is.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import sbom
+from archive import Archive, Sizes
+
+ROOT: Final = Path(__file__).parents[1]
+TARGET: Final = ROOT / "dist" / "images"
+TOOLS: Final = ("buildah", "podman", "docker")
+MIB: Final = 1024**2
+
+
+def plugins() -> list[str]:
+    """Return the plugins that are deployed."""
+    folders = ROOT.glob("deployments/*/kustomization.yaml")
+    return sorted(path.parent.name for path in folders if path.parent.name != "base")
+
+
+def version(plugin: str) -> str:
+    """Return the version of a plugin."""
+    path = ROOT / "plugins" / plugin / "pyproject.toml"
+    found: str = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["version"]
+    return found
+
+
+def revision() -> str:
+    """Return the commit that is built, if it is known."""
+    words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def build(tool: str, name: str, arguments: dict[str, str], more: Sequence[str]) -> None:
+    """Build the image ``name``."""
+    words = [tool, "build", "--file", "build/Dockerfile", "--tag", name]
+    if tool == "buildah":
+        words[1:2] = ["build", "--layers", "--ignorefile", "build/Dockerfile.dockerignore"]
+    for key, value in arguments.items():
+        words += ["--build-arg", f"{key}={value}"]
+    subprocess.run([*words, *more, "."], cwd=ROOT, check=True, stdout=sys.stderr)
+
+
+def save(tool: str, name: str, path: Path) -> None:
+    """Write the image ``name`` to ``path``; docker's own form has the OCI one in it."""
+    path.unlink(missing_ok=True)
+    words = {
+        "buildah": ["push", "--quiet", f"localhost/{name}", f"oci-archive:{path}:{name}"],
+        "podman": ["save", "--quiet", "--format", "oci-archive", "--output", str(path), name],
+        "docker": ["save", "--output", str(path), name],
+    }[tool]
+    if tool == "buildah" and "/" in name:
+        words[2] = name
+    subprocess.run([tool, *words], check=True, stdout=sys.stderr)
+
+
+def describe(plugin: str, path: Path) -> Sizes:
+    """Write the SBOM and the sizes beside an archive, and return the sizes."""
+    archive = Archive(path)
+    with tempfile.TemporaryDirectory() as root:
+        archive.extract(Path(root))
+        folder = str(Path(root, "opt/plugin"))
+        text = sbom.main([f"{plugin}-device-plugin", folder, root])
+    path.with_suffix(".cdx.json").write_text(text, encoding="utf-8")
+    sizes = archive.sizes()
+    path.with_suffix(".sizes.json").write_text(json.dumps(asdict(sizes), indent=1) + "\n")
+    return sizes
+
+
+def row(name: str, sizes: Sizes) -> str:
+    """Return a row of the table, in MiB."""
+    numbers = (sizes.plugin, sizes.plugin_compressed, sizes.whole, sizes.whole_compressed)
+    parts = [f"{part} {size / MIB:.1f}" for part, size in sizes.parts.items() if size > 0.1 * MIB]
+    cells = [name, *(f"{number / MIB:.1f}" for number in numbers), ", ".join(parts)]
+    return f"| {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Build the images; 0 if all of them are there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("plugin", nargs="*", help="a folder in plugins/; all that are deployed")
+    parser.add_argument("--build-image", help="has Python, pip and ldd (see the Dockerfile)")
+    parser.add_argument("--base-image", help="what the images stand on")
+    parser.add_argument("--prefix", default="", help="of names, such as registry.example.com/")
+    own = list(argv)
+    more = [own.pop() for _ in own[own.index("--") :]][::-1][1:] if "--" in own else []
+    options = parser.parse_args(own)
+    tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), None)
+    if tool is None:
+        sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is here\n")
+        return 1
+    TARGET.mkdir(parents=True, exist_ok=True)
+    print("| Image | Plugin | compressed | Image | compressed | Parts of the plugin |")
+    print("|---|---|---|---|---|---|")
+    for plugin in options.plugin or plugins():
+        name = f"{options.prefix}{plugin}-device-plugin:{version(plugin)}"
+        arguments = {"PLUGIN": plugin, "VERSION": version(plugin), "REVISION": revision()}
+        for key in ("build_image", "base_image"):
+            if getattr(options, key):
+                arguments[key.upper()] = getattr(options, key)
+        build(tool, name, arguments, more)
+        path = TARGET / f"{plugin}-device-plugin-{version(plugin)}.tar"
+        save(tool, name, path)
+        print(row(plugin, describe(plugin, path)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,145 @@
+"""Copy this Python and the libraries that it needs, and nothing else, into a new root.
+
+    python_only.py ROOT FOLDER
+
+No shell, no package manager, no other program but ldconfig, by which Python finds libraries. The
+libraries are those of Python and of the shared objects in FOLDER. Debian packages that files came
+from are named where scanners of images look, and their licences are copied.
+"""
+
+import compileall
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+LEFT_OUT: Final = (
+    *("__pycache__", "site-packages", "dist-packages", "sitecustomize.py", "config-*"),
+    *("ensurepip", "pydoc_data", "venv", "EXTERNALLY-MANAGED", "__phello__"),
+    *("test", "_test*", "xx*", "idlelib", "lib2to3", "distutils"),
+    # With libraries that no plugin needs.
+    *("tkinter", "turtle*", "_tkinter*", "curses", "_curses*", "readline*", "dbm", "_dbm*"),
+    *("_gdbm*", "sqlite3", "_sqlite3*", "nis.*", "ossaudiodev*"),
+    *("_codecs_cn*", "_codecs_hk*", "_codecs_iso2022*", "_codecs_jp*", "_codecs_kr*"),
+    *("_codecs_tw*",),
+)
+BY_NAME: Final = {"pyudev": "libudev.so.1"}
+"""Libraries that a package loads by their names."""
+DIRECTORIES: Final = ("dev", "etc", "proc", "run", "sys", "tmp", "var/lib/dpkg/status.d")
+ACCOUNTS: Final = {
+    "etc/passwd": "root:x:0:0::/:/sbin/nologin\nnobody:x:65532:65532::/:/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnobody:x:65532:\n",
+}
+
+
+def libraries(objects: Iterable[Path]) -> Iterator[Path]:
+    """Yield the shared libraries that ``objects`` need, as the loader finds them."""
+    for one in objects:
+        done = subprocess.run(["ldd", one], capture_output=True, text=True, check=False)  # noqa: S607
+        for line in done.stdout.splitlines():
+            if found := re.search(r"(/\S+) \(0x", line):
+                yield Path(found[1])
+
+
+def named(folder: Path) -> Iterator[Path]:
+    """Yield the libraries that packages in ``folder`` load by name."""
+    known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True)  # noqa: S607
+    for package, library in BY_NAME.items():
+        if (folder / package).exists():
+            found = re.search(rf"^\s*{re.escape(library)} .* => (\S+)$", known.stdout, re.MULTILINE)
+            if found is None:
+                raise SystemExit(f"python_only.py: {package} needs {library}, which is not here")
+            yield Path(found[1])
+
+
+class Root:
+    """The new root."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.taken: set[Path] = set()
+        for name in ("bin", "lib", "lib64", "sbin"):
+            if Path("/", name).is_symlink():
+                target = Path("/", name).readlink()
+                (path / target).mkdir(parents=True)
+                (path / name).symlink_to(target)
+        for name in DIRECTORIES:
+            (path / name).mkdir(parents=True, exist_ok=True)
+        (path / "tmp").chmod(0o1777)
+        for name, text in ACCOUNTS.items():
+            (path / name).write_text(text, encoding="utf-8")
+
+    def take(self, path: Path) -> None:
+        """Copy a file to the same place, with all links on the way to it."""
+        path = path.parent.resolve() / path.name
+        place = self.path / path.relative_to("/")
+        if path in self.taken:
+            return
+        self.taken.add(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, place, follow_symlinks=False)
+        if path.is_symlink():
+            self.take(path.parent / path.readlink())
+
+    def take_tree(self, path: Path) -> Path:
+        """Copy a folder, less what is left out, and return the copy."""
+        place = self.path / path.relative_to("/")
+        shutil.copytree(path, place, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+        self.taken.update(Path("/", one.relative_to(self.path)) for one in place.rglob("*"))
+        return place
+
+    def name_packages(self) -> None:
+        """Write down which Debian packages the files came from, with their licences."""
+        if shutil.which("dpkg-query") is None:
+            return
+        paths = sorted(map(str, self.taken))
+        # Packages name files as they did before /lib became a link to /usr/lib.
+        paths += [path.removeprefix("/usr") for path in paths if path.startswith("/usr/lib")]
+        query = ["dpkg-query", "--search", *paths]
+        # What is in no package, as Python itself may be, is an error that does not matter.
+        done = subprocess.run(query, capture_output=True, text=True, check=False)
+        found = re.findall(
+            r"^([a-z0-9.+-]+(?:, [a-z0-9.+-]+)*)(?::\w+)?: /", done.stdout, re.MULTILINE
+        )
+        for package in {name for names in found for name in names.split(", ")}:
+            status = ["dpkg-query", "--status", package]
+            text = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+            place = self.path / "var/lib/dpkg/status.d" / package
+            place.write_text(text, encoding="utf-8")
+            licence = Path("/usr/share/doc", package, "copyright")
+            if licence.is_file():
+                self.take(licence)
+
+
+def main(argv: list[str]) -> None:
+    """Make the root."""
+    root, folder = Root(Path(argv[0])), Path(argv[1])
+    program = Path(sys.executable)
+    root.take(program.with_name("python3"))
+    standard = root.take_tree(Path(sysconfig.get_path("stdlib")))
+    objects = [program.resolve(), *standard.rglob("*.so"), *folder.rglob("*.so*")]
+    by_name = [*named(folder)]
+    ldconfig = Path(shutil.which("ldconfig") or "/sbin/ldconfig")
+    for path in [*libraries([*objects, *by_name]), *by_name, ldconfig]:
+        root.take(path)
+    for path in (Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")):
+        if path.is_file():
+            root.take(path)
+    subprocess.run([ldconfig, "-r", root.path], check=True)
+    root.name_packages()
+    compileall.compile_dir(
+        standard,
+        quiet=1,
+        stripdir=root.path,
+        prependdir="/",
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

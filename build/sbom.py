@@ -1,0 +1,89 @@
+"""Print what is in an image, as a CycloneDX 1.5 document.
+
+    sbom.py NAME FOLDER [ROOT]
+
+The Python packages in FOLDER, and the Debian packages that ROOT says it has. The same content gives
+the same document: there is no date in it.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+
+def of_python(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a component for each package that is installed in ``folder``."""
+    for package in distributions(path=[str(folder)]):
+        name = re.sub(r"[-_.]+", "-", package.name).lower()
+        yield {
+            "type": "library",
+            "name": name,
+            "version": package.version,
+            "purl": f"pkg:pypi/{name}@{quote(package.version)}",
+            **licences(package),
+        }
+
+
+def licences(package: Distribution) -> dict[str, Any]:
+    """Return the licence as the package says it: an expression, or words."""
+    said = package.metadata.json
+    if "license_expression" in said:
+        return {"licenses": [{"expression": said["license_expression"]}]}
+    words = str(said.get("license", "")).strip().splitlines()
+    known = [
+        line.rpartition(" :: ")[2]
+        for line in said.get("classifier", ())
+        if line.startswith("License ::")
+    ]
+    names = known or words[:1]
+    return {"licenses": [{"license": {"name": name}} for name in names]} if names else {}
+
+
+def of_debian(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield a component for each Debian package in ``root``, if there are any."""
+    database = root / "var/lib/dpkg"
+    for path in (database / "status", *sorted((database / "status.d").glob("*"))):
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        for entry in text.split("\n\n"):
+            fields = dict(re.findall(r"^([A-Za-z-]+): (.+)$", entry, re.MULTILINE))
+            if "Package" in fields:
+                name, version = fields["Package"], fields["Version"]
+                place = f"pkg:deb/debian/{name}@{quote(version, safe='')}"
+                yield {
+                    "type": "library",
+                    "name": name,
+                    "version": version,
+                    "purl": f"{place}?arch={fields['Architecture']}",
+                }
+
+
+def document(name: str, components: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the whole document; ``name`` is the plugin's command."""
+    found = sorted(components, key=lambda one: str(one["purl"]))
+    own = {one["name"]: one["version"] for one in found}
+    version = own["deviceplugin-" + name.removesuffix("-device-plugin")]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "container", "name": name, "version": version}},
+        "components": found,
+    }
+
+
+def main(argv: list[str]) -> str:
+    """Return what the command prints."""
+    name, folder, *roots = argv
+    components = [*of_python(Path(folder))]
+    for root in roots:
+        components += of_debian(Path(root))
+    return json.dumps(document(name, components), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""Remove from the folder of a plugin's packages what a running plugin never uses.
+
+    trim.py FOLDER
+
+Sources stay: tracebacks and ``--help`` are made from them.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+UNUSED: Final = (
+    "yaml/_yaml*.so",  # 2.6 MB; only the loaders in Python are used
+    "grpc/_cython/_credentials",  # 0.5 MB of certificates; the kubelet's sockets have no TLS
+    # For developers.
+    "deviceplugin/simulator",
+    "deviceplugin/conformance",
+    "deviceplugin/bench",
+    "deviceplugin/testing",
+    "google/protobuf/testdata",
+    "**/__pycache__",
+    "**/*.pyi",
+    "**/*.pyx",
+    "**/*.pxd",
+    "**/*.proto",
+)
+
+
+def trim(folder: Path) -> None:
+    """Remove it; a pattern may match nothing."""
+    for pattern in UNUSED:
+        for path in sorted(folder.glob(pattern)):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+if __name__ == "__main__":
+    trim(Path(sys.argv[1]))
