@@ -1,0 +1,75 @@
+"""The node's own say in the mode: an annotation, asked for once from the API server."""
+
+import json
+import logging
+import os
+import ssl
+import threading
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from deviceplugin_fpga._settings import MODES, FpgaSettings, Mode
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "fpga.intel.com/device-plugin-mode"
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""What a pod has of its service account."""
+_LONGEST: Final = 4 * 1024**2
+"""Bytes of an answer; nodes are far smaller."""
+PATIENCE: Final = 5.0
+"""Seconds for all of it, looking up names included."""
+
+
+def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = PATIENCE) -> Mode:
+    """Return the mode that holds: the annotation's where it is asked for, or that of the settings.
+
+    Whatever goes wrong is a warning, and leaves the mode as it is set.
+    """
+    if not settings.node_annotation:
+        return settings.mode
+    answer: list[str] = []
+    problem = f"no answer within {patience:g} s"
+
+    def ask() -> None:
+        nonlocal problem
+        try:
+            answer.append(_annotation(settings, account, patience))
+        except Exception as error:  # the top of a thread
+            problem = str(error) or type(error).__name__
+
+    thread = threading.Thread(target=ask, name="annotation", daemon=True)
+    thread.start()
+    thread.join(patience)
+    for text in answer:
+        if not text:
+            return settings.mode
+        if text in MODES:
+            log.info("mode by the node's annotation", extra={"mode": text})
+            return MODES[text]
+        problem = f"{text!r} is none of {', '.join(MODES)}"
+    log.warning(
+        "annotation not taken",
+        extra={"annotation": NAME, "error": problem, "mode": settings.mode},
+    )
+    return settings.mode
+
+
+def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
+    """Return the annotation's value; empty if the node has none."""
+    url = f"{settings.api_server or _in_cluster()}/api/v1/nodes/{quote(settings.node_name, '')}"
+    token = (account / "token").read_text(encoding="ascii").strip()
+    request = Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - set by the operator
+    certificates = account / "ca.crt"
+    trust = ssl.create_default_context(cafile=certificates) if certificates.exists() else None
+    with urlopen(request, timeout=patience, context=trust) as response:  # noqa: S310
+        text = response.read(_LONGEST)
+    return str(json.loads(text)["metadata"].get("annotations", {}).get(NAME, ""))
+
+
+def _in_cluster() -> str:
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"

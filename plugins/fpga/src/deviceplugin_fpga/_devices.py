@@ -1,0 +1,107 @@
+"""What each mode offers of the FPGAs that were found."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import deviceplugin as dp
+from deviceplugin_fpga import _health, _names, _sysfs
+from deviceplugin_fpga._drivers import ALL_ONES, Fme, Found, Port
+from deviceplugin_fpga._health import Doctor, Finding, Severity
+from deviceplugin_fpga._settings import Mode
+from deviceplugin_fpga._sysfs import SysfsError
+
+
+@dataclass
+class Offer:
+    """Makes devices of what a look found, and adds what it finds wrong with single ones."""
+
+    found: Found
+    dev: Path
+    doctor: Doctor
+    ignored: Collection[str]
+    """Attributes of errors that do not matter."""
+    findings: set[Finding] = field(default_factory=set)
+    """All errors that the hardware reports."""
+
+    def devices(self, mode: Mode) -> Iterator[dp.Device]:
+        """Yield what ``mode`` offers."""
+        make: Callable[[Fme], Iterator[dp.Device]] = {
+            "af": self._ports,
+            "region": self._region,
+            "regiondevel": self._development_region,
+        }[mode]
+        for fme in self.found.fmes:
+            yield from make(fme)
+
+    def _ports(self, fme: Fme) -> Iterator[dp.Device]:
+        for port in fme.ports:
+            try:
+                afu_id = port.afu_id()
+            except SysfsError as error:
+                self.found.skip(error, port.name)
+                continue
+            resource = _names.af(fme.interface_id, afu_id)
+            facts = {"interface": fme.interface_id, "afu": afu_id}
+            sick = _all_ones(f"{port.name}: afu_id", afu_id)
+            yield self._device(port.name, resource, fme, [port], [port.name], facts, sick)
+
+    def _region(self, fme: Fme) -> Iterator[dp.Device]:
+        yield self._whole(fme, [port.name for port in fme.ports])
+
+    def _development_region(self, fme: Fme) -> Iterator[dp.Device]:
+        yield self._whole(fme, [*(port.name for port in fme.ports), fme.name])
+
+    def _whole(self, fme: Fme, nodes: Sequence[str]) -> dp.Device:
+        facts = {port.name: afu_id for port in fme.ports if (afu_id := _programmed(port))}
+        resource = _names.region(fme.interface_id)
+        sick = _all_ones(f"{fme.name}: interface id", fme.interface_id)
+        return self._device(fme.name, resource, fme, fme.ports, nodes, facts, sick)
+
+    def _device(
+        self,
+        name: str,
+        resource: str,
+        fme: Fme,
+        ports: Sequence[Port],
+        nodes: Sequence[str],
+        facts: dict[str, str],
+        sick: Sequence[Finding],
+    ) -> dp.Device:
+        found = [*sick, *_health.findings(fme, ports, self.ignored)]
+        self.findings.update(found)
+        warnings = [one.text for one in found if one.severity is Severity.WARNING]
+        return dp.Device(
+            name,
+            resource=resource,
+            health=self.doctor.health((resource, name), found),
+            topology=_topology(ports[0].card),
+            nodes=[dp.DeviceNode(str(self.dev / node)) for node in nodes],
+            attributes={
+                "pci": ports[0].card.name,
+                **facts,
+                **({"warning": "; ".join(warnings)} if warnings else {}),
+            },
+        )
+
+
+def _all_ones(what: str, text: str) -> list[Finding]:
+    if text != ALL_ONES:
+        return []
+    return [Finding("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
+
+
+def _programmed(port: Port) -> str:
+    """Return what is programmed, for people; empty where the kernel does not say."""
+    try:
+        return port.afu_id()
+    except SysfsError:
+        return ""
+
+
+def _topology(card: Path) -> dp.Topology | None:
+    try:
+        node = int(_sysfs.read(card / "numa_node"))
+    except (SysfsError, ValueError):
+        return None
+    return dp.Topology([node]) if node >= 0 else None

@@ -1,0 +1,55 @@
+"""Puts the programming hook on the host, as one file that needs nothing but the host's Python."""
+
+import io
+from pathlib import Path
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+INTERPRETER: Final = "/usr/bin/python3 -I"
+"""A full path, as runtimes call hooks without PATH; and deaf to variables and users' packages."""
+_PACKAGE: Final = Path(__file__).parent
+_SHARED: Final = ("_sysfs.py", "_drivers.py")
+"""What the hook has in common with the plugin."""
+_MAIN: Final = """\
+import sys
+
+if sys.version_info < (3, 9):
+    sys.exit("fpga-hook: needs Python 3.9 or newer, not " + sys.version.split()[0])
+
+from deviceplugin_fpga.hook import main
+
+main()
+"""
+
+
+def install(path: Path) -> None:
+    """Write the hook to ``path``, in place of what is there. A hook that runs is not disturbed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(archive())
+    temporary.chmod(0o755)
+    temporary.replace(path)
+
+
+def archive() -> bytes:
+    """Return the hook: a zip file that Python runs. The same code makes the same bytes."""
+    file = io.BytesIO()
+    file.write(f"#!{INTERPRETER}\n".encode())
+    with ZipFile(file, "w", ZIP_DEFLATED) as together:
+
+        def add(name: str, text: str) -> None:
+            together.writestr(ZipInfo(name), text, ZIP_DEFLATED)
+
+        add("__main__.py", _MAIN)
+        add("deviceplugin_fpga/__init__.py", "")  # the plugin's own needs the framework
+        for source in [
+            *(_PACKAGE / name for name in _SHARED),
+            *sorted((_PACKAGE / "hook").glob("*.py")),
+        ]:
+            name = f"deviceplugin_fpga/{source.relative_to(_PACKAGE)}"
+            add(name, source.read_text(encoding="utf-8"))
+    return file.getvalue()

@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_fpga.hook``."""
+
+from deviceplugin_fpga.hook import main
+
+main()

@@ -1,0 +1,127 @@
+"""Bitstreams: where they are, and what their headers say."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deviceplugin_fpga.hook import _elf
+from deviceplugin_fpga.hook._errors import HookError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LARGEST = 512 * 1024**2
+"""Bytes of a bitstream, packed or not: several times those of the largest FPGA."""
+_HEADER = struct.Struct("<QQI")
+_GUID = (0x414750466E6F6558, 0x31303076534247B7)
+_METADATA = range(1, 4096)
+"""Lengths that the metadata can have."""
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """What is to be written into a region."""
+
+    path: Path
+    interface_id: str
+    """Of the regions that it is made for."""
+    afu_id: str
+    """What the port says once it is programmed."""
+    unique_id: str
+    """What it is asked for by: the AFU's id, or for OpenCL one of its own."""
+    image: memoryview
+
+
+def find(folder: Path, region: str, afu: str) -> Bitstream:
+    """Return the bitstream of ``afu`` for ``region``, which ids are.
+
+    Raises:
+        HookError: There is none, or it is another one than its name says.
+    """
+    readers = {".gbs": _read_gbs, ".aocx": _read_aocx}
+    for suffix, read in readers.items():
+        path = folder / region / f"{afu}{suffix}"
+        data = _load(path)
+        if data is not None:
+            found = read(path, data)
+            _check(found, region, afu)
+            return found
+    raise HookError(f"{folder / region}: no bitstream {afu}{' or '.join(readers)}")
+
+
+def _check(bitstream: Bitstream, region: str, afu: str) -> None:
+    path = bitstream.path
+    if bitstream.interface_id != region:
+        raise HookError(f"{path}: is for interface {bitstream.interface_id!r}, not {region}")
+    if bitstream.unique_id != afu:
+        raise HookError(f"{path}: has {bitstream.unique_id!r}, not {afu}")
+
+
+def _load(path: Path) -> memoryview | None:
+    """Return what is in the file at ``path``; None if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HookError(f"{path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise HookError(f"{path}: not a regular file")
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise HookError(f"{path}: more than {_LARGEST} bytes")
+    return memoryview(data)
+
+
+def _read_gbs(path: Path, data: memoryview) -> Bitstream:
+    """Read Intel's green bitstream: a header, metadata in JSON, and the image."""
+    try:
+        *guid, length = _HEADER.unpack_from(data)
+    except struct.error:
+        raise HookError(f"{path}: too short for a bitstream") from None
+    start = _HEADER.size + length
+    if tuple(guid) != _GUID or length not in _METADATA or start >= len(data):
+        raise HookError(f"{path}: not a green bitstream, or damaged")
+    try:
+        image = json.loads(bytes(data[_HEADER.size : start]))["afu-image"]
+        (cluster,) = image["accelerator-clusters"]
+        interface, afu = _id(image["interface-uuid"]), _id(cluster["accelerator-type-uuid"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise HookError(f"{path}: metadata is not valid: {error!r}") from error
+    return Bitstream(path, interface, afu, afu, data[start:])
+
+
+def _read_aocx(path: Path, data: memoryview) -> Bitstream:
+    """Read an OpenCL program: ELF in ELF, with a packed green bitstream inside."""
+    program = _section(data, ".acl.fpga.bin", path)
+    packed = _section(program, ".acl.gbs.gz", path)
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        gbs = unpacker.decompress(packed, _LARGEST)
+    except zlib.error as error:
+        raise HookError(f"{path}: .acl.gbs.gz: {error}") from error
+    if not unpacker.eof:
+        raise HookError(f"{path}: .acl.gbs.gz: more than {_LARGEST} bytes, or cut off")
+    inner = _read_gbs(path, memoryview(gbs))
+    unique = bytes(_section(data, ".acl.rand_hash", path)).decode("ascii", "replace")
+    return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image)
+
+
+def _section(data: memoryview, name: str, path: Path) -> memoryview:
+    content = _elf.section(data, name, str(path))
+    if content is None:
+        raise HookError(f"{path}: no section {name}")
+    return content
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no id")
+    return value.strip().replace("-", "").lower()

@@ -1,0 +1,54 @@
+"""The command ``fpga-hook``: the OCI state on standard input, exit status 0 or 1."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from deviceplugin_fpga.hook import _programming, _request
+from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._programmer import Kernel
+
+_DESCRIPTION = """\
+Programs the FPGA regions that a container asks for in FPGA_REGION_n and FPGA_AFU_n. An OCI
+createRuntime hook: takes the container's state on standard input. Exit status 0 if all regions are
+as asked for, 1 if not; then the container does not start, and the reason is on standard error.
+"""
+
+
+def main() -> NoReturn:
+    """Run ``fpga-hook``."""
+    options = _parser().parse_args()
+    try:
+        request = _request.read(sys.stdin.buffer)
+        with _programming.locked(options.lock, options.patience):
+            programmed = _programming.fulfil(
+                request, options.sysfs, options.bitstreams, Kernel(options.dev)
+            )
+    except (HookError, OSError) as error:
+        raise SystemExit(f"fpga-hook: {error}") from error
+    for name in programmed:
+        print(f"fpga-hook: programmed {name}", file=sys.stderr)  # noqa: T201
+    raise SystemExit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("fpga-hook", description=_DESCRIPTION)
+    for name, default, text in (
+        ("bitstreams", "/srv/intel.com/fpga", "directory of <region>/<afu>.gbs and .aocx"),
+        ("sysfs", "/sys", "directory of sysfs"),
+        ("dev", "/dev", "directory of device nodes"),
+        ("lock", "/run/fpga-hook.lock", "file that keeps two hooks apart"),
+    ):
+        help_text = f"{text} (default: {default})"
+        parser.add_argument(f"--{name}", type=Path, default=Path(default), help=help_text)
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="how long to wait for another hook (default: 120)",
+    )
+    return parser

@@ -1,0 +1,128 @@
+"""What a container asks for: the OCI state on standard input, and the bundle's configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from deviceplugin_fpga._drivers import ALL_ONES, DRIVERS, Driver
+from deviceplugin_fpga.hook._errors import HookError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+_LONGEST = 16 * 1024**2
+"""Bytes of JSON; that of the largest pods has far less."""
+_VARIABLE = re.compile(r"FPGA_(REGION|AFU)_([0-9]+)=(.*)", re.ASCII | re.DOTALL)
+_KINDS = {"REGION": re.compile(r"[0-9a-f]{32}"), "AFU": re.compile(r"[0-9a-f]{8,40}")}
+"""Ids go into the paths of bitstreams, so nothing else may be in them."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A region that is to be programmed. Ids are lower case, without hyphens."""
+
+    number: int
+    region: str
+    """The interface id."""
+    afu: str
+    """The id of the AFU; for OpenCL, that of the bitstream."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """The device node of a port, as the container has it."""
+
+    driver: Driver
+    name: str
+    number: str
+    """Major and minor, as in ``/sys/dev/char``."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that one container asks for, and the ports that it has."""
+
+    wishes: tuple[Wish, ...]
+    nodes: tuple[Node, ...]
+
+
+def read(stream: BinaryIO) -> Request:
+    """Return what the container asks for whose state is in ``stream``.
+
+    Raises:
+        HookError: Something is missing or not valid.
+    """
+    state = _parse(stream.read(_LONGEST + 1), "the state on standard input")
+    bundle = state.get("bundle")
+    if not isinstance(bundle, str) or not bundle:
+        raise HookError("the state on standard input: no bundle")
+    path = Path(bundle) / "config.json"
+    try:
+        with path.open("rb") as file:
+            config = _parse(file.read(_LONGEST + 1), str(path))
+    except OSError as error:
+        raise HookError(f"{path}: {error.strerror}") from error
+    return Request(
+        _wishes(_list(config, path, "process", "env"), path),
+        _nodes(_list(config, path, "linux", "devices"), path),
+    )
+
+
+def _parse(text: bytes, what: str) -> dict[str, Any]:
+    if len(text) > _LONGEST:
+        raise HookError(f"{what}: more than {_LONGEST} bytes")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HookError(f"{what}: not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise HookError(f"{what}: not a JSON object")
+    return value
+
+
+def _list(config: dict[str, Any], path: Path, part: str, key: str) -> list[Any]:
+    section = config.get(part)
+    values = section.get(key) if isinstance(section, dict) else None
+    if not isinstance(values, list) or not values:
+        raise HookError(f"{path}: no {part}.{key}")
+    return values
+
+
+def _wishes(environment: list[Any], path: Path) -> tuple[Wish, ...]:
+    ids: dict[str, dict[int, str]] = {"REGION": {}, "AFU": {}}
+    for text in environment:
+        found = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
+        if found:
+            kind, number, value = found.groups()
+            ids[kind][int(number)] = _canonical(f"FPGA_{kind}_{number}", value, _KINDS[kind])
+    regions, afus = ids["REGION"], ids["AFU"]
+    if not regions:
+        raise HookError(f"{path}: no variable FPGA_REGION_1")
+    for number in sorted(regions.keys() ^ afus.keys()):
+        have, need = ("REGION", "AFU") if number in regions else ("AFU", "REGION")
+        raise HookError(f"{path}: FPGA_{have}_{number} without FPGA_{need}_{number}")
+    return tuple(Wish(number, regions[number], afus[number]) for number in sorted(regions))
+
+
+def _canonical(name: str, value: str, kind: re.Pattern[str]) -> str:
+    text = value.strip().replace("-", "").lower()
+    if not kind.fullmatch(text) or text == ALL_ONES:
+        raise HookError(f"{name}: {value[:80]!r} is not an id")
+    return text
+
+
+def _nodes(devices: list[Any], path: Path) -> tuple[Node, ...]:
+    nodes: dict[Node, None] = {}  # a port that is there twice is one port
+    for device in devices:
+        if not isinstance(device, dict):
+            raise HookError(f"{path}: linux.devices: {device!r:.80} is no object")
+        name = PurePosixPath(str(device.get("path", ""))).name
+        number = f"{device.get('major')}:{device.get('minor')}"
+        nodes.update({Node(one, name, number): None for one in DRIVERS if one.port.fullmatch(name)})
+    if not nodes:
+        raise HookError(f"{path}: no FPGA among linux.devices")
+    return tuple(nodes)
