@@ -78,8 +78,10 @@ class GpuRig:
 
     def driver(self) -> Driver:
         """Return a driver that ``close`` closes."""
-        self._drivers.append(Driver(Library(self.driver_root), self.roots.sys))
-        return self._drivers[-1]
+        driver = Driver(Library(self.driver_root), self.roots.sys)
+        driver.session.turn = 0.05
+        self._drivers.append(driver)
+        return driver
 
     def plugin(self, **given: Any) -> GpuPlugin:
         """Return a plugin with these settings."""

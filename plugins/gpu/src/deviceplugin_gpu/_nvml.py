@@ -93,8 +93,10 @@ class Session:
     counts initializations: handles and sets of events of an earlier one are void.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, turn: float = 1.0) -> None:
         self.library = library
+        self.turn = turn
+        """Seconds that one wait for events takes, which is what a shutdown has to wait for."""
         self.generation = 0
         self._changed = threading.Condition()
         self._opening = threading.Lock()

@@ -15,6 +15,7 @@ from deviceplugin_gpu._driver import Driver, size
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Nodes, Roots
 from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
+from deviceplugin_gpu._placement import Placement
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._settings import GpuSettings
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
@@ -48,6 +49,7 @@ class GpuPlugin(dp.Plugin):
         self._units: Mapping[str, Unit] = {}
         self._current: Mapping[str, Unit] = {}
         self._nodes: Mapping[str, tuple[dp.DeviceNode, ...]] = {}
+        self._placement = Placement(Snapshot(), (), "distributed")
         self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
         self.watch_paths: list[Path | str] = [self._roots.dev / "nvidiactl"]
@@ -59,6 +61,12 @@ class GpuPlugin(dp.Plugin):
             self._explain(None)
         offer = _resources.offer(snapshot, self._settings)
         self._warn([*offer.warnings, *strange])
+        self._placement = Placement(
+            snapshot,
+            offer.units,
+            self._settings.shared_devices_allocation_policy,
+            distinct=self._settings.distinct_gpus,
+        )
         return self._devices(offer.units, _nodes.look(self._roots))
 
     @override
@@ -66,6 +74,14 @@ class GpuPlugin(dp.Plugin):
         units = [self._units[device.id] for device in devices]
         self._refuse(units)
         return _strategies.allocation(units, self._nodes, self._settings)
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        known = {device.id: device for device in (*available, *required)}
+        placement, needed = self._placement, [device.id for device in required]
+        return [known[one] for one in placement.prefer([*known], needed, size)]
 
     @override
     def changes(self, stop: Flag) -> Iterator[None]:

@@ -9,12 +9,12 @@ from threading import Event as Flag
 from typing import Final
 
 from deviceplugin_gpu import _nvml
-from deviceplugin_gpu._nvml import EventSet, NvmlError, Session, ask, call
+from deviceplugin_gpu._nvml import EventSet, Handle, NvmlError, Session, ask, call
 
 log = logging.getLogger(__name__)
 
-_TURN: Final = 1.0
-"""Seconds of one wait; a stop and a shutdown of NVML are noticed after it at the latest."""
+_QUIET: Final = 3.0
+"""Seconds, beside the turns, after which a wait that does not return is one that hangs."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 """Seconds of rest after a failure; twice as many after each further one."""
 
@@ -51,7 +51,9 @@ class Watch:
         if since is None:
             return None
         seconds = self._clock() - since
-        return (seconds, self._problem or "NVML does not return") if seconds > 2 * _TURN else None
+        if seconds <= self._session.turn + _QUIET:
+            return None
+        return seconds, self._problem or "NVML does not return"
 
     def renew(self) -> None:
         """Register the GPUs anew: they are other ones now."""
@@ -93,7 +95,7 @@ class Watch:
                 with self._session.use():
                     if self._session.generation != generation:
                         return
-                    found = events.wait(_TURN, lambda gpu: str(call("nvmlDeviceGetUUID", gpu)))
+                    found = events.wait(self._session.turn, _uuid)
                 self._heard_at = self._clock()
                 if self._problem:
                     log.info("events of GPUs again")
@@ -123,3 +125,7 @@ class Watch:
             except NvmlError as error:
                 deaf[uuid] = str(error)  # without a UUID: nobody's, it cannot be read anyway
         self.deaf, self.mute = deaf, frozenset(mute)
+
+
+def _uuid(gpu: Handle) -> str:
+    return str(call("nvmlDeviceGetUUID", gpu))

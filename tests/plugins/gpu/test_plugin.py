@@ -1,0 +1,205 @@
+"""The plugin before a simulated kubelet, with the fake driver behind it."""
+
+import socket
+from contextlib import closing
+from datetime import timedelta
+
+import grpc
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet
+from deviceplugin_gpu._platforms import without_nvml
+from fake_nvml import FakeMig, Fleet
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+
+SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}
+
+
+def slicing(**given: object) -> dict[str, object]:
+    return {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}], **given}}
+
+
+# Requests.
+
+
+def test_an_unknown_device_is_refused_in_the_fields_words(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(1)).plugin()) as node:
+        node.wait_for(GPU, uuids(0))
+        with pytest.raises(grpc.RpcError) as refused:
+            node.allocate("GPU-none")
+    expected = 'invalid allocation request for "nvidia.com/gpu": unknown device: GPU-none'
+    assert expected == refused.value.details()
+    assert grpc.StatusCode.NOT_FOUND == refused.value.code()
+
+
+def test_an_unhealthy_device_is_refused_with_the_reason(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        rig.fake.change(1, state="lost")
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        with pytest.raises(grpc.RpcError) as refused:
+            node.allocate(uuid(0), uuid(1))
+    text = refused.value.details() or ""
+    assert text.startswith(
+        f'invalid allocation request for "nvidia.com/gpu": unhealthy device: {uuid(1)} ('
+    )
+    assert "GPU is lost" in text
+    assert grpc.StatusCode.FAILED_PRECONDITION == refused.value.code()
+
+
+def test_more_than_one_replica_can_be_refused(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(sharing=slicing(failRequestsGreaterThanOne=True))
+    replicas = [f"{uuid(slot)}::{number}" for slot in (0, 1) for number in (0, 1)]
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, set(replicas))
+        assert {"NVIDIA_VISIBLE_DEVICES": uuid(0)} == node.allocate(replicas[0]).envs
+        with pytest.raises(grpc.RpcError) as refused:
+            node.allocate(*replicas[1:3])
+    expected = (
+        'invalid allocation request for "nvidia.com/gpu": 2 devices requested, and more than 1 of '
+        "a shared resource brings no more computing power: request 1 (failRequestsGreaterThanOne)"
+    )
+    assert expected == refused.value.details()
+
+
+def test_replicas_can_be_asked_to_be_of_distinct_gpus(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(
+        sharing=SHARED, distinct_gpus=True, shared_devices_allocation_policy="packed"
+    )
+    replicas = [f"{uuid(slot)}::{number}" for slot in (0, 1) for number in (0, 1)]
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, set(replicas))
+        assert [replicas[0], replicas[2]] == sorted(node.prefer(replicas, 2))
+        assert f"{uuid(0)},{uuid(1)}" in node.allocate(replicas[0], replicas[3]).envs.values()
+        with pytest.raises(grpc.RpcError, match="2 devices requested are of 1 different GPUs"):
+            node.allocate(*replicas[:2])
+
+
+def test_the_same_devices_are_always_told_of_alike(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(4)).plugin(
+        device_list_strategy="envvar,cdi-annotations,cdi-cri", pass_device_specs=True
+    )
+    ids = [uuid(slot) for slot in (3, 0, 2)]
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        first = node.allocate(*ids)
+        assert 100 * [first] == [node.allocate(*ids) for _ in range(100)]
+    expected = [f"/dev/nvidia{slot}" for slot in (0, 2, 3)]
+    assert expected == [node.host_path for node in first.nodes]
+
+
+def test_each_resource_is_served_by_itself(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has(Fleet.of(2))
+    migs = FakeMig(1, "1g.5gb"), FakeMig(2, "2g.10gb")
+    rig.fake.change(1, migs=migs)
+    with kubelet.running(rig.plugin(mig_strategy="mixed")) as node:
+        node.wait_for(GPU, uuids(0))
+        node.wait_for("nvidia.com/mig-1g.5gb", {migs[0].uuid(1)})
+        node.wait_for("nvidia.com/mig-2g.10gb", {migs[1].uuid(1)})
+
+
+# MPS.
+
+MPS = {"mps": {"resources": [{"name": "gpu", "replicas": 4}]}}
+
+
+def daemon(rig: GpuRig, resource: str = GPU) -> socket.socket:
+    """Listen as the control daemon of a resource does."""
+    folder = rig.roots.mps / resource / "pipe"
+    folder.mkdir(parents=True, exist_ok=True)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(folder / "control"))
+    server.listen()
+    return server
+
+
+def test_mps_is_served_once_its_daemon_answers(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has(Fleet.of(1, memory=40960))
+    plugin = rig.plugin(sharing=MPS, mps_root=rig.path / "host")
+    plugin.discover()
+    with pytest.raises(
+        dp.DiscoveryError, match=r"MPS control daemon does not answer on .*/control"
+    ):
+        plugin.start(GPU)
+    replicas = {f"{uuid(0)}::{number}" for number in range(4)}
+    with closing(daemon(rig)), kubelet.running(plugin) as node:
+        node.wait_for(GPU, replicas)
+        found = node.allocate(f"{uuid(0)}::2")
+        with pytest.raises(grpc.RpcError, match="failRequestsGreaterThanOne"):
+            node.allocate(*replicas)
+    expected = dp.Allocation(
+        envs={
+            "NVIDIA_VISIBLE_DEVICES": uuid(0),
+            "CUDA_MPS_PIPE_DIRECTORY": "/mps/nvidia.com/gpu/pipe",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=10240M",
+        },
+        mounts=[
+            dp.Mount(f"{rig.path}/host/nvidia.com/gpu/pipe", "/mps/nvidia.com/gpu/pipe"),
+            dp.Mount(f"{rig.path}/host/shm", "/dev/shm"),
+        ],
+    )
+    assert expected == found
+
+
+def test_devices_are_unhealthy_while_the_mps_daemon_is_away(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin(sharing=MPS, mps_root=rig.path / "host")
+    replicas = {f"{uuid(0)}::{number}" for number in range(4)}
+    with kubelet.running(plugin) as node:
+        with closing(daemon(rig)):
+            node.wait_for(GPU, replicas)
+        node.wait_for(GPU, (), unhealthy=replicas)
+
+
+def test_replicas_that_mps_has_no_room_for_are_unhealthy(rig: GpuRig) -> None:
+    entry = {"name": "gpu", "replicas": 20}
+    rig.has(Fleet.of(1, compute="6.0"))
+    plugin = rig.plugin(sharing={"mps": {"resources": [entry]}}, mps_root=rig.path / "host")
+    with closing(daemon(rig)):
+        reasons = unhealthy(devices(plugin))
+    assert {f"{uuid(0)}::{number}" for number in range(16, 20)} == reasons.keys()
+    assert {f"GPU {uuid(0)} can have 16 replicas with MPS at most"} == set(reasons.values())
+
+
+# Systems without NVML.
+
+
+def test_a_tegra_system_has_one_gpu(rig: GpuRig) -> None:
+    plugin = rig.plugin(device_discovery_strategy="tegra")
+    assert ["tegra"] == list(devices(plugin))
+    assert {"NVIDIA_VISIBLE_DEVICES": "tegra"} == plugin.allocate(list(plugin.discover())).envs
+
+
+@pytest.mark.parametrize("sign", ["etc/nv_tegra_release", "sys/devices/soc0/family"])
+def test_a_tegra_system_is_known_by_its_signs_where_nvml_is_missing(rig: GpuRig, sign: str) -> None:
+    assert without_nvml(rig.roots, "auto", missing=True) is None
+    (rig.path / sign).parent.mkdir(parents=True, exist_ok=True)
+    (rig.path / sign).write_text("Tegra\n")
+    found = without_nvml(rig.roots, "auto", missing=True)
+    assert found is not None
+    assert ["tegra"] == [gpu.uuid for gpu in found.gpus]
+    assert without_nvml(rig.roots, "auto", missing=False) is None
+    assert without_nvml(rig.roots, "nvml", missing=True) is None
+
+
+def test_the_windows_subsystem_has_one_gpu(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has_nodes("dxg")
+    with kubelet.running(rig.plugin(pass_device_specs=True)) as node:
+        node.wait_for(GPU, {"all"})
+        found = node.allocate("all")
+    assert {"NVIDIA_VISIBLE_DEVICES": "all"} == found.envs
+    assert ["/dev/dxg"] == [one.host_path for one in found.nodes]
+
+
+# Events.
+
+
+def test_an_event_calls_for_a_look(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(mig_strategy="mixed")
+    with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        node.kubelet.wait(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > 0)
+        rig.fake.change(1, state="lost")
+        rig.fake.xid(0, 31)
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
