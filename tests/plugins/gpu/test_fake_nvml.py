@@ -1,5 +1,10 @@
 """What the fake NVIDIA driver answers, asked through the real pynvml."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -356,3 +361,27 @@ def test_the_examples_can_be_used(
     ask = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
     found = [code(ask, handle, i) for handle in handles for i in range(7)]
     assert (gpus, links, migs) == (len(handles), states.count(0), found.count(0))
+
+
+@pytest.mark.parametrize("line", ["driver", "gpu", "mig", "fault", "event"])
+def test_the_readme_tells_all_keys(line: str) -> None:
+    table = (SOURCES / "keys.c").read_text().partition(f"{line.upper()}_KEYS[] = {{\n")[2]
+    keys = re.findall(r'^    \{"([a-z-]+)"', table.partition("{0}};")[0], re.MULTILINE)
+    readme = (SOURCES / "README.md").read_text().partition(f"| Key of `{line}` |")[2]
+    told = [row.split(" | ")[0] for row in readme.partition("\n\n")[0].splitlines()[2:]]
+    assert sorted(keys) == sorted(re.findall(r"`([a-z-]+)`", " ".join(told)))
+
+
+def test_the_command_in_the_readme_shows_what_it_says(tmp_path: Path) -> None:
+    folder = shutil.copytree(SOURCES, tmp_path / "nvml", ignore=shutil.ignore_patterns("dist"))
+    block = (SOURCES / "README.md").read_text().partition("```console\n")[2].partition("```")[0]
+    lines = block.splitlines(keepends=True)
+    script = "".join(line[2:] for line in lines if line.startswith("$ "))
+    expected = "".join(line for line in lines if not line.startswith("$ "))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    shell = ["sh", "-e"]
+    done = subprocess.run(
+        shell, input=script, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    assert expected == done.stdout
