@@ -1,0 +1,307 @@
+"""Which pod holds which device, and what is given back: with a kubelet, over its sockets."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet, Node
+from pod_resources import pod_resources
+from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+
+QUICK = timedelta(milliseconds=50)
+SLOW = timedelta(hours=1)
+POD = Pod.of("door", main={RESOURCE: 1})
+
+
+class ReleasedPlugin(ScriptedPlugin):
+    """Remembers what it was told of."""
+
+    def __init__(self, *devices: dp.Device | str) -> None:
+        super().__init__(*devices)
+        self.released_ids: list[list[str]] = []
+
+    @override
+    def released(self, devices: Sequence[dp.Device]) -> None:
+        self.released_ids.append([device.id for device in devices])
+
+
+def samples(node: Node, name: str) -> dict[tuple[str, ...], float]:
+    """The values of ``name`` by those of their labels in alphabetical order, but the resource's."""
+    text = generate_latest(node.host._metrics.registry).decode()
+    return {
+        tuple(value for label, value in sorted(sample.labels.items()) if label != "resource"): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == f"deviceplugin_{name}"
+    }
+
+
+def held(node: Node) -> set[tuple[str, str]]:
+    """Device and pod of all that is held."""
+    return {(device, pod) for _, device, _, pod in samples(node, "device_allocated")}
+
+
+def wait_held(node: Node, *expected: tuple[str, str]) -> None:
+    eventually(lambda: set(expected) == held(node), f"{expected} to be held")
+
+
+@contextmanager
+def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
+    settings = {"pod_resources_interval": QUICK, **changes}
+    with kubelet.running(*plugins, **settings) as node:
+        kubelet.simulated.wait(
+            lambda: node.kubelet.registered and not node.host.ready(), what="the plugin"
+        )
+        yield node
+
+
+# Attribution.
+
+
+def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
+    with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        assert {("main", "a", "default", "door"): 1} == samples(node, "device_allocated")
+        assert {(): 1} == samples(node, "devices_allocated")
+        assert {(): 1} == samples(node, "devices_allocatable")
+        assert {(): 0} == samples(node, "devices_free")
+        node.kubelet.terminate(POD)
+        wait_held(node)
+        assert {(): 0} == samples(node, "devices_allocated")
+        assert {(): 1} == samples(node, "devices_free")
+
+
+@pytest.mark.parametrize("end", ["evicted", "deleted", "replaced"])
+def test_a_pod_that_is_taken_away_is_told(kubelet: Kubelet, end: str) -> None:
+    with running(kubelet, ScriptedPlugin("a")) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        if end == "evicted":
+            node.kubelet.terminate(POD, "Failed")
+        else:
+            node.kubelet.delete(POD)
+        if end == "replaced":
+            assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
+        wait_held(node, *([("a", "gate")] if end == "replaced" else []))
+
+
+def test_a_pod_whose_container_restarts_holds_its_device_all_the_while(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.exit_container(POD, "main")
+        looks(node, 5)
+        node.kubelet.start_container(POD, "main")
+        looks(node, 5)
+        assert {("a", "door")} == held(node)
+    assert [] == plugin.released_ids
+
+
+def looks(node: Node, count: int) -> None:
+    """Wait for that many more looks that the kubelet answered."""
+
+    def asked() -> float:
+        return sum(samples(node, "pod_resources_requests_total").values())
+
+    before = asked()
+    eventually(lambda: asked() >= before + count, f"{count} looks")
+
+
+def test_a_device_of_several_numa_nodes_is_held_once(kubelet: Kubelet) -> None:
+    device = dp.Device("a", topology=dp.Topology((0, 1)))
+    with running(kubelet, ScriptedPlugin(device)) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        assert {(): 1} == samples(node, "devices_allocated")
+
+
+def test_holders_are_in_the_inventory(kubelet: Kubelet) -> None:
+    with running(kubelet, ScriptedPlugin("a", "b")) as node:
+        node.kubelet.run(Pod("door", POD.containers, namespace="house"))
+        eventually(lambda: held(node), "the pod")
+        devices = node.host.inventory()["resources"][0]["devices"]
+        mine = {"namespace": "house", "pod": "door", "container": "main"}
+        assert [[], [mine]] == sorted((device["holders"] for device in devices), key=len)
+
+
+def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:
+        pods.held = {"example.com/other": ["x"]}
+        with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+            assert set() == held(node)
+            assert {(): 0} == samples(node, "devices_allocated")
+
+
+def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
+    with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+        assert {} == samples(node, "devices_allocated")
+        assert {(): 1} == samples(node, "devices_allocatable")
+        assert [None] == [d["holders"] for d in node.host.inventory()["resources"][0]["devices"]]
+        assert {} == samples(node, "pod_resources_requests_total")
+
+
+def test_an_old_answer_says_nothing_any_more(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:
+        pods.held = {RESOURCE: ["a"]}
+        with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+            wait_held(node, ("a", "pod"))
+            pods.held = None
+            eventually(lambda: {} == samples(node, "devices_allocated"), "it to be forgotten")
+            assert {(): 1} == samples(node, "devices_allocatable")
+            pods.held = {RESOURCE: ["a"]}
+            wait_held(node, ("a", "pod"))
+    told = [r for r in caplog.records if r.message == "not known what pods hold"]
+    assert 1 == len(told)
+    assert "RESOURCE_EXHAUSTED: rejected by rate limit" in vars(told[0])["error"]
+
+
+def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    plugin = ScriptedPlugin()
+    with (
+        pod_resources(socket) as pods,
+        running(kubelet, plugin, pod_resources_socket=socket) as node,
+    ):
+        turns = threading.Semaphore(0)
+        turn = node.host._holders._turn
+
+        def counted() -> None:
+            turn()
+            turns.release()
+
+        node.host._holders._turn = counted  # type: ignore[method-assign]
+        assert all(turns.acquire(timeout=5) for _ in range(3))
+        assert 1 == pods.asked  # by the discovery
+        plugin.set("a")
+        pods.held = {RESOURCE: ["a"]}
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(kubelet: Kubelet) -> None:
+    with running(kubelet, ScriptedPlugin("a")) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        lists = samples(node, "pod_resources_requests_total")["OK", "List"]
+        looks(node, 5)
+        requests = samples(node, "pod_resources_requests_total")
+        assert requests["OK", "Get"] >= 3
+        assert requests["OK", "List"] <= lists + 1
+
+
+def test_a_kubelet_without_get_is_asked_for_lists(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:
+        pods.held = {RESOURCE: ["a"]}
+        with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+            wait_held(node, ("a", "pod"))
+            looks(node, 5)
+            pods.held = {}
+            wait_held(node)
+            assert 1 == samples(node, "pod_resources_requests_total")["UNIMPLEMENTED", "Get"]
+
+
+def test_for_many_pods_a_list_is_asked_for(kubelet: Kubelet) -> None:
+    ids = [str(number) for number in range(9)]
+    with running(kubelet, ScriptedPlugin(*ids)) as node:
+        pods = [Pod.of(f"pod{i}", main={RESOURCE: 1}) for i in ids]
+        for pod in pods:
+            assert node.kubelet.run(pod)
+        eventually(lambda: len(held(node)) == 9, "all pods")
+        gets = samples(node, "pod_resources_requests_total").get(("OK", "Get"), 0)
+        looks(node, 3)
+        assert gets == samples(node, "pod_resources_requests_total").get(("OK", "Get"), 0)
+
+
+# Restarts.
+
+
+def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a"})
+        looks(node, 5)
+        wait_held(node, ("a", "door"))
+    assert [] == plugin.released_ids
+
+
+def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.restart(readmit=False)
+        node.wait_for(RESOURCE, {"a"})
+        looks(node, 10)
+        assert [] == plugin.released_ids
+        node.kubelet.readmit()
+        wait_held(node, ("a", "door"))
+        looks(node, 3)
+        assert [] == plugin.released_ids
+        node.kubelet.terminate(POD)
+        eventually(lambda: plugin.released_ids, "the release")
+    assert [["a"]] == plugin.released_ids
+
+
+def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.stop()
+        node.kubelet.delete(POD)
+        node.kubelet.start()
+        eventually(lambda: plugin.released_ids, "the release")
+        wait_held(node)
+        looks(node, 3)
+    assert [["a"]] == plugin.released_ids
+
+
+def test_what_pods_hold_when_the_plugin_starts_is_released_later(kubelet: Kubelet) -> None:
+    with running(kubelet, ReleasedPlugin("a", "b")) as node:
+        node.kubelet.run(POD)
+        eventually(lambda: held(node), "the pod")
+        ((device, _),) = held(node)
+    plugin = ReleasedPlugin("a", "b")
+    with running(kubelet, plugin) as node:
+        wait_held(node, (device, "door"))
+        node.kubelet.terminate(POD)
+        eventually(lambda: plugin.released_ids, "the release")
+        looks(node, 0)
+    assert [[device]] == plugin.released_ids
+
+
+# Releases.
+
+
+def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b")
+    pods = [Pod.of(f"pod{number}", main={RESOURCE: 2}) for number in range(3)]
+    with running(kubelet, plugin) as node:
+        for number, pod in enumerate(pods, 1):
+            assert node.kubelet.run(pod)
+            wait_held(node, ("a", pod.name), ("b", pod.name))
+            node.kubelet.terminate(pod)
+            eventually(lambda number=number: len(plugin.released_ids) == number, "the release")  # type: ignore[misc]
+        assert {(): 6} == samples(node, "released_devices_total")
+    assert [["a", "b"]] * 3 == plugin.released_ids

@@ -1,0 +1,118 @@
+"""What makes a device released, without threads and clocks."""
+
+from collections.abc import Collection
+
+import pytest
+
+from deviceplugin._release import Key, Ledger, Sight
+
+A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
+OLD, NEW = (1, 1, 1), (2, 2, 2)
+CONFIRM, ADMISSION = 5.0, 10.0
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(CONFIRM, ADMISSION)
+
+
+def sight(*held: Key, kubelet: tuple[int, int, int] | None = OLD, complete: bool = False) -> Sight:
+    return Sight(frozenset(held), kubelet, complete)
+
+
+def looks(ledger: Ledger, *sights: Sight, start: float = 100.0) -> list[list[Key]]:
+    """What is due in each of these, one ``CONFIRM`` after the other."""
+    return [ledger.look(s, (), start + CONFIRM * number) for number, s in enumerate(sights)]
+
+
+def test_a_device_is_released_when_it_was_seen_free_twice(ledger: Ledger) -> None:
+    assert [[], [], [A]] == looks(ledger, sight(A, B), sight(B), sight(B))
+
+
+def test_two_looks_in_a_row_are_one(ledger: Ledger) -> None:
+    ledger.look(sight(A), (), 100)
+    assert [[], [], [A]] == [ledger.look(sight(), (), at) for at in (101, 105.9, 106)]
+
+
+def test_a_device_that_is_held_again_is_not_released(ledger: Ledger) -> None:
+    assert [[], [], [], []] == looks(ledger, sight(A), sight(), sight(A), sight())
+
+
+def test_a_device_that_was_never_held_is_not_released(ledger: Ledger) -> None:
+    assert [[], [], []] == looks(ledger, sight(), sight(), sight())
+
+
+def test_what_has_been_told_is_told_once(ledger: Ledger) -> None:
+    assert [[], [], [A]] == looks(ledger, sight(A), sight(), sight())
+    ledger.forget([A, B])
+    assert [[], []] == looks(ledger, sight(), sight(), start=200)
+
+
+def test_what_could_not_be_told_stays_due(ledger: Ledger) -> None:
+    assert [[], [], [A], [A]] == looks(ledger, sight(A), sight(), sight(), sight())
+
+
+def test_what_could_not_be_told_is_no_longer_due_once_it_is_held_again(ledger: Ledger) -> None:
+    assert [[], [], [A], [], []] == looks(ledger, *[sight(A), sight(), sight(), sight(A), sight()])
+
+
+@pytest.mark.parametrize("busy", [[A], [A, B]])
+def test_a_device_that_is_being_allocated_is_not_released(
+    ledger: Ledger, busy: Collection[Key]
+) -> None:
+    looks(ledger, sight(A), sight())
+    assert [] == ledger.look(sight(), busy, 200)
+    assert [] == ledger.look(sight(), (), 300)
+    assert [A] == ledger.look(sight(), (), 305)
+
+
+def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(ledger: Ledger) -> None:
+    ledger.allocated([A], OLD, 100)
+    times = (101, 109.9, 110, 114.9, 115)
+    assert [[], [], [], [], [A]] == [ledger.look(sight(), (), at) for at in times]
+
+
+def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(ledger: Ledger) -> None:
+    looks(ledger, sight(A), sight())
+    ledger.allocated([A], OLD, 106)
+    assert [[], [], [A]] == [ledger.look(sight(), (), at) for at in (110, 116, 121)]
+
+
+def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(ledger: Ledger) -> None:
+    empty = sight(kubelet=NEW)
+    assert [[], [], [], [], []] == looks(ledger, sight(A), empty, empty, empty, empty)
+
+
+def test_what_was_free_before_a_kubelet_restart_is_not_confirmed_by_the_next_kubelet(
+    ledger: Ledger,
+) -> None:
+    assert [[], [], []] == looks(ledger, sight(A), sight(), sight(kubelet=NEW))
+
+
+def test_a_pod_that_ended_while_the_kubelet_was_down_is_believed_once_it_knows_its_pods(
+    ledger: Ledger,
+) -> None:
+    known = sight(B, kubelet=NEW, complete=True)
+    assert [[], [], [], [A]] == looks(ledger, sight(A), sight(kubelet=NEW), known, known)
+
+
+def test_a_pod_that_the_next_kubelet_has_listed_is_believed_to_be_gone_as_before(
+    ledger: Ledger,
+) -> None:
+    again, gone = sight(A, kubelet=NEW), sight(kubelet=NEW)
+    assert [[], [], [], [A]] == looks(ledger, sight(A), again, gone, gone)
+
+
+def test_an_allocation_by_an_old_kubelet_needs_one_that_knows(ledger: Ledger) -> None:
+    ledger.allocated([A], OLD, 0)
+    gone = sight(kubelet=NEW)
+    assert [[], [], []] == looks(ledger, gone, gone, gone)
+
+
+def test_a_look_is_wanted_where_it_can_confirm_something(ledger: Ledger) -> None:
+    assert ledger.confirm_in(100) is None
+    looks(ledger, sight(A))
+    assert ledger.confirm_in(101) is None
+    ledger.look(sight(), (), 105)
+    assert 4 == ledger.confirm_in(106)
+    assert ledger.confirm_in(110) is None  # what failed is tried again with the next look
