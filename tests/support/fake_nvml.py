@@ -134,7 +134,7 @@ class Fleet:
     paths: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """The nearest common ancestor of pairs of slots: internal, single, multiple ..."""
     driver: Mapping[str, object] = field(default_factory=dict)
-    """version, nvml, cuda."""
+    """version, nvml, cuda; hotplug="init" to see added and removed GPUs at an init only."""
 
     @classmethod
     def of(

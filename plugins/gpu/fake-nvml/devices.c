@@ -4,11 +4,38 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The GPUs that were there at the first init, which `hotplug=init` holds to. */
+static char enumerated[MAX_GPUS][TEXT];
+static int enumerated_count;
+
+void devices_enumerate(void)
+{
+    enumerated_count = fleet()->gpu_count;
+    for (int i = 0; i < enumerated_count; i++)
+        strcpy(enumerated[i], fleet()->gpus[i].uuid);
+}
+
+/* NVML's index of a GPU, -1 if it came too late to have one. */
+static int index_of(const struct gpu *gpu)
+{
+    if (!fleet()->hotplug)
+        return (int)(gpu - fleet()->gpus);
+    for (int i = 0; i < enumerated_count; i++)
+        if (strcmp(enumerated[i], gpu->uuid) == 0)
+            return i;
+    return -1;
+}
+
+static unsigned gpu_count(void)
+{
+    return (unsigned)(fleet()->hotplug ? enumerated_count : fleet()->gpu_count);
+}
+
 NVML_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 {
     nvmlReturn_t const result = enter(F_nvmlDeviceGetCount_v2);
     if (!result)
-        *count = (unsigned)fleet()->gpu_count;
+        *count = gpu_count();
     return leave(result);
 }
 
@@ -32,9 +59,12 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t
     nvmlReturn_t const result = enter(function);
     if (result)
         return leave(result);
-    if (index >= (unsigned)fleet()->gpu_count)
+    if (index >= gpu_count())
         return leave(NVML_ERROR_INVALID_ARGUMENT);
-    return leave(hand_out(function, &fleet()->gpus[index], NULL, device));
+    for (int i = 0; i < fleet()->gpu_count; i++)
+        if (index_of(&fleet()->gpus[i]) == (int)index)
+            return leave(hand_out(function, &fleet()->gpus[i], NULL, device));
+    return leave(NVML_ERROR_GPU_IS_LOST);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
@@ -45,6 +75,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *
         return leave(result ? result : NVML_ERROR_INVALID_ARGUMENT);
     for (int i = 0; i < fleet()->gpu_count; i++) {
         const struct gpu *const gpu = &fleet()->gpus[i];
+        if (index_of(gpu) < 0)
+            continue;
         if (strcmp(gpu->uuid, uuid) == 0)
             return leave(hand_out(function, gpu, NULL, device));
         for (int j = 0; j < gpu->mig_count && gpu->mig_mode == MIG_ON; j++)
@@ -68,7 +100,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlD
         return leave(result ? result : NVML_ERROR_INVALID_ARGUMENT);
     for (int i = 0; i < fleet()->gpu_count; i++) {
         read_address(fleet()->gpus[i].pci, address);
-        if (memcmp(wanted, address, sizeof address) == 0)
+        if (index_of(&fleet()->gpus[i]) >= 0 && memcmp(wanted, address, sizeof address) == 0)
             return leave(hand_out(function, &fleet()->gpus[i], NULL, device));
     }
     return leave(NVML_ERROR_NOT_FOUND);
@@ -100,7 +132,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
     struct target target;
     nvmlReturn_t const result = enter_device(F_nvmlDeviceGetIndex, device, &target);
     if (!result)
-        *index = (unsigned)(target.mig ? target.mig->index : target.gpu - fleet()->gpus);
+        *index = (unsigned)(target.mig ? target.mig->index : index_of(target.gpu));
     return leave(result);
 }
 

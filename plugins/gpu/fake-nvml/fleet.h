@@ -56,7 +56,7 @@ struct event {
 
 struct fleet {
     char version[TEXT], nvml[TEXT];
-    long long cuda[2], gone;
+    long long cuda[2], gone, hotplug; /* hotplug 1: at init only */
     struct gpu gpus[MAX_GPUS];
     int gpu_count;
     unsigned char ancestor[MAX_GPUS][MAX_GPUS];

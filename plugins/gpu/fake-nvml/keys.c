@@ -2,6 +2,7 @@
 #include "reader.h"
 
 static const char *const NO_YES[] = {"no", "yes", NULL};
+static const char *const HOTPLUG[] = {"now", "init", NULL};
 static const char *const OFF_ON[] = {"off", "on", NULL};
 static const char *const MODES[] = {"unsupported", "off", "on", NULL};
 static const char *const STATES[] = {"ok", "lost", "unreachable", NULL};
@@ -13,6 +14,7 @@ const struct key DRIVER_KEYS[] = {
     {"nvml", WORD, offsetof(struct fleet, nvml), NULL},
     {"cuda", VERSION, offsetof(struct fleet, cuda), NULL},
     {"gone", CHOICE, offsetof(struct fleet, gone), NO_YES},
+    {"hotplug", CHOICE, offsetof(struct fleet, hotplug), HOTPLUG},
     {0}};
 
 const struct key GPU_KEYS[] = {

@@ -198,8 +198,8 @@ static nvmlReturn_t init(enum function function)
         result = NVML_ERROR_UNKNOWN;
     if (!result && current->gone)
         result = NVML_ERROR_DRIVER_NOT_LOADED;
-    if (!result)
-        users++;
+    if (!result && users++ == 0)
+        devices_enumerate();
     return leave(result);
 }
 

@@ -37,7 +37,8 @@ long long now(void); /* ms */
 struct handle *handle_of(enum handle_kind kind, const struct gpu *gpu, const struct mig *mig);
 nvmlReturn_t handle_find(struct handle *handle, unsigned kinds, struct target *target);
 
-/* devices.c */
+/* devices.c; to be called with the lock held, when the first user comes. */
+void devices_enumerate(void);
 void fill_pci(nvmlPciInfo_t *pci, const char *address, unsigned id);
 
 /* events.c: frees all event sets; to be called with the lock held. */

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,25 @@ def test_gpus_come_and_go(nvml: FakeNvml) -> None:
     nvml.add(FakeGpu(0))
     assert 1 == pynvml.nvmlDeviceGetIndex(second)
     assert 0 == pynvml.nvmlDeviceGetMinorNumber(first)
+
+
+def test_gpus_can_come_and_go_at_init_only(nvml: FakeNvml) -> None:
+    pynvml.nvmlShutdown()
+    nvml.set(replace(nvml.fleet, driver={"hotplug": "init"}))
+    pynvml.nvmlInit()
+    nvml.remove(0)
+    nvml.add(FakeGpu(2))
+    fresh, lost = nvml.fleet.gpus[1], pynvml.NVML_ERROR_GPU_IS_LOST
+    assert 2 == pynvml.nvmlDeviceGetCount()
+    assert [lost, 0] == [code(gpu, index) for index in (0, 1)]
+    assert 1 == pynvml.nvmlDeviceGetIndex(gpu(1))
+    missing = pynvml.NVML_ERROR_NOT_FOUND
+    assert missing == code(pynvml.nvmlDeviceGetHandleByUUID, fresh.uuid)
+    assert missing == code(pynvml.nvmlDeviceGetHandleByPciBusId, fresh.pci)
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    assert [0, 0] == [code(gpu, index) for index in (0, 1)]
+    assert fresh.uuid == pynvml.nvmlDeviceGetUUID(gpu(1))
 
 
 def test_the_layout_of_mig_changes(nvml: FakeNvml) -> None:
