@@ -12,6 +12,7 @@ from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._platforms import without_nvml
 from fake_nvml import FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted import eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}
 
@@ -199,7 +200,7 @@ def test_an_event_calls_for_a_look(rig: GpuRig, kubelet: Kubelet) -> None:
     plugin = rig.has(Fleet.of(2)).plugin(mig_strategy="mixed")
     with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
         node.wait_for(GPU, uuids(0, 1))
-        node.kubelet.wait(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > 0)
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.fake.change(1, state="lost")
         rig.fake.xid(0, 31)
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))

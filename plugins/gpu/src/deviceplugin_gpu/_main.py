@@ -1,8 +1,10 @@
 """Advertise NVIDIA GPUs and their MIG devices, whole or shared."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Thread
 from typing import Final, NoReturn
 
@@ -13,6 +15,7 @@ from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import NvmlError
 from deviceplugin_gpu._plugin import GpuPlugin
+from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._settings import GpuSettings
 
 _PATIENCE: Final = 30.0
@@ -21,9 +24,13 @@ _FLAG: Final = "--config-file"
 
 
 class Command:
-    """Makes plugin objects: one at the start, and one for each time that settings are read."""
+    """Makes plugin objects: one at the start, and one for each time that settings are read.
 
-    def __init__(self) -> None:
+    ``config`` is the configuration file, if there is one: it is read again when it changes.
+    """
+
+    def __init__(self, config: Path | None) -> None:
+        self._config = config
         self._driver: Driver | None = None
 
     def make(self, settings: GpuSettings) -> GpuPlugin:
@@ -39,7 +46,8 @@ class Command:
             other = _platforms.without_nvml(roots, strategy, missing=True)
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
-        return GpuPlugin(settings, driver=self._driver, roots=roots)
+        file = Reloading(self._config, _ask_for_reload) if self._config else None
+        return GpuPlugin(settings, driver=self._driver, roots=roots, config=file)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -48,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
     """
     arguments = _with_config(sys.argv[1:] if argv is None else argv)
-    dp.main(Command().make, settings=GpuSettings, argv=arguments)
+    dp.main(Command(_config(arguments)).make, settings=GpuSettings, argv=arguments)
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:
@@ -62,6 +70,20 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
     if file and not named and "DP_CONFIG" not in os.environ:
         found.append(f"--config={file}")
     return found
+
+
+def _config(arguments: Sequence[str]) -> Path | None:
+    """Return the configuration file that holds in the end."""
+    name = os.environ.get("DP_CONFIG", "")
+    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        flag, given, value = word.partition("=")
+        if flag == "--config":
+            name = value if given else following
+    return Path(name) if name else None
+
+
+def _ask_for_reload() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def _insist(driver: Driver, roots: Roots) -> None:

@@ -16,6 +16,7 @@ from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Nodes, Roots
 from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
 from deviceplugin_gpu._placement import Placement
+from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._settings import GpuSettings
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
@@ -29,7 +30,8 @@ _NO_NODES: Final[tuple[dp.DeviceNode, ...]] = ()
 class GpuPlugin(dp.Plugin):
     """NVIDIA GPUs.
 
-    ``driver`` is what the plugin object before, if there was one, had. ``clock`` gives seconds.
+    ``driver`` is what the plugin object before, if there was one, had. ``config`` is the file that
+    the settings are from. ``clock`` gives seconds.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class GpuPlugin(dp.Plugin):
         *,
         driver: Driver | None = None,
         roots: Roots | None = None,
+        config: Reloading | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings or GpuSettings()
@@ -45,6 +48,7 @@ class GpuPlugin(dp.Plugin):
         self._driver = driver or Driver(
             Library(self._settings.driver_root_ctr_path), self._roots.sys, clock
         )
+        self._config = config
         self._watch = Watch(self._driver.session, clock)
         self._units: Mapping[str, Unit] = {}
         self._current: Mapping[str, Unit] = {}
@@ -52,10 +56,15 @@ class GpuPlugin(dp.Plugin):
         self._placement = Placement(Snapshot(), (), "distributed")
         self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
-        self.watch_paths: list[Path | str] = [self._roots.dev / "nvidiactl"]
+        self.watch_paths: list[Path | str] = [
+            self._roots.dev / "nvidiactl",
+            *([config.path] if config else []),
+        ]
 
     @override
     def discover(self) -> Iterable[dp.Device]:
+        if self._config:
+            self._config.check()
         snapshot, strange = self._look()
         if not snapshot.gpus:
             self._explain(None)

@@ -1,0 +1,121 @@
+"""The command, with the fake driver, in a process of its own."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from deviceplugin.simulator import SimulatedKubelet
+from fake_nvml import FakeNvml, Fleet
+from gpu_rig import GPU, uuid, uuids
+from scripted import eventually
+
+COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeNvml:
+    return FakeNvml(tmp_path / "nvml", Fleet.of(2, name="NVIDIA A100-SXM4-40GB", memory=40960))
+
+
+def once(fake: FakeNvml, library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, "--once", "--log-format=text", *arguments],
+        env=fake.environment(library),
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+
+
+@contextmanager
+def running(
+    kubelet: SimulatedKubelet, fake: FakeNvml, library: Path, *arguments: str
+) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [
+            *(COMMAND, f"--plugin-dir={kubelet.plugin_dir}", "--http-address=off"),
+            *("--log-format=json", "--discovery-interval=100ms", "--poll-interval=100ms"),
+            *(f"--pod-resources-socket={kubelet.pod_resources_socket}", "--state-file="),
+            *arguments,
+        ],
+        env=fake.environment(library),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=10)
+
+
+@pytest.fixture
+def simulated() -> Iterator[SimulatedKubelet]:
+    # Sockets need a short path.
+    with TemporaryDirectory(prefix="dp") as path, SimulatedKubelet(Path(path)) as kubelet:
+        yield kubelet
+
+
+def test_once_shows_a_table(fake: FakeNvml, nvml_library: Path) -> None:
+    done = once(fake, nvml_library)
+    assert 0 == done.returncode
+    lines = done.stdout.splitlines()
+    assert 3 == len(lines)
+    assert lines[1].split()[:3] == [GPU, uuid(0), "healthy"]
+    assert "index=0,model=NVIDIA A100-SXM4-40GB,memory=40Gi,pci=0000:01:00.0" in lines[1]
+    assert 2 == done.stderr.count("GPU found")
+
+
+def test_without_a_library_it_ends_with_status_1_and_says_what_was_tried(
+    fake: FakeNvml, tmp_path: Path
+) -> None:
+    done = once(fake, tmp_path / "nothing", f"--driver-root-ctr-path={tmp_path}")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "NVML cannot be initialized, and fail-on-init-error is true\n" in done.stderr
+    assert f"{tmp_path}/usr/lib64" in done.stderr
+    assert "  to do: " in done.stderr
+
+
+def test_a_driver_that_is_not_loaded_ends_it_only_if_that_is_asked_for(
+    fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet
+) -> None:
+    fake.drop_driver()
+    assert 1 == once(fake, nvml_library).returncode
+    with running(simulated, fake, nvml_library, "--fail-on-init-error=false") as process:
+        eventually(lambda: fake.calls()["nvmlInitWithFlags"] > 2, "more attempts")
+        assert None is process.poll()
+        fake.mend()
+        simulated.wait_for(GPU, uuids(0, 1))
+
+
+def test_it_stops_at_once_on_sigterm_with_status_0(
+    fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet
+) -> None:
+    with running(simulated, fake, nvml_library) as process:
+        simulated.wait_for(GPU, uuids(0, 1))
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=5)
+        assert 0 == process.returncode
+
+
+def test_a_changed_configuration_is_taken_by_itself(
+    fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"exclude": ["0"]}))
+    with running(simulated, fake, nvml_library, "--config-file", str(file)):
+        simulated.wait_for(GPU, uuids(1))
+        file.write_text("{")
+        inits = fake.calls()["nvmlInitWithFlags"]
+        file.write_text(json.dumps({"exclude": ["2"]}))
+        simulated.wait_for(GPU, uuids(0, 1))
+        assert inits == fake.calls()["nvmlInitWithFlags"]
