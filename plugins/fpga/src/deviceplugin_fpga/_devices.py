@@ -101,7 +101,7 @@ def _programmed(port: Port) -> str:
 
 def _topology(card: Path) -> dp.Topology | None:
     try:
-        node = int(_sysfs.read(card / "numa_node"))
+        node = int(_sysfs.read(card, "numa_node"))
     except (SysfsError, ValueError):
         return None
     return dp.Topology([node]) if node >= 0 else None

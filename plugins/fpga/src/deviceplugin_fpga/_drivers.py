@@ -88,7 +88,7 @@ class Port:
         Raises:
             SysfsError: It cannot be read, or is no id. The kernel refuses while it programs.
         """
-        return _id(self.folder / "afu_id", self.name)
+        return _id(self.folder, "afu_id")
 
     def number(self) -> int:
         """Return the number of the port on its FME, which the kernel wants for programming.
@@ -96,7 +96,7 @@ class Port:
         Raises:
             SysfsError: There is none.
         """
-        text = _sysfs.read(self.folder / "id")
+        text = _sysfs.read(self.folder, "id")
         if not (text.isascii() and text.isdigit()):
             raise SysfsError(f"{self.name}: id: {text!r} is no number")
         return int(text)
@@ -180,9 +180,9 @@ def port_at(driver: Driver, folder: Path) -> Port:
     if card is None:
         raise SysfsError(f"{folder.name}: not on a PCI device")
     for name in ("vendor", "device"):
-        if not _sysfs.read(card / name):
+        if not _sysfs.read(card, name):
             raise SysfsError(f"{card.name}: no {name}")
-    kind = _sysfs.read(card / "class")
+    kind = _sysfs.read(card, "class")
     if kind != _ACCELERATOR:
         raise SysfsError(f"{card.name}: PCI class {kind!r} is not {_ACCELERATOR}")
     return Port(folder, card)
@@ -216,7 +216,8 @@ def interface_id(driver: Driver, fme: Path) -> str:
     Raises:
         SysfsError: There is none, or there are several.
     """
-    ids = {_id(path, fme.name) for path in _sysfs.matches(fme, *driver.interface)}
+    paths = _sysfs.matches(fme, *driver.interface)
+    ids = {_id(fme, str(path.relative_to(fme))) for path in paths}
     if len(ids) == 1:
         return ids.pop()
     given = f"several interface ids: {', '.join(sorted(ids))}" if ids else "no interface id"
@@ -237,9 +238,9 @@ def _port_entries(driver: Driver, sys: Path, found: Found) -> Iterator[Path]:
             found.skip(error)
 
 
-def _id(path: Path, name: str) -> str:
-    text = _sysfs.read(path).lower()
+def _id(folder: Path, name: str) -> str:
+    text = _sysfs.read(folder, name).lower()
     if not ID.fullmatch(text):
         shown = repr(text[:40]) if text else "nothing"
-        raise SysfsError(f"{name}: {path.name}: {shown} is not an id of 32 hex digits")
+        raise SysfsError(f"{folder.name}: {name}: {shown} is not an id of 32 hex digits")
     return text

@@ -69,16 +69,16 @@ def _of(
         if attribute in ignored:
             continue
         try:
-            text = _sysfs.read(folder / "errors" / attribute)
+            text = _sysfs.read(folder, f"errors/{attribute}")
             value = _number(text)
         except SysfsError as error:
-            yield Finding(attribute, Severity.ERROR, f"{folder.name}: {error}")
+            yield Finding(attribute, Severity.ERROR, str(error))
         except ValueError:
             text = f"{folder.name}: {attribute} is {text[:40]!r}, which is no number"
             yield Finding(attribute, Severity.ERROR, text)
         else:
             if value:
-                more = _details(folder / "errors") if attribute == "errors" else ""
+                more = _details(folder) if attribute == "errors" else ""
                 text = f"{folder.name}: {attribute} {value:#x}{more}"
                 yield Finding(attribute, severity, text)
 
@@ -87,7 +87,7 @@ def _details(folder: Path) -> str:
     parts = []
     for name in _DETAILS:
         try:
-            text = _sysfs.read(folder / name)
+            text = _sysfs.read(folder, f"errors/{name}")
         except SysfsError:
             continue
         if text:

@@ -21,7 +21,7 @@ class SysfsError(Exception):
     """Something in sysfs is not as it should be; the text names it."""
 
 
-def read(path: Path) -> str:
+def read(folder: Path, name: str) -> str:
     """Return an attribute without blanks at its ends; an empty text if there is none.
 
     Raises:
@@ -29,7 +29,7 @@ def read(path: Path) -> str:
     """
     try:
         # Never waits, whatever is there.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             text = os.read(descriptor, _LONGEST)
         finally:
@@ -37,7 +37,7 @@ def read(path: Path) -> str:
     except OSError as error:
         if error.errno in _ABSENT:
             return ""
-        raise SysfsError(f"{path.name}: {error.strerror}") from error
+        raise SysfsError(f"{folder.name}: {name}: {error.strerror}") from error
     return text.decode("ascii", "backslashreplace").strip()
 
 
@@ -76,9 +76,9 @@ def follow(path: Path, root: Path) -> Path:
     try:
         target, top = path.resolve(strict=True), root.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # a circle, until Python 3.12
-        raise SysfsError(f"{path.name}: a broken link") from error
+        raise SysfsError(f"{path.parent.name}/{path.name}: a broken link") from error
     if top not in target.parents:
-        raise SysfsError(f"{path.name}: leads out of {root}")
+        raise SysfsError(f"{path.parent.name}/{path.name}: leads out of {root}")
     return target
 
 

@@ -1,0 +1,301 @@
+"""What a look at sysfs finds, with both drivers."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deviceplugin_fpga import _drivers
+from deviceplugin_fpga._drivers import Found, NoDriverError, look
+from deviceplugin_fpga._sysfs import SysfsError
+from fpga_trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
+
+OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"
+
+
+def names(found: Found) -> dict[str, list[str]]:
+    """Return the FMEs and their ports, by name and without the driver's prefix."""
+    return {
+        fme.name.split("-")[-1]: [port.name.split("-")[-1] for port in fme.ports]
+        for fme in found.fmes
+    }
+
+
+# Which driver.
+
+
+def test_opae_is_looked_for_first(tmp_path: Path) -> None:
+    FpgaTree(tmp_path, DFL).simple(AFU)
+    assert _drivers.DFL is _drivers.choose(tmp_path / "sys")
+    FpgaTree(tmp_path, OPAE)
+    assert _drivers.OPAE is _drivers.choose(tmp_path / "sys")
+
+
+def test_without_a_driver_the_folders_that_were_tried_are_told(tmp_path: Path) -> None:
+    with pytest.raises(NoDriverError) as caught:
+        look(tmp_path)
+    assert (
+        f"kernel driver is not loaded: neither {tmp_path}/class/fpga nor "
+        f"{tmp_path}/class/fpga_region exists" == str(caught.value)
+    )
+
+
+# What there is.
+
+
+def test_a_card_has_an_fme_with_a_port(any_tree: FpgaTree) -> None:
+    (port,) = any_tree.simple(AFU)
+    found = look(any_tree.sys)
+    assert ({"fme.0": ["port.0"]}, {}) == (names(found), found.problems)
+    (fme,) = found.fmes
+    assert INTERFACE == fme.interface_id
+    assert (port, AFU, 0) == (fme.ports[0].folder, fme.ports[0].afu_id(), fme.ports[0].number())
+    assert "0000:3b:00.0" == fme.ports[0].card.name
+
+
+def test_two_ports_of_one_fme_are_both_found(any_tree: FpgaTree) -> None:
+    any_tree.simple(AFU, AFU)
+    assert {"fme.0": ["port.0", "port.1"]} == names(look(any_tree.sys))
+
+
+def test_cards_and_ports_are_in_natural_order(any_tree: FpgaTree) -> None:
+    for number in (10, 2):
+        any_tree.simple(*[AFU] * 11, address=f"0000:{number:02}:00.0", number=number)
+    found = names(look(any_tree.sys))
+    assert ["fme.2", "fme.10"] == list(found)
+    assert [f"port.{20 + index}" for index in range(11)] == found["fme.2"]
+
+
+def test_two_fmes_on_one_card_have_their_own_ports(any_tree: FpgaTree) -> None:
+    card = any_tree.card()
+    for number in (0, 1):
+        region = any_tree.region(card, number)
+        any_tree.fme(region, number)
+        any_tree.port(region, number)
+    assert {"fme.0": ["port.0"], "fme.1": ["port.1"]} == names(look(any_tree.sys))
+
+
+def test_virtual_functions_have_the_fme_of_the_physical_one(any_tree: FpgaTree) -> None:
+    physical = any_tree.card()
+    region = any_tree.region(physical, 0)
+    any_tree.fme(region)
+    any_tree.port(region, 0)
+    for number in (1, 2):
+        virtual = any_tree.card(f"0000:3b:00.{number}", physical=physical)
+        any_tree.port(any_tree.region(virtual, number), number)
+    found = look(any_tree.sys)
+    assert {"fme.0": ["port.0", "port.1", "port.2"]} == names(found)
+    addresses = [port.card.name for port in found.fmes[0].ports]
+    assert ["0000:3b:00.0", "0000:3b:00.1", "0000:3b:00.2"] == addresses
+
+
+@pytest.mark.parametrize("odd", ["dir", "regionX", "region", "intel-fpga-devX0", "xregion0"])
+def test_entries_of_other_names_are_none_of_ours(any_tree: FpgaTree, odd: str) -> None:
+    (any_tree.classes / odd).mkdir()
+    region = any_tree.region(any_tree.card())
+    any_tree.fme(region)
+    for name in ("dfl-portX0", "intel-fpga-portX0", "dfl-port.", "dfl-port.0x", "dir"):
+        (region / name).mkdir()
+    assert ({}, {}) == (names(look(any_tree.sys)), look(any_tree.sys).problems)
+
+
+def test_a_region_without_ports_adds_nothing(any_tree: FpgaTree) -> None:
+    any_tree.fme(any_tree.region(any_tree.card()))
+    assert Found() == look(any_tree.sys)
+
+
+def test_values_are_taken_without_blanks_and_in_lower_case(any_tree: FpgaTree) -> None:
+    region = any_tree.region(any_tree.card())
+    any_tree.fme(region, 0, f"  {INTERFACE.upper()}\t")
+    any_tree.port(region, 0, f" {AFU.upper()} \n")
+    (fme,) = look(any_tree.sys).fmes
+    assert (INTERFACE, AFU) == (fme.interface_id, fme.ports[0].afu_id())
+
+
+# What is odd is skipped, and the others are not harmed.
+
+
+def skipped(tree: FpgaTree) -> dict[str, list[str]]:
+    """Return what was skipped and what it is about; a good card must have been found."""
+    tree.simple(AFU, address="0000:ff:00.0", number=99)
+    found = look(tree.sys)
+    assert {"fme.99": ["port.990"]} == names(found)
+    return {text: sorted(about) for text, about in found.problems.items()}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "expected"),
+    [
+        ("class", "0x020000", "PCI class '0x020000' is not 0x120000"),
+        ("class", None, "PCI class '' is not 0x120000"),
+        ("vendor", "", "no vendor"),
+        ("device", None, "no device"),
+    ],
+)
+def test_a_card_that_is_no_fpga_is_skipped_once(
+    any_tree: FpgaTree, attribute: str, value: str | None, expected: str
+) -> None:
+    any_tree.simple(AFU, AFU)
+    path = any_tree.sys / "devices/pci0000:3a/0000:3b:00.0" / attribute
+    if value is None:
+        path.unlink()
+    else:
+        path.write_text(value)
+    prefix = any_tree.words.port
+    assert {f"0000:3b:00.0: {expected}": [f"{prefix}0", f"{prefix}1"]} == skipped(any_tree)
+
+
+def test_a_vendor_other_than_intel_is_taken(any_tree: FpgaTree) -> None:
+    any_tree.simple(AFU)
+    (any_tree.sys / "devices/pci0000:3a/0000:3b:00.0/vendor").write_text("0x1172\n")
+    assert {"fme.0": ["port.0"]} == names(look(any_tree.sys))
+
+
+@pytest.mark.parametrize(
+    ("interface", "expected"),
+    [
+        ("", "nothing is not an id of 32 hex digits"),
+        ("../../etc", "'../../etc' is not an id of 32 hex digits"),
+        (INTERFACE[:-1], f"'{INTERFACE[:-1]}' is not an id of 32 hex digits"),
+        (f"{INTERFACE}00", f"'{INTERFACE}00' is not an id of 32 hex digits"),
+    ],
+)
+def test_an_interface_id_that_is_none_skips_the_fme(
+    any_tree: FpgaTree, interface: str, expected: str
+) -> None:
+    region = any_tree.region(any_tree.card())
+    any_tree.fme(region, 0, interface)
+    any_tree.port(region)
+    words = any_tree.words
+    attribute = "dfl-fme-region.0/fpga_region/region100/compat_id"
+    attribute = attribute if words is DFL else "pr/interface_id"
+    expected = f"{words.fme}0: {attribute}: {expected}"
+    assert {expected: [f"{words.fme}0", f"{words.port}0"]} == skipped(any_tree)
+
+
+def test_an_fme_without_an_interface_id_is_skipped(any_tree: FpgaTree) -> None:
+    region = any_tree.region(any_tree.card())
+    attribute = "compat_id" if any_tree.words is DFL else "interface_id"
+    next(any_tree.fme(region).rglob(attribute)).unlink()
+    any_tree.port(region)
+    words = any_tree.words
+    assert {f"{words.fme}0: no interface id": [f"{words.fme}0", f"{words.port}0"]} == skipped(
+        any_tree
+    )
+
+
+def test_regions_of_one_interface_are_not_ambiguous(tree: FpgaTree) -> None:
+    region = tree.region(tree.card())
+    tree.fme(region, 0, INTERFACE, INTERFACE)
+    tree.port(region)
+    assert [INTERFACE] == [fme.interface_id for fme in look(tree.sys).fmes]
+
+
+def test_an_ambiguous_interface_id_skips_the_fme(tree: FpgaTree) -> None:
+    region = tree.region(tree.card())
+    tree.fme(region, 0, INTERFACE, OTHER)
+    tree.port(region)
+    text = f"dfl-fme.0: several interface ids: {OTHER}, {INTERFACE}"
+    assert {text: ["dfl-fme.0", "dfl-port.0"]} == skipped(tree)
+
+
+def test_a_port_without_an_fme_is_skipped(any_tree: FpgaTree) -> None:
+    any_tree.port(any_tree.region(any_tree.card()))
+    port = f"{any_tree.words.port}0"
+    text = f"0000:3b:00.0: one FME is needed for {port}, found: none"
+    assert {text: [port]} == skipped(any_tree)
+
+
+def test_a_virtual_function_of_a_card_with_two_fmes_is_skipped(any_tree: FpgaTree) -> None:
+    physical = any_tree.card()
+    for number in (0, 1):
+        any_tree.fme(any_tree.region(physical, number), number)
+    virtual = any_tree.card("0000:3b:00.1", physical=physical)
+    any_tree.port(any_tree.region(virtual, 2), 7)
+    words = any_tree.words
+    text = f"0000:3b:00.1: one FME is needed for {words.port}7, found: {words.fme}0, {words.fme}1"
+    assert {text: [f"{words.port}7"]} == skipped(any_tree)
+
+
+def test_a_virtual_function_whose_physical_one_is_gone_is_skipped(any_tree: FpgaTree) -> None:
+    virtual = any_tree.card("0000:3b:00.1", physical=Path("/nowhere"))
+    any_tree.port(any_tree.region(virtual))
+    assert {"0000:3b:00.1/physfn: a broken link": [f"{any_tree.words.port}0"]} == skipped(any_tree)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("nowhere", "a broken link"),
+        ("{0}", "a broken link"),
+        ("/proc", "leads out of {1}"),
+        ("{1}/devices", ""),
+    ],
+)
+def test_a_link_that_leads_astray_is_skipped(
+    any_tree: FpgaTree, target: str, expected: str
+) -> None:
+    name = f"{any_tree.words.region}5"
+    (any_tree.classes / name).symlink_to(target.format(name, any_tree.sys))
+    entry = f"{any_tree.words.folder}/{name}"
+    expected = f"{entry}: {expected.format(name, any_tree.sys)}" if expected else ""
+    assert {expected} - {""} == set(skipped(any_tree))
+
+
+def test_a_port_outside_of_pci_is_skipped(any_tree: FpgaTree) -> None:
+    folder = any_tree.sys / "devices/virtual"
+    folder.mkdir()
+    any_tree.port(any_tree.region(folder))
+    port = f"{any_tree.words.port}0"
+    assert {f"{port}: not on a PCI device": [port]} == skipped(any_tree)
+
+
+def test_a_port_that_is_a_link_to_something_else_is_skipped(any_tree: FpgaTree) -> None:
+    region = any_tree.region(any_tree.card())
+    fme = any_tree.fme(region)
+    (region / f"{any_tree.words.port}3").symlink_to(fme)
+    kind = "DFL" if any_tree.words is DFL else "OPAE"
+    text = f"{fme.name}: not a port of the {kind} driver"
+    assert {text: [f"{any_tree.words.port}3"]} == skipped(any_tree)
+
+
+def test_a_region_that_is_a_file_is_skipped(any_tree: FpgaTree) -> None:
+    path = any_tree.sys / "devices" / f"{any_tree.words.region}8"
+    path.touch()
+    (any_tree.classes / path.name).symlink_to(path)
+    assert {f"{path.name}: Not a directory": []} == skipped(any_tree)
+
+
+def test_a_class_that_vanishes_during_a_look_is_told(
+    tree: FpgaTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.unload()
+    monkeypatch.setattr(_drivers, "choose", lambda _: _drivers.DFL)
+    assert {"fpga_region: No such file or directory": set()} == look(tree.sys).problems
+
+
+def test_an_attribute_that_cannot_be_read_is_told(tree: FpgaTree) -> None:
+    (port,) = tree.simple(AFU)
+    (port / "afu_id").unlink()
+    (port / "afu_id").mkdir()
+    (found,) = look(tree.sys).fmes[0].ports
+    with pytest.raises(SysfsError, match=r"dfl-port\.0: afu_id: Is a directory"):
+        found.afu_id()
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+def test_a_port_number_that_is_none_is_told(tree: FpgaTree, text: str) -> None:
+    (port,) = tree.simple(AFU)
+    (port / "id").write_text(text)
+    (found,) = look(tree.sys).fmes[0].ports
+    with pytest.raises(SysfsError, match=rf"dfl-port\.0: id: '{text}' is no number"):
+        found.number()
+
+
+def test_a_pipe_in_the_place_of_an_attribute_does_not_hang_a_look(tree: FpgaTree) -> None:
+    (port,) = tree.simple(AFU)
+    (port / "afu_id").unlink()
+    os.mkfifo(port / "afu_id")
+    (found,) = look(tree.sys).fmes[0].ports
+    with pytest.raises(SysfsError, match="nothing is not an id"):
+        found.afu_id()
