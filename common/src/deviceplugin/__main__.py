@@ -30,13 +30,16 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "deviceplugin.conformance._cli", "check any device plugin against what a kubelet expects"
     ),
     "bench": Command("deviceplugin.bench._cli", "measure any device plugin from outside"),
+    "doctor": Command("deviceplugin.doctor._cli", "look at a node and say what is wrong with it"),
+    "devices": Command("deviceplugin.devices._cli", "list a node's devices and who holds them"),
 }
 """Imported when they are called, so that none pays for the others."""
 
 _HELP: Final = """\
 usage: deviceplugin COMMAND [options]
 
-Tools to develop Kubernetes device plugins with. None needs a cluster, root or hardware.
+Tools for Kubernetes device plugins. To develop them takes no cluster, root or hardware; doctor
+and devices look at a node, and change nothing on it.
 
 commands:
 {commands}

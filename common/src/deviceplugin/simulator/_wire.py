@@ -84,7 +84,8 @@ class UnixServer:
         self._scratch = scratch
         self._publish = publish
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix=f"serve-{path.name}")
-        self._server = grpc.server(self._executor, handlers=[*handlers, _Unimplemented()])
+        known = list(handlers)
+        self._server = grpc.server(self._executor, handlers=[*known, _Unimplemented(known)])
 
     def start(self) -> None:
         """Listen and serve. ``OSError`` if the path is taken by something else than a socket."""
@@ -104,14 +105,24 @@ class UnixServer:
 
 
 class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Answers calls of anything else with the words of a Go server."""
+    """Answers calls of anything else than ``known`` with the words of a Go server."""
+
+    def __init__(self, known: "Iterable[grpc.GenericRpcHandler[Any, Any]]") -> None:
+        self._known = {
+            handler.service_name()
+            for handler in known
+            if isinstance(handler, grpc.ServiceRpcHandler)
+        }
 
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any]":
-        service = handler_call_details.method.strip("/").split("/")[0]
+        service, _, method = handler_call_details.method.strip("/").partition("/")
+        text = f"unknown service {service}"
+        if service in self._known:
+            text = f"unknown method {method} for service {service}"
 
         def refuse(_request: bytes, context: grpc.ServicerContext) -> NoReturn:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown service {service}")
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
 
         return grpc.unary_unary_rpc_method_handler(refuse)

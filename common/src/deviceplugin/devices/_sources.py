@@ -1,0 +1,90 @@
+"""Asking the kubelet and the plugins, in a bounded time."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+import grpc
+
+from deviceplugin import _rpc
+from deviceplugin.devices._inventory import Inventory
+from deviceplugin.podresources import podresources_pb2 as pb
+
+_MAX_BYTES: Final = 64 * 1024 * 1024
+_INIT: Final = (
+    "devices of ordinary init containers: the kubelet does not list them, and such a device looks "
+    "free"
+)
+_NO_PODS: Final = (
+    "whether devices are in use: the kubelet lists no pod at all, as it does when it has just "
+    "started"
+)
+_ILL: Final = (
+    "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
+    "tell; ask the plugin with --plugin http://ADDRESS:9494"
+)
+
+
+class NoAnswerError(Exception):
+    """Somebody did not answer; the text says who and how."""
+
+
+def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, told: bool) -> None:
+    """Add what the kubelet's pod resources API tells; ``told`` is whether plugins have told theirs.
+
+    Raises:
+        NoAnswerError: It tells nothing.
+    """
+    if not socket.exists():
+        raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
+    lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.max_receive_message_length", _MAX_BYTES),
+    ]
+    with grpc.insecure_channel(f"unix:{socket}", options) as channel:
+        calls = _rpc.calls(channel, lister)
+        try:
+            pods = calls["List"](pb.ListPodResourcesRequest(), timeout=timeout)
+        except grpc.RpcError as error:
+            raise NoAnswerError(f"{socket}: {_rpc.status_text(error)}") from error
+        inventory.add_pods(pods)
+        inventory.unknown += [_INIT] if pods.pod_resources else [_NO_PODS, _INIT]
+        try:
+            request = pb.AllocatableResourcesRequest()
+            inventory.add_allocatable(calls["GetAllocatableResources"](request, timeout=timeout))
+        except grpc.RpcError as error:
+            inventory.unknown.append(f"free devices: {socket}: {_rpc.status_text(error)}")
+            return
+    inventory.close()
+    if not told:
+        inventory.unknown.append(_ILL)
+
+
+def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
+    """Add what the plugin at ``url`` tells; ``/devices`` is understood.
+
+    Raises:
+        NoAnswerError: It tells nothing, or something else.
+    """
+    if not urlsplit(url).path.strip("/"):
+        url = f"{url.rstrip('/')}/devices"
+    try:
+        inventory.add_plugin(_fetch(url, timeout))
+    except HTTPError as error:
+        with error:
+            raise NoAnswerError(f"{url}: {error.code} {error.reason}") from error
+    except (OSError, ValueError) as error:
+        raise NoAnswerError(f"{url}: {getattr(error, 'reason', error)}") from error
+
+
+def _fetch(url: str, timeout: float) -> Any:
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise ValueError("is no http:// address")
+    opener = build_opener(ProxyHandler({}))  # a plugin is near
+    with opener.open(url, timeout=timeout) as answer:
+        return json.loads(answer.read(_MAX_BYTES))

@@ -1,0 +1,52 @@
+"""A node on which nothing is wrong, in a directory: tests then break one thing of it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import node_tree
+from deviceplugin.doctor import Node
+from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
+from node_tree import RESOURCE
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="dp"))
+    node_tree.build(path)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def stub(kubelet: SimulatedKubelet) -> Iterator[StubPlugin]:
+    """The plugin on the node."""
+    plugin = StubPlugin(kubelet.plugin_dir, RESOURCE, ["a", "b"])
+    plugin.start()
+    plugin.register()
+    kubelet.wait_for(RESOURCE, {"a", "b"})
+    yield plugin
+    plugin.stop()
+
+
+@pytest.fixture
+def kubelet(root: Path) -> Iterator[SimulatedKubelet]:
+    with SimulatedKubelet(root / "var/lib/kubelet") as kubelet:
+        for directory in (kubelet.plugin_dir, kubelet.registry_dir):
+            directory.chmod(0o750)
+        yield kubelet
+
+
+@pytest.fixture
+def node(root: Path, kubelet: SimulatedKubelet, stub: StubPlugin) -> Node:
+    """A node with a kubelet, and a plugin one of whose devices a pod has."""
+    assert not stub.allocated
+    assert kubelet.run(Pod.of("p", main={RESOURCE: 1}))
+    room = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 10**6, 10**6, 10**6, 0, 255))
+    return replace(Node.at_root(root), statvfs=lambda _: room, timeout=0.5)

@@ -1,0 +1,249 @@
+"""What single checks make of what they see."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
+from deviceplugin.doctor.checks import _cdi_files, _directories, _hardware_table, _kubelet
+from deviceplugin.doctor.checks._cdi_files import SpecError
+from node_tree import write
+
+HARDWARE = {
+    "gpu": [
+        "sys/module/nvidia/refcnt",
+        "dev/nvidiactl",
+        "dev/nvidia0",
+        "usr/lib64/libnvidia-ml.so.1",
+    ],
+    "fpga": [
+        "sys/class/fpga/intel-fpga-dev.0/intel-fpga-port.0/id",
+        "dev/intel-fpga-port.0",
+    ],
+}
+
+
+@pytest.fixture
+def bare(root: Path) -> Node:
+    """A node without a kubelet."""
+    return Node.at_root(root)
+
+
+def findings(node: Node, check: str) -> list[Finding]:
+    (chosen,) = [each for each in CHECKS if each.name == check]
+    return [result.finding for result in run(node, [chosen])]
+
+
+def verdicts(node: Node, check: str) -> list[str]:
+    return [finding.verdict.value for finding in findings(node, check)]
+
+
+@pytest.mark.parametrize("plugin", HARDWARE)
+def test_hardware_that_is_complete_is_ok(bare: Node, plugin: str) -> None:
+    for path in HARDWARE[plugin]:
+        write(bare.at(path))
+    assert ["ok", "ok"] == verdicts(replace(bare, plugins=frozenset({plugin})), plugin)
+
+
+def test_the_gpu_plugin_finds_its_library_where_the_doctor_does() -> None:
+    from deviceplugin_gpu._library import DIRECTORIES, SONAME
+
+    (need,) = [each for each in _hardware_table.HARDWARE[0].needs if each.what == SONAME]
+    assert {f"{root}{d}/{SONAME}" for root in ("", "driver-root/") for d in DIRECTORIES} <= set(
+        need.any_of
+    )
+
+
+def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
+    device = bare.at("sys/bus/pci/devices/0000:5e:00.0")
+    write(device / "vendor", "0x8086\n")
+    write(device / "class", "0x120000\n")
+    write(bare.at("sys/module/vfio_pci/refcnt"))
+    assert "cards: 0000:5e:00.0 (no driver)" in findings(bare, "fpga")[1].found
+    assert "loaded instead: vfio_pci" in findings(bare, "fpga")[1].found
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("devices: [{name: a, groups: [{paths: [{path: /proc/self}]}]}]", "ok"),
+        ("devices: [{name: a, groups: [{usb: [{vendor: '1'}]}]}]", "ok"),
+        ("devices: [{groups: [{paths: [{path: /none, optional: true}]}]}]", "ok"),
+        ("devices: [{name: a, groups: [{paths: [{path: '/a[^b]**c'}]}]}]", "warning"),
+        ("devices: [{name: a, groups: [1, {paths: [2, {path: 3}, {path: /}]}]}]", "ok"),
+        ("devices: [1]", "failure"),
+        ("[]", "failure"),
+    ],
+)
+def test_a_generic_configuration(bare: Node, text: str, verdict: str) -> None:
+    write(bare.at("etc/generic-device-plugin/config.yaml"), text)
+    assert [verdict] == verdicts(bare, "generic")
+
+
+def test_yaml_that_cannot_be_read_here_is_not_judged(
+    bare: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    write(bare.at("etc/generic-device-plugin/config.yaml"), "devices: [")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    write(bare.at("etc/cdi/a.yaml"), "x: [")
+    assert "unknown" in verdicts(bare, "cdi")
+
+
+def device(name: object, **edits: object) -> dict[str, object]:
+    return {"name": name, "containerEdits": edits}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"cdiVersion": "1"}, "cdiVersion '1' is no version such as '0.5.0'"),
+        ({"kind": "gpu"}, "kind 'gpu' is not of the form vendor.example.com/class"),
+        ({"devices": []}, "has no devices"),
+        ({"extra": 1}, "has a key that no specification has: extra"),
+        ({"devices": [device("a", env=["A=b"])] * 2}, "has a device twice: a"),
+        ({"devices": [device("a")]}, "device a has no containerEdits"),
+        ({"devices": [device("-a", env=["A=b"])]}, "has a device without a valid name"),
+        ({"devices": [1]}, "has a device without a valid name: 1"),
+    ],
+)
+def test_a_cdi_specification_that_runtimes_refuse(
+    tmp_path: Path, change: dict[str, object], text: str
+) -> None:
+    good = {
+        "cdiVersion": "0.5.0",
+        "kind": "example.com/gpu",
+        "devices": [device("0", env=["A=b"]), device(1, env=["A=b"])],
+    }
+    path = write(tmp_path / "spec.json", json.dumps(good))
+    assert ["example.com/gpu=0", "example.com/gpu=1"] == _cdi_files.names(path)
+    write(path, json.dumps(good | change))
+    with pytest.raises(SpecError) as raised:
+        _cdi_files.names(path)
+    assert str(raised.value).startswith(text)
+
+
+@pytest.mark.parametrize("text", ["[1]", "x: [", "%", "? {}\n: 1"])
+def test_no_yaml_makes_the_reader_fail(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SpecError):
+        _cdi_files.names(write(tmp_path / "spec.yaml", text))
+
+
+def test_other_files_among_specifications_are_left_alone(bare: Node) -> None:
+    write(bare.at("etc/cdi/README"))
+    bare.at("var/run/cdi/directory.json").mkdir(parents=True)
+    assert ["failure"] == verdicts(bare, "cdi")
+    assert "cannot be read: Is a directory" == findings(bare, "cdi")[0].found
+
+
+def test_the_mount_on_top_is_the_one_that_counts(bare: Node) -> None:
+    lines = [
+        "22 1 8:1 / / rw - ext4 /dev/sda1 ro",
+        f"23 22 8:1 /a {bare.root} rw - ext4 /dev/sda1 rw",
+        f"24 22 8:1 /b {bare.root} rw,noatime - ext4 /dev/sda1 rw",
+        "25 22 8:1 /c /elsewhere rw - ext4 /dev/sda1 rw",
+        "too short",
+    ]
+    write(bare.at("proc/self/mountinfo"), "\n".join(lines))
+    mount = _directories.mount_of(bare, bare.at("proc"))
+    assert mount
+    assert "/b" == mount.source
+    top = _directories.mount_of(bare, Path("/"))
+    assert top
+    assert {"rw", "ro"} == top.options
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["kubelet", "--root-dir=/x"], "/x"),
+        (["kubelet", "--root-dir", "/x", "y"], "/x"),
+        (["kubelet", "--root-dir"], ""),
+        (["kubelet"], ""),
+    ],
+)
+def test_an_option_of_the_kubelet_is_read(words: list[str], expected: str) -> None:
+    assert expected == _kubelet._option(words, "--root-dir")
+
+
+def test_a_machine_that_shows_little_is_not_judged(bare: Node) -> None:
+    write(bare.at("proc/812/comm"), "init")
+    for name in ("sys/fs", "self"):
+        bare.at("proc").joinpath(name).rename(bare.at("proc").joinpath(f"{name}-away"))
+    assert ["unknown"] == verdicts(bare, "kubelet")
+    assert ["unknown", "unknown"] == verdicts(bare, "inotify")
+    assert ["unknown", "unknown"] == verdicts(bare, "open-files")
+
+
+@pytest.mark.parametrize(
+    ("enforce", "context", "verdict"),
+    [
+        ("0", "container_t", "ok"),
+        ("1", "system_u:system_r:container_device_plugin_t:s0\0", "ok"),
+        ("1", "system_u:system_r:mine_t:s0", "warning"),
+        ("1", "", "warning"),
+    ],
+)
+def test_selinux_matters_if_it_is_enforcing(
+    bare: Node, enforce: str, context: str, verdict: str
+) -> None:
+    write(bare.at("sys/fs/selinux/enforce"), enforce)
+    write(bare.at("proc/self/attr/current"), context)
+    assert [verdict] == verdicts(bare, "selinux")
+
+
+def test_a_path_that_is_too_long_is_no_dead_socket(tmp_path: Path) -> None:
+    import socket
+
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    descriptor = os.open(long, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"/proc/self/fd/{descriptor}/s")
+    os.close(descriptor)
+    assert _sockets.State.UNCLEAR is _sockets.state_of(long / "s", 1)
+
+
+def test_a_queue_that_is_full_is_busy(root: Path) -> None:
+    import socket
+
+    path = root / "s"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as first:
+        server.bind(str(path))
+        server.listen(0)
+        first.connect(str(path))
+        assert _sockets.State.BUSY is _sockets.state_of(path, 0.05)
+
+
+def test_a_check_that_cannot_look_says_so(bare: Node) -> None:
+    def refuse(path: Path) -> os.statvfs_result:
+        raise PermissionError(errno.EPERM, "no", str(path))
+
+    bare.plugin_dir.mkdir(parents=True)
+    (found,) = findings(replace(bare, statvfs=refuse), "disk")
+    expected = (Verdict.UNKNOWN, str(bare.plugin_dir), "cannot be looked at: no", "run as root.")
+    assert expected == (found.verdict, found.looked_at, found.found, found.do)
+
+
+def test_a_user_who_may_not_write_is_told(root: Path) -> None:
+    plugin_dir = root / "var/lib/kubelet/device-plugins"
+    plugin_dir.mkdir(parents=True)
+    for path in [plugin_dir, *plugin_dir.parents[:4]]:
+        path.chmod(0o755)
+    if os.geteuid():
+        plugin_dir.chmod(0o555)
+    program = (
+        "import os, sys; from deviceplugin.doctor import main; "
+        "os.geteuid() or os.setuid(65534); sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program, f"--root={root}", "--only=plugin-directory"]
+    found = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert 1 == found.returncode, found.stderr
+    assert "may not read and write it" in found.stdout
+    assert "runAsUser: 0" in found.stdout

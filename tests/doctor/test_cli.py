@@ -1,0 +1,120 @@
+"""The command, its reports and its exit status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.doctor import CHECKS, FORMAT, Finding, Node, Result, Verdict, _report, main
+from deviceplugin.doctor._cli import _parser
+
+DOCUMENT_KEYS = ["format", "deviceplugin", "root", "user", "failed", "counts", "findings"]
+FINDING_KEYS = ["check", "verdict", "looked_at", "found", "means", "do"]
+
+
+def test_the_status_is_0_and_little_is_said_where_nothing_is_wrong(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main([f"--root={node.root}", "--only=kubelet-socket", "--only=mode"])
+    expected = "0 failures, 0 warnings, 0 unknown, 2 ok; nothing was changed\n"
+    assert expected == capsys.readouterr().out
+
+
+def test_verbose_shows_what_is_ok(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main([f"--root={node.root}", "--only=kubelet-socket", "--verbose"])
+    path = node.plugin_dir / "kubelet.sock"
+    first = f"ok       kubelet-socket  {path}: the kubelet answers"
+    assert first == capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_failure_is_told_with_what_it_means_and_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 1 == main([f"--root={tmp_path}", "--only=mode", "--registration=self"])
+    assert [
+        f"failure  mode  registration=self: there is no {tmp_path}/var/lib/kubelet/device-plugins",
+        "         means: a plugin waits until one is there, and its devices are not advertised.",
+        "         do:    mount the directory at the same path as on the node.",
+        "",
+        "1 failure, 0 warnings, 0 unknown, 0 ok; nothing was changed",
+    ] == capsys.readouterr().out.splitlines()
+
+
+def test_json_has_everything(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    (node.plugin_dir / "kubelet.sock").unlink()
+    assert 1 == main([f"--root={node.root}", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert DOCUMENT_KEYS == list(document)
+    assert FORMAT == document["format"]
+    assert document["failed"]
+    assert [verdict.value for verdict in Verdict] == list(document["counts"])
+    assert len(document["findings"]) == sum(document["counts"].values())
+    for finding in document["findings"]:
+        assert FINDING_KEYS == list(finding)
+        assert all(isinstance(value, str) for value in finding.values())
+    assert {check.name for check in CHECKS} == {each["check"] for each in document["findings"]}
+
+
+def test_settings_are_those_of_the_environment(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DP_REGISTRATION", "watcher")
+    assert 0 == main([f"--root={node.root}", "--only=mode", "-v"])
+    assert "registration=watcher" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--root=/no/such"], "--root '/no/such' is not a directory"),
+        (["--timeout=0"], "--timeout 0 is not above 0 and at most 60"),
+        (["--only=kubelet-sock"], "no check 'kubelet-sock': did you mean kubelet-socket?"),
+        (["--only=xyz"], "no check 'xyz': --list shows all"),
+        (["--registration=x"], "registration"),
+        (["--frobnicate"], "unrecognized arguments"),
+        (["--plugin=toaster"], "invalid choice: 'toaster'"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main(words)
+    assert text in capsys.readouterr().err
+
+
+def test_all_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [check.name for check in CHECKS] == [line.split()[0] for line in lines]
+
+
+def test_help_says_that_nothing_is_changed() -> None:
+    assert "changes\nnothing" in _parser().format_help()
+
+
+def test_colours_are_for_terminals() -> None:
+    results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\nhere"))]
+    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _report.text(
+        results, verbose=False, colour=True
+    )
+
+
+def test_nothing_on_the_node_is_changed(node: Node) -> None:
+    def state() -> dict[str, object]:
+        found = sorted(node.root.rglob("*"))
+        return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_mode) for path in found}
+
+    before = state()
+    main([f"--root={node.root}"])
+    assert before == state()
+
+
+def test_serving_imports_neither_command() -> None:
+    program = (
+        "import sys, deviceplugin, deviceplugin._cli, deviceplugin._lifecycle; "
+        "sys.exit(any(n.startswith(('deviceplugin.doctor', 'deviceplugin.devices')) "
+        "for n in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

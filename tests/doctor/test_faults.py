@@ -1,0 +1,382 @@
+"""A node is broken in one way; the doctor names the fault, and nothing else."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, run
+from deviceplugin.simulator import SimulatedKubelet
+from node_tree import RESOURCE, write
+
+CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+MOUNT = "40 22 8:2 {source} {point} {options} - ext4 /dev/sdb1 rw\n"
+
+Break = Callable[[Node], Node | None]
+
+
+def troubles(node: Node) -> list[tuple[str, Finding]]:
+    found = [(result.check, result.finding) for result in run(node, CHECKS)]
+    return [(check, f) for check, f in found if f.verdict is not Verdict.OK]
+
+
+def test_nothing_is_wrong_with_a_good_node(node: Node) -> None:
+    assert [] == troubles(node)
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    do: Break
+    text: str
+    """Part of what is found."""
+    checks: str
+    """Those that find something, in order; what is a failure in capitals."""
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(text: str, checks: str) -> Callable[[Break], Break]:
+    def add(function: Break) -> Break:
+        FAULTS.append(Fault(function.__name__, function, text, checks))
+        return function
+
+    return add
+
+
+@fault("does not exist", "PLUGIN-DIRECTORY MODE POD-RESOURCES")
+def no_kubelet_at_all(node: Node) -> None:
+    shutil.rmtree(node.plugin_dir)
+    shutil.rmtree(node.registry_dir)
+    node.pod_resources_socket.unlink()
+
+
+@fault("is not a directory", "PLUGIN-DIRECTORY")
+def a_file_in_place_of_the_directory(node: Node) -> None:
+    shutil.rmtree(node.plugin_dir)
+    write(node.plugin_dir)
+
+
+@fault("mounted read-only", "PLUGIN-DIRECTORY")
+def a_mount_that_is_read_only(node: Node) -> None:
+    point = node.plugin_dir.resolve()
+    line = MOUNT.format(source="/plugins", point=point, options="ro,relatime")
+    write(node.at("proc/self/mountinfo"), line)
+
+
+@fault("has been deleted on the node", "PLUGIN-DIRECTORY")
+def a_directory_that_was_deleted_under_its_mount(node: Node) -> None:
+    point = str(node.plugin_dir.resolve()).replace("-", "\\055")
+    source = "/var/lib/kubelet/device-plugins//deleted"
+    line = MOUNT.format(source=source, point=point, options="rw")
+    write(node.at("proc/self/mountinfo"), line)
+
+
+@fault("everybody may write to it (mode 0777)", "plugin-directory")
+def a_directory_for_everybody(node: Node) -> None:
+    node.plugin_dir.chmod(0o777)
+
+
+@fault("it belongs to user 4711", "plugin-directory")
+def a_directory_of_somebody_else(node: Node) -> None:
+    os.chown(node.plugin_dir, 4711, -1)
+
+
+@fault("it does not exist", "KUBELET-SOCKET")
+def no_kubelet_socket(node: Node) -> None:
+    (node.plugin_dir / "kubelet.sock").unlink()
+
+
+@fault("it is not a socket", "KUBELET-SOCKET")
+def a_file_in_place_of_the_kubelet_socket(node: Node) -> None:
+    (node.plugin_dir / "kubelet.sock").unlink()
+    write(node.plugin_dir / "kubelet.sock")
+
+
+@fault("nobody listens on it", "KUBELET-SOCKET")
+def a_kubelet_that_has_died(node: Node) -> None:
+    leave_socket(node.plugin_dir / "kubelet.sock")
+
+
+@fault("does not answer as a kubelet does", "KUBELET-SOCKET")
+def another_socket_in_place_of_the_kubelets(node: Node) -> None:
+    path = node.plugin_dir / "kubelet.sock"
+    path.unlink()
+    path.symlink_to(node.pod_resources_socket)
+
+
+@fault("does not answer as a kubelet does: DEADLINE_EXCEEDED", "KUBELET-SOCKET")
+def a_kubelet_that_is_stuck(node: Node) -> None:
+    path = node.plugin_dir / "kubelet.sock"
+    path.unlink()
+    deaf(path)
+
+
+@fault("nobody listens on gone.sock", "leftover-sockets")
+def a_plugin_that_was_killed(node: Node) -> None:
+    leave_socket(node.plugin_dir / "gone.sock")
+
+
+@fault("nobody listens on reg.sock", "registry-directory")
+def a_driver_that_was_killed(node: Node) -> None:
+    leave_socket(node.registry_dir / "reg.sock")
+
+
+@fault("there is no", "MODE")
+def a_mode_without_its_directory(node: Node) -> Node:
+    node.registry_dir.rmdir()
+    return replace(node, settings=replace(node.settings, registration="watcher"))
+
+
+@fault("runs with --root-dir /data/kubelet", "kubelet")
+def a_kubelet_with_another_root(node: Node) -> None:
+    write(node.at("proc/812/cmdline"), "kubelet\0--root-dir\0/data/kubelet\0")
+
+
+@fault("does not exist", "pod-resources checkpoint")
+def a_pod_resources_directory_that_is_not_mounted(node: Node) -> None:
+    shutil.rmtree(node.pod_resources_socket.parent)
+
+
+@fault("nobody listens on it", "POD-RESOURCES checkpoint")
+def a_pod_resources_socket_of_an_earlier_kubelet(node: Node) -> None:
+    leave_socket(node.pod_resources_socket)
+
+
+@fault("no answer: DEADLINE_EXCEEDED", "POD-RESOURCES checkpoint")
+def a_pod_resources_socket_that_does_not_answer(node: Node) -> None:
+    node.pod_resources_socket.unlink()
+    deaf(node.pod_resources_socket)
+
+
+@fault("is no JSON", "CHECKPOINT")
+def a_checkpoint_that_was_cut_short(node: Node) -> None:
+    write(node.at(CHECKPOINT), node.read(CHECKPOINT)[:40])
+
+
+@fault("its contents do not fit its checksum", "CHECKPOINT")
+def a_checkpoint_that_was_edited(node: Node) -> None:
+    write(node.at(CHECKPOINT), node.read(CHECKPOINT).replace('"a"', '"c"'))
+
+
+@fault("looked for /sys/module/nvidia, /proc/driver/nvidia/version", "GPU GPU")
+def a_gpu_without_its_driver(node: Node) -> None:
+    card(node, "0000:3b:00.0", "0x10de", "0x030200", driver="nouveau")
+    write(node.at("sys/module/nouveau/refcnt"))
+
+
+@fault("no device file of the driver", "GPU")
+def gpu_device_files_that_are_not_mounted(node: Node) -> None:
+    write(node.at("proc/driver/nvidia/version"))
+    write(node.at("usr/lib64/libnvidia-ml.so.1"))
+
+
+@fault("no libnvidia-ml.so.1", "GPU")
+def a_driver_whose_library_is_not_mounted(node: Node) -> None:
+    for name in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"):
+        write(node.at(name))
+
+
+@fault("none in sight", "GPU")
+def no_gpu_where_there_should_be_one(node: Node) -> Node:
+    return replace(node, plugins=frozenset({"gpu"}))
+
+
+@fault("no class directory of a driver", "FPGA")
+def an_fpga_without_its_driver(node: Node) -> None:
+    card(node, "0000:5e:00.0", "0x8086", "0x120000", driver="vfio-pci")
+
+
+@fault("no device file of a port", "FPGA")
+def fpga_device_files_that_are_not_mounted(node: Node) -> None:
+    node.at("sys/class/fpga_region/region0/dfl-port.0").mkdir(parents=True)
+
+
+@fault("not valid", "GENERIC")
+def a_configuration_that_is_no_yaml(node: Node) -> None:
+    write(node.at("etc/generic-device-plugin/config.yaml"), "devices: [}")
+
+
+@fault("has no devices", "GENERIC")
+def a_configuration_without_devices(node: Node) -> None:
+    write(node.at("etc/generic-device-plugin/config.yaml"), "domain: example.com")
+
+
+@fault("nothing matches /dev/ttyUSB*", "generic")
+def a_configuration_that_nothing_matches(node: Node) -> None:
+    entry = "{name: serial, groups: [{paths: [{path: /dev/ttyUSB*}]}]}"
+    write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")
+
+
+@fault("does not exist", "GENERIC")
+def a_configuration_that_is_not_mounted(node: Node) -> Node:
+    return replace(node, config=node.at("config.json"))
+
+
+@fault("ends in .yml", "cdi")
+def a_cdi_specification_that_runtimes_do_not_see(node: Node) -> None:
+    write(node.at("var/run/cdi/gpu.yml"), SPEC)
+
+
+@fault("is in", "cdi")
+def a_cdi_device_that_is_old_in_etc(node: Node) -> None:
+    write(node.at("etc/cdi/gpu.json"), SPEC)
+    node.at("var").joinpath("run").symlink_to("/run")  # of this machine, not of that node
+    write(node.at("run/cdi/gpu.json"), SPEC)
+
+
+SPEC = (
+    '{"cdiVersion": "0.5.0", "kind": "example.com/gpu", "devices": '
+    '[{"name": "0", "containerEdits": {"env": ["A=b"]}}]}'
+)
+
+
+@fault("is not valid JSON", "CDI")
+def a_cdi_specification_that_was_cut_short(node: Node) -> None:
+    write(node.at("var/run/cdi/gpu.json"), SPEC[:20])
+
+
+@fault("and", "CDI")
+def a_cdi_device_that_two_files_have(node: Node) -> None:
+    write(node.at("etc/cdi/one.json"), SPEC)
+    write(node.at("etc/cdi/two.yaml"), SPEC)
+
+
+@fault("128 of 128 are used", "INOTIFY")
+def inotify_instances_that_are_used_up(node: Node) -> None:
+    write(node.at("proc/900/status"), f"Name:\tgreedy\nUid:\t{os.geteuid()}\t0\t0\t0\n")
+    for number in range(128):
+        write(node.at(f"proc/900/fdinfo/{number}"), "inotify wd:1 ino:2\n")
+        node.at("proc/900/fd").mkdir(exist_ok=True)
+        node.at(f"proc/900/fd/{number}").symlink_to("anon_inode:inotify")
+
+
+@fault("120 of 128 are used", "inotify")
+def inotify_instances_that_are_nearly_used_up(node: Node) -> None:
+    inotify_instances_that_are_used_up(node)
+    for number in range(8):
+        node.at(f"proc/900/fd/{number}").unlink()
+
+
+@fault("a process may have 256", "open-files")
+def a_low_limit_of_open_files(node: Node) -> None:
+    write(node.at("proc/self/limits"), "Max open files   256    4096   files\n")
+
+
+@fault("99990 of 100000", "OPEN-FILES")
+def a_machine_without_file_handles(node: Node) -> None:
+    write(node.at("proc/sys/fs/file-nr"), "99990 0 100000\n")
+
+
+def room(node: Node, *, free: int, inodes: int) -> Node:
+    result = os.statvfs_result((4096, 4096, 10**6, free, free, 10**6, inodes, inodes, 0, 255))
+    return replace(node, statvfs=lambda _: result)
+
+
+@fault("0 MiB are free", "DISK")
+def a_full_disk(node: Node) -> Node:
+    return room(node, free=0, inodes=10**6)
+
+
+@fault("39 MiB are free", "disk")
+def a_disk_that_is_nearly_full(node: Node) -> Node:
+    return room(node, free=10**4, inodes=10**6)
+
+
+@fault("3 inodes are free", "DISK")
+def a_disk_without_inodes(node: Node) -> Node:
+    return room(node, free=10**6, inodes=3)
+
+
+@fault("it is 1970-01-01 00:16 UTC", "CLOCK")
+def a_clock_that_was_never_set(node: Node) -> Node:
+    return replace(node, wall=lambda: 1000.0)
+
+
+@fault("s in the future", "clock")
+def a_clock_that_was_set_back(node: Node) -> None:
+    os.utime(node.at(CHECKPOINT), (node.wall() + 3600,) * 2)
+
+
+@fault("it jumped by +49", "clock")
+def a_clock_that_jumps(node: Node) -> Node:
+    steps = iter(range(100))
+    now = node.wall()
+    return replace(node, wall=lambda: now + 50 * next(steps))
+
+
+@fault("is enforcing, and this process has the type container_t", "selinux")
+def a_pod_that_selinux_confines(node: Node) -> None:
+    write(node.at("sys/fs/selinux/enforce"), "1")
+    write(node.at("proc/self/attr/current"), "system_u:system_r:container_t:s0:c1,c2\0")
+
+
+def card(node: Node, address: str, vendor: str, kind: str, *, driver: str) -> None:
+    device = node.at(f"sys/bus/pci/devices/{address}")
+    write(device / "vendor", vendor)
+    write(device / "class", kind)
+    (device / "driver").symlink_to(f"../../drivers/{driver}")
+
+
+def leave_socket(path: Path) -> None:
+    """Make a socket that nobody listens on."""
+    path.unlink(missing_ok=True)
+    with closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(path))
+
+
+LISTENING: list[socket.socket] = []
+
+
+def deaf(path: Path) -> None:
+    """Listen on ``path`` and never say anything."""
+    server = socket.socket(socket.AF_UNIX)
+    LISTENING.append(server)
+    server.bind(str(path))
+    server.listen(8)
+
+
+@pytest.fixture(autouse=True)
+def hang_up() -> Iterator[None]:
+    yield
+    while LISTENING:
+        LISTENING.pop().close()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_fault_is_named(node: Node, fault: Fault) -> None:
+    found = troubles(fault.do(node) or node)
+    assert any(fault.text in finding.found for _, finding in found), found
+    named = [check.upper() if f.verdict is Verdict.FAILURE else check for check, f in found]
+    assert fault.checks.split() == named
+    assert all(f.do for _, f in found)
+    assert all(f.means for _, f in found if f.verdict is not Verdict.UNKNOWN)
+
+
+def test_a_resource_whose_plugin_has_gone_is_named(node: Node, kubelet: SimulatedKubelet) -> None:
+    kubelet.hang_up(RESOURCE)
+    kubelet.wait(lambda: not kubelet.healthy(RESOURCE))
+    found = troubles(node)
+    assert ["pod-resources", "checkpoint"] == [check for check, _ in found]
+    assert "has no healthy device of any plugin" in found[0][1].found
+    assert RESOURCE == found[1][1].looked_at
+    assert "1 containers have some" in found[1][1].found
+
+
+def test_a_kubelet_that_refuses_to_answer_is_told_from_one_that_cannot(node: Node) -> None:
+    path = node.pod_resources_socket
+    only = [check for check in CHECKS if check.name == "pod-resources"]
+    hurried = [result.finding for _ in range(200) for result in run(node, only)]
+    refused = [finding for finding in hurried if finding.verdict is not Verdict.OK]
+    assert {(Verdict.WARNING, str(path))} == {(f.verdict, f.looked_at) for f in refused}
+    assert "rejected by rate limit" in refused[0].found
+
+
+def test_there_are_more_than_ten_faults() -> None:
+    assert 10 <= len({fault.checks.lower().split()[0] for fault in FAULTS})
