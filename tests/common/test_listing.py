@@ -1,6 +1,7 @@
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from typing_extensions import override
@@ -19,6 +20,15 @@ class Given(Plugin):
     @override
     def discover(self) -> Iterable[Device]:
         yield from self._found
+
+
+class Incomparable:
+    """As arrays are, which have no truth value."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no truth value")
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def test_what_a_plugin_finds_is_a_list() -> None:
@@ -120,3 +130,23 @@ def test_a_device_that_is_only_an_id_is_described_in_full() -> None:
         "nodes": [],
         "attributes": {},
     } == describe(Device("a"), 0)
+
+
+def test_what_is_known_is_not_checked_again_and_what_changed_is() -> None:
+    fine, odd = Device("a"), Device("a", resource="x.io/dev", nodes=[DeviceNode("relative")])
+    known = {"x.io/dev": {"a": odd}}
+    assert ({"x.io/dev": {"a": odd}}, {}) == sort_out([odd], "", known)
+    assert ({"x.io/dev": {"a": fine}}, {}) == sort_out([fine], "x.io/dev", known)
+    changed = replace(odd, health=Health.unhealthy("hot"))
+    _, problems = sort_out([changed], "x.io/dev", known)
+    assert ["device a: device node path 'relative' is not absolute"] == list(problems)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    ["text", Device([]), Device("a", attributes={"model": Incomparable()})],  # type: ignore[arg-type,dict-item]
+)
+def test_what_cannot_be_compared_with_what_is_known_is_checked(strange: Device) -> None:
+    known = {"x.io/dev": {"a": Device("a", attributes={"model": "T"})}}
+    groups, problems = sort_out([strange], "x.io/dev", known)
+    assert ({"x.io/dev": {}}, 1) == (groups, problems.total())

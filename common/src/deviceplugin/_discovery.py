@@ -194,7 +194,8 @@ class Discovery:
         if self._problems.over("discovery"):
             log.info("discovery works again", extra={"plugin": self.name})
             self._metrics.events.add("discovery works again", detail=self.name)
-        groups, problems = sort_out(found, plugin.resource)
+        known = {name: roster.present for name, roster in self._rosters.items()}
+        groups, problems = sort_out(found, plugin.resource, known)
         self._report_skipped(problems)
         with self._lock:
             for name in self._rosters.keys() - groups.keys():

@@ -11,7 +11,7 @@ from typing import Final
 from deviceplugin._rules import natural_key
 from deviceplugin._wire import encode_list
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.model import Device
+from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Plugin
 from deviceplugin.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 
@@ -65,7 +65,7 @@ class Resource:
         new = self._ordered({device.id: device for device in devices})
         encoded = encode_list(new.values())
         # It must still fit when the devices turn unhealthy, which is a longer word.
-        longest = len(encoded) + _LONGER * sum(bool(device.health) for device in new.values())
+        longest = len(encoded) + _LONGER * sum(device.health.healthy for device in new.values())
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
                 f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
@@ -75,7 +75,7 @@ class Resource:
         changed = [
             device
             for device in new.values()
-            if device.id not in old or old[device.id].health != device.health
+            if (before := old.get(device.id)) is None or not _same(before.health, device.health)
         ]
         now = time.time()
         with self._changed:
@@ -119,3 +119,7 @@ class Resource:
         """Let everyone in ``next_list`` look at ``done``."""
         with self._changed:
             self._changed.notify_all()
+
+
+def _same(one: Health, other: Health) -> bool:
+    return one is other or one == other  # mostly the same object, and comparing costs more

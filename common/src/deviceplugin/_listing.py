@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from deviceplugin import _author
@@ -14,6 +15,8 @@ from deviceplugin.plugin import Plugin
 
 MAX_DEVICES: Final = 300_000
 """No list of more devices can be short enough for the kubelet, whatever their ids."""
+
+_NOTHING: Final[Mapping[str, Mapping[str, Device]]] = MappingProxyType({})
 
 Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
@@ -40,15 +43,18 @@ def discover(plugin: Plugin) -> list[Device]:
     return found
 
 
-def sort_out(found: Iterable[Device], default: str) -> tuple[Groups, Counter[str]]:
+def sort_out(
+    found: Iterable[Device], default: str, known: Mapping[str, Mapping[str, Device]] = _NOTHING
+) -> tuple[Groups, Counter[str]]:
     """Return the devices by resource, and why how many others had to be left out.
 
     Devices that name no resource belong to ``default``, which is there even without devices.
+    Those that are equal to one of ``known`` are not checked again, which costs most of the time.
     """
     groups: Groups = {default: {}} if default else {}
     problems: Counter[str] = Counter()
     for device in found:
-        if problem := device_problem(device):
+        if not _is_known(device, default, known) and (problem := device_problem(device)):
             problems[problem] += 1
             continue
         group = groups.setdefault(device.resource or default, {})
@@ -60,6 +66,19 @@ def sort_out(found: Iterable[Device], default: str) -> tuple[Groups, Counter[str
         if problem := resource_name_problem(name):
             problems[f"resource name {name!r} is not valid: {problem}"] = len(groups.pop(name))
     return groups, problems
+
+
+def _is_known(device: object, default: str, known: Mapping[str, Mapping[str, Device]]) -> bool:
+    if not isinstance(device, Device):
+        return False
+    try:
+        return known[device.resource or default][device.id] == device
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # another one, or what cannot be looked up or compared
+        return False
 
 
 def counts(devices: Mapping[str, Device]) -> tuple[int, int]:

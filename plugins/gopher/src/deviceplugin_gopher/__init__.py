@@ -1,6 +1,7 @@
 """Advertise the files of a directory as devices: a node with three files has three gophers."""
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ class GopherPlugin(dp.Plugin):
 
     def _names(self) -> list[str]:
         try:
-            return [path.name for path in self._directory.iterdir() if path.is_file()]
+            with os.scandir(self._directory) as entries:
+                return [entry.name for entry in entries if entry.is_file()]
         except FileNotFoundError:
             return []
         except OSError as error:
