@@ -55,6 +55,17 @@ class GpuRig:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "numa_node").write_text(f"{node}\n")
 
+    def bind(self, *slots: int) -> None:
+        """Have the kernel's driver serve the GPUs in ``slots``, and no others."""
+        folder = self.roots.sys / "bus/pci/drivers/nvidia"
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {FakeGpu(slot).pci for slot in slots}
+        for path in folder.iterdir():
+            if path.name not in wanted:
+                path.unlink()
+        for address in wanted:
+            (folder / address).touch()
+
     def has_nodes(self, *names: str) -> None:
         """Make files in place of device nodes."""
         for name in names:

@@ -1,9 +1,13 @@
 """What a look finds, on the fake driver."""
 
+from dataclasses import replace
+
 import pytest
 
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
+from deviceplugin_gpu._driver import Driver
+from deviceplugin_gpu._library import Library
 from fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 
@@ -85,3 +89,49 @@ def test_links_are_asked_for_once_as_long_as_the_gpus_stay(rig: GpuRig) -> None:
     assert 0 == new["nvmlDeviceGetNvLinkState"]
     assert 0 == new["nvmlDeviceGetTopologyCommonAncestor"]
     assert 4 == new["nvmlDeviceGetUUID"]
+
+
+def test_a_gpu_that_is_added_or_removed_is_noticed(rig: GpuRig) -> None:
+    rig.has(replace(Fleet.of(2), driver={"hotplug": "init"})).bind(0, 1)
+    plugin = rig.plugin()
+    assert uuids(0, 1) == devices(plugin).keys()
+    rig.fake.add(FakeGpu(5))
+    assert uuids(0, 1) == devices(plugin).keys()
+    rig.bind(0, 1, 5)
+    assert uuids(0, 1, 5) == devices(plugin).keys()
+    rig.fake.remove(1)
+    rig.bind(0, 5)
+    assert uuids(0, 5) == devices(plugin).keys()
+
+
+def test_nvml_is_not_initialized_again_without_a_reason(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    for _ in range(5):
+        plugin.discover()
+    assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+
+
+def test_nvml_is_initialized_again_less_and_less_often_while_a_gpu_is_lost(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2))
+    now = [0.0]
+    driver = Driver(Library(rig.driver_root), rig.roots.sys, lambda: now[0])
+    driver.look()
+    rig.fake.change(1, state="lost")
+    counts = []
+    for now[0] in range(1, 16):
+        driver.look()
+        counts.append(rig.fake.calls()["nvmlInitWithFlags"] - 1)
+    driver.close()
+    assert [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4] == counts
+
+
+def test_a_driver_that_goes_and_comes_back_is_found_again(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    plugin.discover()
+    rig.fake.drop_driver()
+    for _ in range(2):
+        with pytest.raises(dp.DiscoveryError, match=r"nvmlInit: .*NVML error 9"):
+            plugin.discover()
+    rig.fake.mend()
+    assert {} == unhealthy(devices(plugin))
+    assert uuids(0, 1) == devices(plugin).keys()

@@ -37,6 +37,7 @@ class Driver:
         self._clock = clock
         self._sight: Sight | None = None
         self._seen: dict[str, Gpu] = {}
+        self._bound: frozenset[str] | None = None
         self._reopen_at = float("-inf")
         self._rest = _FIRST_REST
 
@@ -57,9 +58,10 @@ class Driver:
                 self.close()
                 raise
         else:
+            others = self._are_others()
             if not sight.is_troubled:
                 self._rest = _FIRST_REST
-            if fresh or not sight.is_troubled or not self._may_reopen():
+            if fresh or not (others or (sight.is_troubled and self._may_reopen())):
                 return self._keep(sight)
         self.session.close()
         self.session.open()
@@ -69,6 +71,19 @@ class Driver:
         """Let go of the driver."""
         with suppress(NvmlError):
             self.session.close()
+
+    def _are_others(self) -> bool:
+        """Tell whether the kernel's driver has other GPUs than at the last look.
+
+        NVML knows those that were there when it was initialized.
+        """
+        folder = self._sysfs / "bus/pci/drivers/nvidia"
+        try:
+            bound = frozenset(path.name for path in folder.iterdir() if ":" in path.name)
+        except OSError:
+            bound = frozenset()
+        before, self._bound = self._bound, bound
+        return before is not None and before != bound
 
     def _may_reopen(self) -> bool:
         now = self._clock()
