@@ -14,6 +14,13 @@ class Hardware:
         self.dev, self.sys, self.udev = root / "dev", root / "sys", root / "udev"
         for path in (self.dev, self.sys / "devices", self.udev):
             path.mkdir(parents=True)
+        self._events = self.sys / "kernel" / "uevent_seqnum"
+        self._events.parent.mkdir()
+        self._events.write_text("1\n")
+
+    def event(self) -> None:
+        """Count an event of the kernel, as it does after each change of its devices."""
+        self._events.write_text(f"{int(self._events.read_text()) + 1}\n")
 
     def node(self, name: str) -> Path:
         """Make a device node."""
@@ -56,6 +63,7 @@ class Hardware:
             lines = [f"E:{key}={value}" for key, value in (properties or {}).items()]
             lines += [f"S:{link}" for link in links]
             (self.udev / f"c{number}").write_text("\n".join(lines))
+        self.event()
         return folder
 
     def pci(
@@ -133,6 +141,7 @@ class Hardware:
                 if link.is_symlink() and folder in (link.readlink(), *link.readlink().parents):
                     link.unlink()
         _remove(folder)
+        self.event()
 
 
 def _remove(folder: Path) -> None:

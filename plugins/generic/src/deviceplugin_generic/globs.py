@@ -22,6 +22,7 @@ _PATTERN: Final = re.compile(PATTERN, re.DOTALL)
 _TOKEN: Final = re.compile(rf"\\(.)|(\*)|(\?)|({_CLASS})|(.)", re.DOTALL)
 _ITEM: Final = re.compile(rf"({_CHARACTER})(?:-({_CHARACTER}))?", re.DOTALL)
 _MAGIC: Final = re.compile(r"[*?\[\\]")
+_bytes = os.fsencode
 
 
 def problem(pattern: str) -> str:
@@ -44,21 +45,45 @@ def matches(text: str, pattern: str) -> bool:
 
 
 class Names:
-    """Names in directories. Each directory is read once: make a new one for each look."""
+    """Names in directories, each of which is read once in a look, and what patterns hit there."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
+        self._hits: dict[str, tuple[list[str], list[str]]] = {}
+        self._known_before, self._hits_before = self._known, self._hits
 
-    def starting(self, directory: str, start: str) -> list[str]:
-        """Return the names that begin with ``start``; none if the directory cannot be read."""
+    def begin(self) -> None:
+        """Begin a look: read the directories again."""
+        self._known_before, self._known = self._known, {}
+        self._hits_before, self._hits = self._hits, {}
+
+    def of(self, directory: str) -> list[str]:
+        """Return all names, sorted: the same list as at the last look if nothing changed.
+
+        There are none if the directory cannot be read.
+        """
         if directory not in self._known:
             try:
-                self._known[directory] = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
+                names = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
             except OSError:  # as the pattern says nothing of it, it is no match
-                self._known[directory] = []
-        names = self._known[directory]
-        first = bisect_left(names, start)
-        return list(takewhile(lambda name: name.startswith(start), islice(names, first, None)))
+                names = []
+            before = self._known_before.get(directory)
+            self._known[directory] = before if before == names else names
+        return self._known[directory]
+
+    def hits(self, directory: str, name: str) -> list[str]:
+        """Return the paths in a directory whose names match a pattern."""
+        pattern = posixpath.join(directory, name)
+        names = self.of(directory)
+        kept = self._hits.get(pattern) or self._hits_before.get(pattern)
+        if kept is None or kept[0] is not names:
+            start = _MAGIC.split(name, maxsplit=1)[0]
+            regex, folder = _regex(name), posixpath.join(directory, "")
+            behind = islice(names, bisect_left(names, start), None)
+            near = takewhile(lambda one: one.startswith(start), behind)
+            kept = names, sorted((folder + one for one in near if regex.fullmatch(one)), key=_bytes)
+        self._hits[pattern] = kept
+        return kept[1]
 
 
 def glob(pattern: str, names: Names | None = None) -> list[str]:
@@ -69,7 +94,11 @@ def glob(pattern: str, names: Names | None = None) -> list[str]:
     pattern = posixpath.normpath(pattern)
     if not is_magic(pattern):
         return [pattern] if os.path.exists(pattern) else []  # noqa: PTH110 - thousands of these
-    return sorted(_glob(pattern, names or Names()), key=os.fsencode)
+    names = names or Names()
+    parent, name = posixpath.split(pattern)
+    if not is_magic(parent):
+        return names.hits(parent, name)
+    return sorted(_glob(pattern, names), key=_bytes)
 
 
 def directories(pattern: str, names: Names | None = None) -> set[str]:
@@ -85,11 +114,8 @@ def _glob(pattern: str, names: Names) -> Iterator[str]:
     if not name:
         yield pattern
         return
-    regex, start = _regex(name), _MAGIC.split(name, maxsplit=1)[0]
     for directory in _glob(parent, names) if is_magic(parent) else (parent,):
-        for entry in names.starting(directory, start):
-            if regex.fullmatch(entry):
-                yield posixpath.join(directory, entry)
+        yield from names.hits(directory, name)
 
 
 @lru_cache(maxsize=4096)

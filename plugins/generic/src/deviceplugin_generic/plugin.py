@@ -15,6 +15,7 @@ from deviceplugin_generic import _udev, devices, documents, globs, sharing
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.entries import Configuration, Entry
 from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.memory import Memory
 from deviceplugin_generic.sharing import Overlap
 from deviceplugin_generic.sysfs import Roots, Tree
 
@@ -57,25 +58,34 @@ class GenericPlugin(dp.Plugin):
         source = self._configuration.source
         self._signature = _signature(source) if source else None
         self._doctor = Doctor()
+        self._memory = Memory()
+        self._names = globs.Names()
+        self._found: list[list[devices.Share]] = []
+        self._devices: list[dp.Device] = []
         self._shares: dict[str, devices.Share] = {}
         if not (source or self._configuration.entries):
             raise dp.ConfigError("no devices: name them with --device, or in a file with --config")
-        self.watch_paths = self._watched(Tree(self._roots))
+        self.watch_paths = self._watched(Tree(self._roots, self._names))
 
     @override
     def discover(self) -> Iterable[dp.Device]:
         self._read_again()
-        tree, domain, configuration = Tree(self._roots), self._settings.domain, self._configuration
+        configuration, domain = self._configuration, self._settings.domain
+        tree = Tree(self._roots, self._names)
+        self._memory.begin(tree)
         found = [
-            share
+            self._memory.shares(entry, domain, tree, self._doctor)
             for entry in configuration.entries
-            for share in devices.of_entry(entry, domain, tree, self._doctor)
         ]
-        found += devices.of_rules(configuration.rules, domain, tree, self._doctor)
-        self._doctor.forget_all_but({share.origin for share in found})
-        self._shares = {share.device.id: share for share in found}
+        found.append(devices.of_rules(configuration.rules, domain, tree, self._doctor))
         self.watch_paths = self._watched(tree)
-        return list(sharing.resolve(found, self._settings.overlap))
+        if not _are_same(found, self._found):
+            self._found = found
+            shares = [share for part in found for share in part]
+            self._doctor.forget_all_but({share.origin for share in shares})
+            self._shares = {share.device.id: share for share in shares}
+            self._devices = list(sharing.resolve(shares, self._settings.overlap))
+        return self._devices
 
     @override
     def prefer(
@@ -114,11 +124,19 @@ class GenericPlugin(dp.Plugin):
                 "configuration not taken, going on with the old one", extra={"error": str(error)}
             )
             return
+        self._memory = Memory()
         given = found.get("device")
         self._configuration = (
             given.configuration if isinstance(given, Devices) else Configuration(source=source)
         )
         log.info("entries read again", extra={"file": str(source)})
+
+
+def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:
+    """Tell whether each is the very list that it was at the last look, or empty as then."""
+    return len(parts) == len(before) and all(
+        one is other or not (one or other) for one, other in zip(parts, before, strict=True)
+    )
 
 
 def _asks_udev(entry: Entry) -> bool:

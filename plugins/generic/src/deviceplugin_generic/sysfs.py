@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,8 @@ from typing import Final
 from deviceplugin_generic.globs import Names
 
 VFIO: Final = "vfio"
+KINDS: Final = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
+"""Kinds of device nodes, and what sysfs calls them."""
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
 
 
@@ -24,12 +27,19 @@ class Roots:
 
 
 class Tree:
-    """A look at sysfs. What has been read is kept: make a new one for each look."""
+    """A look at sysfs. What has been read is kept: make a new one for each look.
 
-    def __init__(self, roots: Roots | None = None) -> None:
+    Args:
+        names: From the last look, so that what has not changed is known again.
+    """
+
+    def __init__(self, roots: Roots | None = None, names: Names | None = None) -> None:
         self.roots = roots or Roots()
         self._sys = os.path.realpath(self.roots.sys)
-        self.names = Names()
+        self.names = names or Names()
+        self.names.begin()
+        self.events = _read(f"{self._sys}/kernel/uevent_seqnum").strip()
+        """How many events the kernel had sent when the look began; empty if it does not say."""
         self._known: dict[str, SysDevice] = {}
         self._of_nodes: dict[str, SysDevice | None] = {}
         self._subsystems: dict[str, list[SysDevice]] = {}
@@ -58,13 +68,23 @@ class Tree:
             status = os.stat(path)  # noqa: PTH116 - thousands of these
         except OSError:
             return None
-        kind = {0o020000: "char", 0o060000: "block"}.get(status.st_mode & 0o170000)
-        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
-        link = f"{self._sys}/dev/{kind}/{number}"
-        if kind and link not in self._of_nodes:
+        kind = KINDS.get(stat.S_IFMT(status.st_mode))
+        link = self._of_number(kind, status.st_rdev) if kind else ""
+        if link and link not in self._of_nodes:
             found = os.path.realpath(link)
             self._of_nodes[link] = self.device(found) if os.path.isdir(found) else None  # noqa: PTH112
         return self._of_nodes.get(link)
+
+    def identity(self, kind: str, number: int) -> tuple[int, int] | None:
+        """Return what no other device's directory ever has, or None if sysfs knows no such one."""
+        try:
+            status = os.stat(self._of_number(kind, number))  # noqa: PTH116 - thousands of these
+        except OSError:
+            return None
+        return status.st_ino, status.st_ctime_ns
+
+    def _of_number(self, kind: str, number: int) -> str:
+        return f"{self._sys}/dev/{kind}/{os.major(number)}:{os.minor(number)}"
 
     def contains(self, path: str) -> bool:
         """Tell whether ``path`` is below the root of sysfs."""

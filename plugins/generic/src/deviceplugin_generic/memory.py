@@ -1,0 +1,106 @@
+"""What is remembered from look to look, so that a look costs what has changed.
+
+Nothing is remembered of what could change unseen. At each look, directories are read and nodes are
+asked for anew. What sysfs says of a node stays true while its directory there is the same one. What
+selectors find stays true while the kernel has sent no event, which it counts; where it does not
+say how many there were, nothing is taken as true. Whatever else may change is looked at in full
+every few minutes.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from stat import S_IFMT
+from time import monotonic
+from typing import Final
+
+from deviceplugin_generic import globs
+from deviceplugin_generic.devices import Share, of_entry
+from deviceplugin_generic.entries import Entry, Group
+from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.sysfs import KINDS, Tree
+
+FULL_LOOK: Final = 300.0
+"""Seconds after which nothing that was remembered counts."""
+
+Signature = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    entry: Entry
+    signature: Signature | None
+    shares: list[Share]
+
+
+class Memory:
+    """The shares of entries at the last look.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._full_at = clock()
+        self._events = ""
+        self._kept: dict[str, _Kept] = {}
+        self._identities: dict[tuple[int, int], object] = {}
+
+    def begin(self, tree: Tree) -> None:
+        """Begin a look at ``tree``. Forget what is not known to be still true."""
+        now = self._clock()
+        if now - self._full_at >= FULL_LOOK:
+            self._full_at = now
+            self._kept.clear()
+        if not tree.events or tree.events != self._events:
+            self._identities.clear()
+        self._events = tree.events
+
+    def shares(self, entry: Entry, domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+        """Return the shares of an entry: the same list as at the last look if nothing changed."""
+        signature = self._signature(entry, tree)
+        kept = self._kept.get(entry.name)
+        if kept and kept.entry is entry and kept.signature == signature is not None:
+            return kept.shares
+        found = of_entry(entry, domain, tree, doctor)
+        self._kept[entry.name] = _Kept(entry, signature, found)
+        return found
+
+    def _signature(self, entry: Entry, tree: Tree) -> Signature | None:
+        """Return all that the shares of an entry depend on; None if that cannot be told."""
+        if not entry.health.is_trivial:
+            return None
+        parts: list[object] = []
+        for group in entry.groups:
+            if group.paths:
+                parts.append(self._of_paths(group, tree))
+            elif tree.events and not _asks_more(group):
+                parts.append(tree.events)
+            else:
+                return None
+        return tuple(parts)
+
+    def _of_paths(self, group: Group, tree: Tree) -> Signature:
+        hits = [globs.glob(spec.path, tree.names) for spec in group.paths]
+        return tuple([(path, self._mark(path, tree)) for path in found] for found in hits)
+
+    def _mark(self, path: str, tree: Tree) -> object:
+        """Return what tells whether the same thing is at ``path``, for health and for sysfs."""
+        try:
+            status = os.stat(path)  # noqa: PTH116 - thousands of these
+        except OSError as error:
+            return error.errno
+        kind = S_IFMT(status.st_mode)
+        if kind not in KINDS:
+            return kind
+        key = kind, status.st_rdev
+        if key not in self._identities:
+            self._identities[key] = tree.identity(KINDS[kind], status.st_rdev)
+        return key, self._identities[key]
+
+
+def _asks_more(group: Group) -> bool:
+    """Tell whether a group asks for what can change without an event of the kernel."""
+    select = group.select
+    return select is not None and bool(select.link or select.properties or select.attributes)
