@@ -8,10 +8,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
-from deviceplugin.doctor.checks import _cdi_files, _directories, _hardware_table, _kubelet
+from deviceplugin.doctor.checks import (
+    _cdi_files,
+    _directories,
+    _hardware_table,
+    _kubelet,
+    _pod_resources,
+)
 from deviceplugin.doctor.checks._cdi_files import SpecError
 from node_tree import write
 
@@ -247,3 +254,18 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
     assert 1 == found.returncode, found.stderr
     assert "may not read and write it" in found.stdout
     assert "runAsUser: 0" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "verdict"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "the kubelet refuses to answer now: x", "warning"),
+        (grpc.StatusCode.UNIMPLEMENTED, "GetAllocatableResources is not offered: x", "warning"),
+        (grpc.StatusCode.UNAVAILABLE, "no answer: UNAVAILABLE x", "failure"),
+    ],
+)
+def test_how_the_kubelet_declines_is_told_apart(
+    code: grpc.StatusCode, text: str, verdict: str
+) -> None:
+    (found,) = _pod_resources._judge(Path("/s"), _sockets.Answer(code, "x"))
+    assert (verdict, text) == (found.verdict, found.found)

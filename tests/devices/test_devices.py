@@ -1,0 +1,223 @@
+"""``deviceplugin devices`` against the simulated kubelet and real plugins."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.devices import FORMAT, Device, Holder, Inventory, _report, main
+from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin.simulator import Container, Pod
+from deviceplugin.testing import Kubelet
+
+R = "example.com/dev"
+KEYS = [
+    "resource", "id", "state", "allocatable", "healthy", "reason", "since", "numa_nodes",
+    "attributes", "holders",
+]  # fmt: skip
+
+
+class Ten(dp.Plugin):
+    """Devices dev0 to dev10; dev3 is ill."""
+
+    resource = R
+
+    def discover(self) -> list[dp.Device]:
+        return [
+            dp.Device(
+                f"dev{number}",
+                health=dp.Health.unhealthy("too hot") if number == 3 else dp.Health(),
+                topology=dp.Topology([0, 1] if number == 10 else [0]),
+            )
+            for number in range(11)
+        ]
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split(maxsplit=5) for line in text.partition("\n\n")[0].splitlines()]
+
+
+def test_devices_and_holders_are_listed_in_natural_order(
+    kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kubelet.running(Ten(), http_address="127.0.0.1:0") as node:
+        node.wait_for(R, {f"dev{n}" for n in range(11) if n != 3}, {"dev3"})
+        sidecar = Container("side", {R: 1}, restarts_always=True)
+        assert node.kubelet.run(Pod("p", [Container("main", {R: 2})], [sidecar], namespace="ns"))
+        words = [f"--pod-resources-socket={kubelet.simulated.pod_resources_socket}"]
+        assert 0 == main(words)
+        out = capsys.readouterr().out
+        head, *devices = rows(out)
+        assert ["RESOURCE", "DEVICE", "STATE", "NUMA", "HELD", "BY", "REASON"] == " ".join(
+            head
+        ).split()
+        assert [f"dev{n}" for n in range(11) if n != 3] == [row[1] for row in devices]
+        held = [row for row in devices if row[2:4] == ["in", "use"]]
+        assert 3 == len(held)
+        assert f"{R}: 7 free, 3 in use" in out
+        assert "not known: unhealthy devices that no pod has" in out
+
+        words.append(f"--plugin=http://127.0.0.1:{node.host.http_port}")
+        assert 0 == main(words)
+        out = capsys.readouterr().out
+        (ill,) = [row for row in rows(out) if row[1] == "dev3"]
+        assert [R, "dev3", "unhealthy", "0", "-"] == ill[:5]
+        assert ill[5].startswith("too hot (since 2")
+        assert "0,1" in out
+        assert "not known: unhealthy" not in out
+
+        assert 0 == main([*words, "--json"])
+        document = json.loads(capsys.readouterr().out)
+    assert ["format", "deviceplugin", "devices", "unknown"] == list(document)
+    assert FORMAT == document["format"]
+    assert all(list(device) == KEYS for device in document["devices"])
+    holders = [holder for device in document["devices"] for holder in device["holders"]]
+    expected = [("ns", "p", "main"), ("ns", "p", "main"), ("ns", "p", "side")]
+    assert expected == sorted((h["namespace"], h["pod"], h["container"]) for h in holders)
+    assert {"dev3": False} == {
+        device["id"]: device["healthy"] for device in document["devices"] if device["reason"]
+    }
+
+
+def entry(*ids: str, nodes: tuple[int, ...] = ()) -> pb.ContainerDevices:
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes])
+    return pb.ContainerDevices(resource_name=R, device_ids=ids, topology=topology)
+
+
+def listed(*pods: tuple[str, list[pb.ContainerDevices]]) -> pb.ListPodResourcesResponse:
+    return pb.ListPodResourcesResponse(
+        pod_resources=[
+            pb.PodResources(
+                name=name,
+                namespace="ns",
+                containers=[pb.ContainerResources(name="main", devices=devices)],
+            )
+            for name, devices in pods
+        ]
+    )
+
+
+def test_entries_of_one_device_are_one_row() -> None:
+    inventory = Inventory()
+    twice = [
+        entry("a", nodes=(0,)),
+        entry("a", nodes=(1,)),
+        entry("a", nodes=(1,)),
+        entry("b", "c"),
+    ]
+    inventory.add_allocatable(pb.AllocatableResourcesResponse(devices=twice))
+    inventory.add_pods(listed(("p", twice[:3])))
+    inventory.close()
+    a, b, c = inventory
+    assert Device(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
+    assert (Device(R, "b", True), Device(R, "c", True)) == (b, c)
+
+
+def test_a_device_of_two_pods_shows_both() -> None:
+    inventory = Inventory()
+    inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
+    (device,) = inventory
+    assert {"p", "q"} == {holder.pod for holder in device.holders}
+    assert "ns/p/main, ns/q/main" in _report.table(inventory)
+
+
+def test_what_a_pod_has_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
+    inventory = Inventory()
+    inventory.add_pods(listed(("p", [entry("a")])))
+    (device,) = inventory
+    assert "in use" == device.state
+    inventory.close()
+    assert "not allocatable" == device.state
+
+
+def test_claims_are_devices_of_their_driver() -> None:
+    part = pb.ClaimResource(driver_name="gpu.example.com", pool_name="node", device_name="gpu-0")
+    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=[part, part])
+    container = pb.ContainerResources(name="main", dynamic_resources=[claim])
+    pod = pb.PodResources(name="p", namespace="ns", containers=[container])
+    inventory = Inventory()
+    inventory.add_pods(pb.ListPodResourcesResponse(pod_resources=[pod]))
+    inventory.close()
+    (device,) = inventory
+    assert ("gpu.example.com (DRA)", "node/gpu-0", "in use") == (
+        device.resource,
+        device.id,
+        device.state,
+    )
+
+
+def test_a_plugin_that_is_not_registered_is_said() -> None:
+    inventory = Inventory()
+    devices = [{"id": "a", "healthy": True}]
+    inventory.add_plugin(
+        {"resources": [{"name": R, "devices": devices, "problem": "waiting for the kubelet"}]}
+    )
+    (device,) = inventory
+    assert "unknown" == device.state
+    assert f"not known: {R}: waiting for the kubelet" in _report.table(inventory)
+
+
+@pytest.mark.parametrize("page", [[], {}, {"resources": [{}]}, {"resources": [{"devices": [1]}]}])
+def test_a_page_that_is_something_else_is_refused(page: object) -> None:
+    with pytest.raises(ValueError, match="is no list of devices"):
+        Inventory().add_plugin(page)
+
+
+class Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/devices" else 404)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    @override
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """The address of something that is no plugin."""
+    with HTTPServer(("127.0.0.1", 0), Pages) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_who_does_not_answer_is_named_and_the_status_is_1(
+    stranger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd"]
+    words = [f"--plugin={url}" for url in urls]
+    assert 1 == main([*words, f"--pod-resources-socket={tmp_path}/none.sock"])
+    told = capsys.readouterr()
+    assert told.out.startswith("no devices\nnot known: which devices pods have")
+    html, missing, refused, file, kubelet = told.err.splitlines()
+    assert f"{stranger}/devices: Expecting value" in html
+    assert f"{stranger}/other: 404 Not Found" in missing
+    assert "Connection refused" in refused
+    assert "is no http:// address" in file
+    assert f"{tmp_path}/none.sock: does not exist" in kubelet
+
+
+def test_a_kubelet_that_is_not_running_is_told(
+    kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    socket = kubelet.simulated.pod_resources_socket
+    kubelet.simulated.stop()
+    assert socket.exists()
+    assert 1 == main([f"--pod-resources-socket={socket}"])
+    assert f"{socket}: UNAVAILABLE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--timeout=0"], ["--timeout=100"], ["--frobnicate"]])
+def test_a_wrong_command_line_exits_with_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main(words)
+    assert "deviceplugin devices:" in capsys.readouterr().err
