@@ -1,15 +1,13 @@
 """Nodes with FPGAs, in temporary directories."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
+from fpga_plugin import Make
 from fpga_trees import BOTH, DFL, FpgaTree
-
-Make = Callable[..., FpgaPlugin]
 
 
 @pytest.fixture

@@ -1,0 +1,182 @@
+"""The node's annotation, asked for from an API server only if that is wanted."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_fpga import FpgaPlugin, FpgaSettings, _annotation
+
+NAME = "fpga.intel.com/device-plugin-mode"
+
+
+class ApiServer:
+    """Answers with ``body``, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, b""
+        self.release = threading.Event()
+        self.release.set()
+        self.asked: list[tuple[str, str]] = []
+        api = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                api.asked.append((self.path, self.headers["Authorization"]))
+                api.release.wait(10)
+                self.send_response(api.status)
+                self.end_headers()
+                self.wfile.write(api.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def annotate(self, value: str) -> None:
+        self.body = json.dumps({"metadata": {"annotations": {NAME: value}}}).encode()
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    server = ApiServer()
+    thread = threading.Thread(target=server.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.release.set()
+    server.server.shutdown()
+    thread.join()
+    server.server.server_close()
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("secret\n")
+    return tmp_path
+
+
+@pytest.fixture
+def ask(api: ApiServer, account: Path) -> Callable[..., str]:
+    def ask_for_mode(patience: float = 5, **changes: object) -> str:
+        values = {"node_annotation": True, "node_name": "node-1", "api_server": api.url, **changes}
+        settings = FpgaSettings(**values)  # type: ignore[arg-type]
+        return _annotation.mode(settings, account=account, patience=patience)
+
+    return ask_for_mode
+
+
+def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [str(vars(one)["error"]) for one in caplog.records if one.levelname == "WARNING"]
+
+
+def test_nothing_is_asked_unless_it_is_wanted(
+    api: ApiServer, ask: Callable[..., str], account: Path
+) -> None:
+    api.annotate("region")
+    assert "af" == ask(node_annotation=False)
+    assert [] == api.asked
+    assert "af" == FpgaPlugin(FpgaSettings(sysfs_dir=account, api_server=api.url)).mode
+
+
+def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[..., str]) -> None:
+    api.annotate("region")
+    assert "region" == ask(mode="regiondevel")
+    assert [("/api/v1/nodes/node-1", "Bearer secret")] == api.asked
+
+
+@pytest.mark.parametrize("body", ['{"metadata": {}}', '{"metadata": {"annotations": {}}}'])
+def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture, body: str
+) -> None:
+    api.body = body.encode()
+    assert "region" == ask(mode="region")
+    assert [] == problems(caplog)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (403, b"", "HTTP Error 403: Forbidden"),
+        (200, b"nothing", "Expecting value: line 1 column 1 (char 0)"),
+        (200, b"[]", "list indices must be integers or slices, not str"),
+    ],
+)
+def test_whatever_goes_wrong_is_a_warning(
+    api: ApiServer,
+    ask: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    body: bytes,
+    expected: str,
+) -> None:
+    api.status, api.body = status, body
+    assert "regiondevel" == ask(mode="regiondevel")
+    assert [expected] == problems(caplog)
+
+
+def test_a_mode_that_is_none_is_a_warning(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.annotate("everything")
+    assert "af" == ask()
+    assert ["'everything' is none of af, region, regiondevel"] == problems(caplog)
+
+
+def test_an_api_server_that_hangs_is_given_up(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.release.clear()
+    assert "af" == ask(patience=0.05)
+    assert ["no answer within 0.05 s"] == problems(caplog)
+
+
+def test_without_a_token_nothing_is_asked(
+    api: ApiServer, ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (account / "token").unlink()
+    assert "af" == ask()
+    assert "No such file or directory" in problems(caplog)[0]
+    assert [] == api.asked
+
+
+def test_the_certificates_of_the_account_are_the_ones_to_trust(
+    ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (account / "ca.crt").write_text("none")
+    assert "af" == ask()
+    assert "NO_CERTIFICATE" in problems(caplog)[0].upper()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "expected"),
+    [
+        ("10.0.0.1", "6443", "https://10.0.0.1:6443"),
+        ("fd00::1", None, "https://[fd00::1]:443"),
+    ],
+)
+def test_the_api_server_is_the_one_that_pods_are_told(
+    monkeypatch: pytest.MonkeyPatch, host: str, port: str | None, expected: str
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    if port:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    assert expected == _annotation._in_cluster()
+
+
+def test_outside_of_a_cluster_the_setting_holds(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert "af" == ask(api_server="")
+    assert ["'KUBERNETES_SERVICE_HOST'"] == problems(caplog)
+
+
+def test_the_annotation_of_no_node_cannot_be_asked_for() -> None:
+    with pytest.raises(dp.ConfigError, match="node-annotation: needs node-name"):
+        FpgaSettings(node_annotation=True)

@@ -1,0 +1,211 @@
+"""What the hardware's error registers do to a device's health, and when."""
+
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_fpga import _drivers, _health
+from deviceplugin_fpga._health import Doctor, Finding, Severity
+from fpga_plugin import Make
+from fpga_trees import AFU, FpgaTree
+
+ROOT = Path(__file__).parents[3]
+KEY = ("fpga.intel.com/region-x", "dfl-fme.0")
+FATAL = Finding("catfatal_errors", Severity.FATAL, "on fire")
+ERROR = Finding("errors", Severity.ERROR, "port is stuck")
+WARNING = Finding("nonfatal_errors", Severity.WARNING, "warm")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def doctor(clock: Clock) -> Doctor:
+    return Doctor(5, clock)
+
+
+def health(plugin: dp.Plugin) -> dict[str, str]:
+    """Return why devices are unhealthy, those that are well with an empty reason."""
+    return {device.id: device.health.reason for device in plugin.discover()}
+
+
+# Registers.
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "expected"),
+    [
+        ("catfatal_errors", "0x8", "dfl-fme.0: catfatal_errors 0x8"),
+        ("fme_errors", "0x1", "dfl-fme.0: fme_errors 0x1"),
+        ("pcie0_errors", "0x40", "dfl-fme.0: pcie0_errors 0x40"),
+        ("pcie1_errors", "40", "dfl-fme.0: pcie1_errors 0x40"),
+        ("nonfatal_errors", "0x3", ""),
+        ("inject_errors", "0x7", ""),
+        ("first_error", "0x7", ""),
+        ("next_error", "0x7", ""),
+        ("catfatal_errors", "0x0", ""),
+        ("catfatal_errors", "", ""),
+        ("fme_errors", "\x00?", "dfl-fme.0: fme_errors is '\\x00?', which is no number"),
+    ],
+)
+def test_errors_of_an_fme_are_those_of_all_its_ports(
+    tree: FpgaTree, make: Make, attribute: str, value: str, expected: str
+) -> None:
+    ports = tree.simple(AFU, AFU)
+    tree.set_error(ports[0].parent / "dfl-fme.0", attribute, value)
+    assert {"dfl-port.0": expected, "dfl-port.1": expected} == health(make("af"))
+    assert {"dfl-fme.0": expected} == health(make("region"))
+
+
+def test_errors_of_a_port_are_its_own_and_those_of_its_region(
+    any_tree: FpgaTree, make: Make
+) -> None:
+    ports = any_tree.simple(AFU, AFU)
+    any_tree.set_error(ports[1], "errors", "0x20")
+    any_tree.set_error(ports[1], "first_error", "0x20")
+    any_tree.set_error(ports[1], "first_malformed_req", "0xabc")
+    words = any_tree.words
+    reason = f"{words.port}1: errors 0x20 (first_error 0x20, first_malformed_req 0xabc)"
+    assert {f"{words.port}0": "", f"{words.port}1": reason} == health(make("af"))
+    assert {f"{words.fme}0": reason} == health(make("regiondevel"))
+
+
+def test_opaes_older_register_counts_too(any_tree: FpgaTree, make: Make) -> None:
+    (port,) = any_tree.simple(AFU)
+    fme = f"{any_tree.words.fme}0"
+    any_tree.set_error(port.parent / fme, "fme-errors/errors", "0x2")
+    assert {fme: f"{fme}: fme-errors/errors 0x2"} == health(make("region"))
+
+
+def test_a_register_that_cannot_be_read_is_an_error(tree: FpgaTree, make: Make) -> None:
+    (port,) = tree.simple(AFU)
+    (port / "errors/errors").mkdir(parents=True)
+    (port / "errors/first_error").mkdir(parents=True)
+    assert {"dfl-port.0": "dfl-port.0: errors/errors: Is a directory"} == health(make("af"))
+
+
+def test_details_that_cannot_be_read_are_left_out(tree: FpgaTree, make: Make) -> None:
+    (port,) = tree.simple(AFU)
+    tree.set_error(port, "errors", "0x20")
+    (port / "errors/first_error").mkdir()
+    assert {"dfl-port.0": "dfl-port.0: errors 0x20"} == health(make("af"))
+
+
+def test_a_warning_is_told_and_nothing_else(tree: FpgaTree, make: Make) -> None:
+    (port,) = tree.simple(AFU)
+    tree.set_error(port.parent / "dfl-fme.0", "nonfatal_errors", "0x1")
+    (device,) = make("af").discover()
+    assert device.health
+    assert "dfl-fme.0: nonfatal_errors 0x1" == device.attributes["warning"]
+
+
+def test_attributes_can_be_ignored(tree: FpgaTree, make: Make) -> None:
+    (port,) = tree.simple(AFU)
+    tree.set_error(port.parent / "dfl-fme.0", "pcie1_errors", "0x1")
+    tree.set_error(port, "errors", "0x1")
+    plugin = make("af", ignore_errors=("pcie1_errors", "errors"))
+    assert {"dfl-port.0": ""} == health(plugin)
+
+
+def test_the_reason_has_the_worst_first(tree: FpgaTree, make: Make) -> None:
+    (port,) = tree.simple(AFU)
+    tree.set_error(port, "errors", "0x2")
+    tree.set_error(port.parent / "dfl-fme.0", "catfatal_errors", "0x1")
+    expected = "dfl-fme.0: catfatal_errors 0x1; dfl-port.0: errors 0x2"
+    assert {"dfl-port.0": expected} == health(make("af"))
+
+
+def test_the_page_tells_the_severity_of_every_register() -> None:
+    page = (ROOT / "plugins/fpga/README.md").read_text()
+    for owner, attributes in (("port", _health.OF_PORT), ("FME", _health.OF_FME)):
+        for attribute, severity in attributes.items():
+            assert f"\n| {owner} | `{attribute}` | {severity.name.lower()} |" in page
+
+
+def test_findings_are_those_of_the_ports_that_are_asked_for(tree: FpgaTree) -> None:
+    ports = tree.simple(AFU, AFU)
+    tree.set_error(ports[0], "errors")
+    (fme,) = _drivers.look(tree.sys).fmes
+    assert 1 == len(_health.findings(fme, fme.ports))
+    assert [] == _health.findings(fme, fme.ports[1:])
+
+
+# Verdicts.
+
+
+@pytest.mark.parametrize("found", [FATAL, ERROR])
+def test_the_first_look_decides(doctor: Doctor, found: Finding) -> None:
+    assert dp.Health.unhealthy(found.text) == doctor.health(KEY, [found])
+
+
+def test_an_error_must_last_before_a_device_is_unhealthy(doctor: Doctor, clock: Clock) -> None:
+    assert doctor.health(KEY, [])
+    assert doctor.health(KEY, [ERROR])
+    clock.now += 4.9
+    assert doctor.health(KEY, [ERROR])
+    clock.now += 0.1
+    assert dp.Health.unhealthy("port is stuck") == doctor.health(KEY, [ERROR])
+
+
+def test_an_error_that_comes_and_goes_is_forgiven(doctor: Doctor, clock: Clock) -> None:
+    assert doctor.health(KEY, [])
+    for _ in range(5):
+        assert doctor.health(KEY, [ERROR])
+        clock.now += 4
+        assert doctor.health(KEY, [])
+        clock.now += 4
+
+
+def test_a_fatal_error_does_not_wait(doctor: Doctor) -> None:
+    assert doctor.health(KEY, [])
+    assert not doctor.health(KEY, [FATAL])
+
+
+def test_a_device_is_well_again_when_its_errors_have_been_gone_for_a_while(
+    doctor: Doctor, clock: Clock
+) -> None:
+    assert not doctor.health(KEY, [FATAL])
+    assert dp.Health.unhealthy("on fire") == doctor.health(KEY, [])
+    clock.now += 5
+    assert doctor.health(KEY, [])
+
+
+def test_the_reason_is_that_of_now(doctor: Doctor) -> None:
+    doctor.health(KEY, [ERROR])
+    assert dp.Health.unhealthy("on fire") == doctor.health(KEY, [FATAL])
+
+
+def test_warnings_make_nobody_ill(doctor: Doctor) -> None:
+    assert doctor.health(KEY, [WARNING])
+
+
+def test_another_look_is_due_when_it_can_change_a_verdict(doctor: Doctor, clock: Clock) -> None:
+    doctor.health(KEY, [])
+    doctor.end_look([KEY])
+    assert not doctor.is_due()
+    doctor.health(KEY, [ERROR])
+    doctor.end_look([KEY])
+    clock.now += 4.9
+    assert not doctor.is_due()
+    clock.now += 0.1
+    assert doctor.is_due()
+    doctor.health(KEY, [ERROR])
+    doctor.end_look([KEY])
+    assert not doctor.is_due()
+
+
+def test_devices_that_are_gone_are_forgotten(doctor: Doctor) -> None:
+    doctor.health(KEY, [ERROR])
+    doctor.end_look([])
+    assert doctor.health(KEY, [])

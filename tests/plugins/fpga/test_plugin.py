@@ -1,0 +1,407 @@
+"""The plugin on a kubelet: what pods get, and what becomes of cards that change."""
+
+import json
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+from deviceplugin_fpga import FpgaPlugin, _names, _udev
+from deviceplugin_fpga._health import Doctor
+from fpga_plugin import Make
+from fpga_trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
+
+OLD = _names.af(INTERFACE, AFU)
+NEW = _names.af(INTERFACE, OTHER_AFU)
+REGION = _names.region(INTERFACE)
+AT_ONCE = timedelta(milliseconds=1)
+
+
+def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [str(vars(one)["problem"]) for one in caplog.records if one.message == "skipped"]
+
+
+def measures(plugin: FpgaPlugin) -> dict[str, float]:
+    return {
+        " ".join(
+            [sample.name.removeprefix("deviceplugin_fpga_"), *sample.labels.values()]
+        ): sample.value
+        for family in plugin.metrics()
+        for sample in family.samples
+    }
+
+
+# What pods get.
+
+
+def test_a_pod_gets_the_port_with_the_function_it_asks_for(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make
+) -> None:
+    any_tree.simple(AFU, OTHER_AFU)
+    port = f"{any_tree.words.port}1"
+    with kubelet.running(make("af")) as node:
+        node.wait_for(NEW, {port})
+        allocation = node.allocate(port, resource=NEW)
+        assert [f"/dev/{port}"] == [one.host_path for one in allocation.nodes]
+        assert ({}, ()) == (dict(allocation.annotations), tuple(allocation.cdi_names))
+
+
+def test_in_region_mode_the_runtime_is_told_to_program(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    any_tree.simple(AFU, AFU)
+    fme = f"{any_tree.words.fme}0"
+    with kubelet.running(make("region")) as node:
+        node.wait_for(REGION, {fme})
+        allocation = node.allocate(fme)
+    assert {"com.intel.fpga.mode": "fpga.intel.com/region"} == allocation.annotations
+    assert [f"intel.cdi.k8s.io/fpga={fme}"] == list(allocation.cdi_names)
+    assert [f"/dev/{any_tree.words.port}{number}" for number in (0, 1)] == [
+        one.host_path for one in allocation.nodes
+    ]
+    (path,) = (tmp_path / "cdi").iterdir()
+    assert f"intel.cdi.k8s.io-fpga-{fme}.yaml" == path.name
+    assert 0o100644 == path.stat().st_mode
+    hook = {"hookName": "createRuntime", "path": "/opt/intel/fpga-sw/intel-fpga-crihook"}
+    assert {
+        "cdiVersion": "0.5.0",
+        "kind": "intel.cdi.k8s.io/fpga",
+        "devices": [{"name": fme, "containerEdits": {"hooks": [hook]}}],
+    } == json.loads(path.read_text())
+
+
+def test_other_annotations_are_kept(tree: FpgaTree, make: Make) -> None:
+    tree.simple(AFU)
+    device = dp.Device("dfl-fme.0", annotations={"example.com/other": "1"})
+    assert {"example.com/other": "1", "com.intel.fpga.mode": "fpga.intel.com/region"} == make(
+        "region"
+    ).allocate([device]).annotations
+
+
+@pytest.mark.parametrize("mode", ["af", "regiondevel"])
+def test_in_other_modes_nothing_is_added(tree: FpgaTree, make: Make, mode: str) -> None:
+    tree.simple(AFU)
+    plugin = make(mode)
+    (device,) = plugin.discover()
+    plugin.start(device.resource)
+    plugin.discover()
+    assert device.allocation == plugin.allocate([device])
+    assert not (tree.sys.parent.parent / "cdi").exists()
+
+
+# CDI specifications.
+
+
+def specification(tmp_path: Path) -> Path:
+    return tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml"
+
+
+def test_a_look_alone_writes_nothing(tree: FpgaTree, make: Make, tmp_path: Path) -> None:
+    tree.simple(AFU)
+    make("region").discover()
+    assert not (tmp_path / "cdi").exists()
+
+
+def test_a_stale_specification_is_replaced_before_the_resource_is_registered(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    specification(tmp_path).parent.mkdir()
+    specification(tmp_path).write_bytes(b"cdiVersion: '0.3.0' \xff")
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    assert "0.5.0" == json.loads(specification(tmp_path).read_text())["cdiVersion"]
+
+
+def test_a_specification_that_says_the_same_is_left_alone(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    before = specification(tmp_path).stat()
+    plugin.discover()
+    after = specification(tmp_path).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_a_lost_specification_is_written_again_and_one_more_card_has_its_own(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    specification(tmp_path).unlink()
+    tree.simple(AFU, address="0000:5e:00.0", number=1)
+    assert [True, True] == [bool(device.health) for device in plugin.discover()]
+    assert 2 == len(list((tmp_path / "cdi").glob("*.yaml")))
+
+
+def test_a_device_whose_specification_cannot_be_written_is_unhealthy(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    specification(tmp_path).unlink()
+    (tmp_path / "cdi").rmdir()
+    (tmp_path / "cdi").touch()
+    (device,) = plugin.discover()
+    assert f"no CDI specification: {tmp_path}/cdi: File exists" == device.health.reason
+
+
+def test_a_resource_whose_specifications_cannot_be_written_is_not_registered(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    (tmp_path / "cdi").touch()
+    plugin = make("region")
+    plugin.discover()
+    with pytest.raises(FileExistsError):
+        plugin.start(REGION)
+
+
+def test_specifications_outlive_the_plugin_for_containers_that_start_again(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    plugin.stop(REGION)
+    assert specification(tmp_path).exists()
+
+
+# Cards that change.
+
+
+def test_reprogramming_retires_the_old_device_and_offers_the_new_one_at_once(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make
+) -> None:
+    port, other = any_tree.simple(AFU, AFU)
+    pod = Pod.of("crypto", main={OLD: 2})
+    with kubelet.running(make("af"), vanished_grace=AT_ONCE) as node:
+        node.wait_for(OLD, {port.name, other.name})
+        node.kubelet.run(pod)
+        (port / "afu_id").write_text(OTHER_AFU)
+        node.wait_for(NEW, {port.name})
+        node.wait_for(OLD, {other.name}, unhealthy={port.name})
+        node.kubelet.tick()
+        node.wait_for(OLD, {other.name}, unhealthy={port.name})  # a pod holds it
+        node.kubelet.terminate(pod)
+        node.wait_for(OLD, {other.name})
+        assert 1 == node.kubelet.registration_count(OLD)
+
+
+def test_a_resource_whose_last_device_was_reprogrammed_is_withdrawn(
+    kubelet: Kubelet, tree: FpgaTree, make: Make
+) -> None:
+    (port,) = tree.simple(AFU)
+    with kubelet.running(make("af"), vanished_grace=AT_ONCE) as node:
+        node.wait_for(OLD, {port.name})
+        (port / "afu_id").write_text(OTHER_AFU)
+        node.wait_for(NEW, {port.name})
+        node.kubelet.wait(lambda: not list(node.kubelet.plugin_dir.glob("*af-ce4.d84*")))
+
+
+def test_a_port_that_is_being_programmed_is_unhealthy_with_the_reason(
+    any_tree: FpgaTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    port, _ = any_tree.simple(AFU, AFU)
+    plugin = make("af")
+    plugin.discover()
+    # The kernel says "device or resource busy"; a test cannot have that of a file.
+    (port / "afu_id").unlink()
+    (port / "afu_id").mkdir()
+    for _ in range(3):
+        good, bad = plugin.discover()
+        assert (port.name, OLD, True) == (bad.id, bad.resource, bool(good.health))
+        assert f"{port.name}: afu_id: Is a directory" == bad.health.reason
+    assert [f"{port.name}: afu_id: Is a directory"] == problems(caplog)
+    (port / "afu_id").rmdir()
+    (port / "afu_id").write_text(OTHER_AFU)
+    assert [NEW, OLD] == [device.resource for device in plugin.discover()]
+
+
+@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
+def test_a_card_that_turns_odd_is_unhealthy_with_the_reason(
+    any_tree: FpgaTree, make: Make, mode: str
+) -> None:
+    any_tree.simple(AFU, AFU)
+    plugin = make(mode)
+    names = [device.id for device in plugin.discover()]
+    (any_tree.sys / "devices/pci0000:3a/0000:3b:00.0/class").write_text("0xffffff")
+    devices = list(plugin.discover())
+    assert names == [device.id for device in devices]
+    assert {"0000:3b:00.0: PCI class '0xffffff' is not 0x120000"} == {
+        device.health.reason for device in devices
+    }
+
+
+def test_a_port_that_is_lost_leaves_the_others_of_its_card(any_tree: FpgaTree, make: Make) -> None:
+    ports = any_tree.simple(AFU, AFU)
+    plugin = make("af")
+    plugin.discover()
+    for path in ports[0].iterdir():
+        path.unlink()
+    ports[0].rmdir()
+    assert [ports[1].name] == [device.id for device in plugin.discover()]
+
+
+def test_an_empty_interface_id_registers_nothing_and_the_others_go_on(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    region = any_tree.region(any_tree.card(), 1)
+    any_tree.fme(region, 1, "")
+    any_tree.port(region, 1)
+    any_tree.simple(AFU, address="0000:5e:00.0", number=2)
+    plugin = make("region")
+    with kubelet.running(plugin) as node:
+        node.wait_for(REGION, {f"{any_tree.words.fme}2"})
+        assert {REGION} == set(node.kubelet.registered)
+    (problem,) = problems(caplog)
+    assert problem.startswith(f"{any_tree.words.fme}1: ")
+    assert 1 == measures(plugin)["skipped"]
+
+
+def test_a_problem_that_comes_back_is_told_again(
+    tree: FpgaTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    (port,) = tree.simple(AFU)
+    plugin = make("af")
+    for text in ("odd", AFU, "odd", "odd"):
+        (port / "afu_id").write_text(text)
+        plugin.discover()
+    assert ["dfl-port.0: afu_id: 'odd' is not an id of 32 hex digits"] * 2 == problems(caplog)
+
+
+# The driver itself.
+
+
+def test_without_a_driver_the_look_fails_until_there_is_one(tmp_path: Path, make: Make) -> None:
+    plugin = make("af")
+    with pytest.raises(dp.DiscoveryError, match="kernel driver is not loaded: neither "):
+        plugin.discover()
+    FpgaTree(tmp_path / "node", DFL).simple(AFU)
+    assert 1 == len(list(plugin.discover()))
+
+
+def test_when_the_driver_is_unloaded_all_devices_are_gone(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    (port,) = any_tree.simple(AFU)
+    plugin = make("af")
+    with kubelet.running(plugin) as node:
+        node.wait_for(OLD, {port.name})
+        any_tree.unload()
+        node.wait_for(OLD, set(), unhealthy={port.name})
+    (problem,) = problems(caplog)
+    assert problem.startswith("kernel driver is not loaded: neither ")
+    assert 1 == measures(plugin)["skipped"]
+
+
+# Health.
+
+
+def test_errors_make_a_device_unhealthy_and_their_end_makes_it_well(
+    kubelet: Kubelet, any_tree: FpgaTree, make: Make
+) -> None:
+    (port,) = any_tree.simple(AFU)
+    with kubelet.running(make("af", error_patience=AT_ONCE)) as node:
+        node.wait_for(OLD, {port.name})
+        any_tree.set_error(port, "errors")
+        node.wait_for(OLD, set(), {port.name})
+        any_tree.set_error(port, "errors", "0x0")
+        node.wait_for(OLD, {port.name})
+
+
+def test_metrics_count_what_was_skipped_and_what_is_wrong(tree: FpgaTree, make: Make) -> None:
+    ports = tree.simple(AFU, ALL_ONES, "odd")
+    fme = ports[0].parent / "dfl-fme.0"
+    tree.set_error(fme, "nonfatal_errors")
+    tree.set_error(fme, "pcie0_errors")
+    plugin = make("af")
+    plugin.discover()
+    assert {
+        "skipped": 1,
+        "errors warning": 1,
+        "errors error": 1,
+        "errors fatal": 1,
+    } == measures(plugin)
+
+
+# Events.
+
+
+class Monitor:
+    """What the kernel says next, and then nothing."""
+
+    def __init__(self, *subsystems: str) -> None:
+        self.events = [SimpleNamespace(subsystem=one) for one in subsystems]
+
+    def poll(self, timeout: float) -> SimpleNamespace | None:
+        del timeout
+        return self.events.pop(0) if self.events else None
+
+
+class Listening(threading.Event):
+    """Stops a listener after so many turns."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+
+    @override
+    def is_set(self) -> bool:
+        self.turns -= 1
+        return self.turns < 0
+
+
+def test_events_of_fpgas_call_for_a_look(
+    tree: FpgaTree, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.simple(AFU)
+    monitor = Monitor("net", "platform", "block", "fpga_region")
+    monkeypatch.setattr(_udev, "_monitor", lambda: monitor)
+    assert 2 == len(list(make("af").changes(Listening(6))))
+
+
+def test_another_look_is_called_for_when_an_error_has_lasted(
+    tree: FpgaTree, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = tree.simple(AFU)
+    monkeypatch.setattr(_udev, "_monitor", Monitor)
+    plugin, now = make("af"), [0.0]
+    plugin._doctor = Doctor(5, lambda: now[0])
+    plugin.discover()
+    tree.set_error(port, "errors")
+    assert [True] == [bool(device.health) for device in plugin.discover()]
+    assert [] == list(plugin.changes(Listening(3)))
+    now[0] = 5.0
+    assert 3 == len(list(plugin.changes(Listening(3))))
+    assert [False] == [bool(device.health) for device in plugin.discover()]
+
+
+def test_the_kernel_can_be_listened_to() -> None:
+    try:
+        happened = next(_udev.events(threading.Event()))
+    except dp.DiscoveryError as error:
+        pytest.skip(str(error))
+    assert happened in {True, False}
+
+
+def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+    with pytest.raises(dp.DiscoveryError, match="no kernel events: import of pyudev halted"):
+        next(_udev.events(threading.Event()))
