@@ -44,6 +44,8 @@ def resources(plugin: str) -> set[str]:
     known = settings(plugin)
     if "resource" in known:
         return {known["resource"]}
+    if plugin == "gpu":
+        return {"nvidia.com/gpu"}  # others only with other settings
     (config,) = (one for one in render(folder(plugin)) if one["kind"] == "ConfigMap")
     devices = yaml.safe_load(config["data"]["config.yaml"])["devices"]
     return {f"{known['domain']}/{entry['name']}" for entry in devices}

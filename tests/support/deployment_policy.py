@@ -52,7 +52,13 @@ _WRITABLE = {
     "/var/lib/kubelet/device-plugins",  # the plugin's socket is made here
     "/var/lib/kubelet/plugins_registry",  # or here
     "/var/run/cdi",  # CDI specifications
+    "/run/deviceplugin-gpu",  # which GPUs are not well
 }
+_NOT_MOUNTED = {
+    *("driver-root", "nvidia-cdi-hook-path"),  # on the host
+    *("driver-root-ctr-path", "cdi-dir"),  # need not be there
+}
+"""Settings of paths that are not looked for in the container."""
 _FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 """Variables for the container runtime."""
 
@@ -186,6 +192,8 @@ def _of_paths(container: Manifest, settings: Mapping[str, Any]) -> Iterator[str]
     # Only one of the two ways to register is used.
     del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
     for key, value in paths.items():
+        if key in _NOT_MOUNTED:
+            continue
         path = PurePosixPath(value)
         if not any(path.is_relative_to(mount) for mount in mounts):
             yield f"{key}: {value} is not mounted"
