@@ -1,0 +1,369 @@
+"""When GPUs are unhealthy, why, and when they recover."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_gpu._health import Health
+from deviceplugin_gpu._incidents import Record
+from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
+from deviceplugin_gpu._xids import Checks, parse_checks
+
+OFF_THE_BUS = "XID 79 (the GPU is off the PCIe bus): reboot the node"
+TIMEOUT = "XID 109 (an application could not be switched away from): reset the GPU"
+DECODER = "XID 68 (video decoder 0): restart the application"
+
+
+class Node:
+    """Three GPUs, the second with two MIG devices, and their health, with a clock of its own."""
+
+    def __init__(self, path: Path | None = None, *, enable: str = "68", boot: str = "b") -> None:
+        self.now = 1000.0
+        self.snapshot = Snapshot(
+            (
+                Gpu(0, "g0"),
+                Gpu(1, "g1", migs=(Mig("m0", 0, 1, 0), Mig("m1", 1, 2, 0))),
+                Gpu(2, "g2"),
+            )
+        )
+        self.path, self.boot, self.checks = path, boot, parse_checks("", enable)[0]
+        self.health = self.started()
+
+    def started(self) -> Health:
+        """Return the health as after a start of the plugin."""
+        boot = Path("/none")
+        if self.path is not None:
+            boot = self.path.with_name("boot_id")
+            boot.write_text(f"{self.boot}\n")
+        self.health = Health(
+            self.checks,
+            60,
+            record=Record(self.path, boot),
+            clock=lambda: self.now,
+            wall=lambda: self.now + 5000,
+        )
+        self.look()
+        return self.health
+
+    def look(self, *, after: float = 0, **found: object) -> list[str]:
+        """Let time pass, look at the GPUs, and return the reasons, empty for the well ones."""
+        self.now += after
+        self.health.observe(self.snapshot, **found)  # type: ignore[arg-type]
+        return self.reasons()
+
+    def reasons(self) -> list[str]:
+        return [self.health.verdict(uuid).reason for uuid in ("g0", "g1", "g2")]
+
+    def lose(self, number: int, problem: str = "GPU is lost") -> None:
+        gpus = list(self.snapshot.gpus)
+        gpus[number] = replace(gpus[number], problem=problem)
+        self.snapshot = Snapshot(tuple(gpus))
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Node:
+    return Node(tmp_path / "health.json")
+
+
+# Errors.
+
+
+def test_an_xid_on_a_mig_device_concerns_its_gpu_and_all_its_mig_devices(node: Node) -> None:
+    node.health.saw_xid("m1", 79)
+    assert ["", OFF_THE_BUS, ""] == node.reasons()
+    assert [OFF_THE_BUS] * 2 == [node.health.verdict(uuid).reason for uuid in ("m0", "m1")]
+    assert dp.Health.unhealthy(OFF_THE_BUS) == node.health.verdict("m0").health
+    assert dp.Health() == node.health.verdict("g0").health
+
+
+def test_an_xid_that_does_not_count_is_counted_only(node: Node) -> None:
+    node.health.saw_xid("g0", 13)
+    node.health.saw_xid("g0", 13)
+    assert ["", "", ""] == node.reasons()
+    assert {("g0", 13): 2} == node.health.xids()
+
+
+@pytest.mark.parametrize("uuid", ["", "elsewhere"])
+def test_an_xid_of_nobody_makes_all_gpus_suspect(node: Node, uuid: str) -> None:
+    node.health.saw_xid(uuid, 79)
+    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
+    assert [suspect] * 3 == node.reasons()
+    assert {("", 79): 1} == node.health.xids()
+    node.health.saw_xid("g1", 79)
+    assert [suspect, OFF_THE_BUS, suspect] == node.reasons()
+
+
+def test_a_gpu_that_is_away_explains_an_xid_of_nobody(node: Node) -> None:
+    node.health.saw_xid("", 79)
+    node.lose(1)
+    assert ["", "GPU is lost", ""] == node.look()
+    node.lose(1, "")
+    assert ["", OFF_THE_BUS.replace(":", " on a GPU that is not known:"), ""] == node.look()
+    assert ["", "", ""] == node.look(after=60)
+
+
+def test_gpus_that_are_suspect_without_proof_wait_as_after_a_small_error(node: Node) -> None:
+    node.health.saw_xid("", 79)
+    assert 3 == len([*filter(None, node.look(after=59))])
+    assert ["", "", ""] == node.look(after=1)
+
+
+def test_a_double_bit_error_counts_as_its_xid() -> None:
+    node = Node()
+    node.health.saw_double_bit("g2")
+    reason = "XID 48 (memory error that could not be corrected): reset the GPU"
+    assert ["", "", reason] == node.reasons()
+    assert "xid_48" == node.health.verdict("g2").cause
+
+
+def test_the_worst_error_is_the_reason(node: Node) -> None:
+    node.health.saw_xid("g0", 109)
+    node.now += 1
+    node.health.saw_xid("g0", 68)
+    assert TIMEOUT == node.reasons()[0]
+    node.now += 1
+    node.health.saw_xid("g0", 79)
+    assert OFF_THE_BUS == node.reasons()[0]
+
+
+def test_it_is_known_since_when_a_gpu_is_unhealthy(node: Node) -> None:
+    assert 6000 == node.health.verdict("g0").since
+    node.now += 5
+    node.health.saw_xid("g0", 68)
+    node.now += 5
+    node.health.saw_xid("g0", 79)
+    assert 6005 == node.health.verdict("g0").since
+    assert 6000 == node.health.verdict("g1").since
+
+
+# Recovery.
+
+
+def test_a_gpu_recovers_when_it_was_quiet_and_is_well(node: Node) -> None:
+    node.health.saw_xid("g0", 68)
+    assert [DECODER, "", ""] == node.look(after=59)
+    node.health.saw_xid("g0", 68)
+    assert [DECODER, "", ""] == node.look(after=59)
+    assert ["", "", ""] == node.look(after=1)
+
+
+def test_time_alone_heals_nothing(node: Node) -> None:
+    node.health.saw_xid("g0", 68)
+    node.now += 10_000
+    assert [DECODER, "", ""] == node.reasons()
+    assert ["", "", ""] == node.look()
+
+
+def test_a_gpu_with_a_problem_does_not_recover(node: Node) -> None:
+    node.health.saw_xid("g0", 68)
+    assert ["deaf", "", ""] == node.look(after=600, problems={"g0": "deaf"})
+    assert [DECODER, "", ""] == node.look(needs_reset={"g0": True})
+    assert ["", "", ""] == node.look()
+
+
+def test_what_needs_a_reset_waits_twelve_times_as_long(node: Node) -> None:
+    node.health.saw_xid("g0", 109)
+    assert [TIMEOUT, "", ""] == node.look(after=719)
+    assert ["", "", ""] == node.look(after=1)
+
+
+def test_a_gpu_that_was_away_and_is_back_has_been_reset(node: Node) -> None:
+    whole = node.snapshot
+    node.health.saw_xid("g0", 79)
+    node.lose(0)
+    assert ["GPU is lost", "", ""] == node.look(after=10)
+    node.snapshot = whole
+    assert [OFF_THE_BUS, "", ""] == node.look(after=49)
+    assert ["", "", ""] == node.look(after=1)
+
+
+def test_a_gpu_that_nobody_found_and_is_back_has_been_reset(node: Node) -> None:
+    whole = node.snapshot
+    node.health.saw_xid("g0", 109)
+    node.snapshot = Snapshot(whole.gpus[1:])
+    assert ["not found by a discovery", "", ""] == node.look(after=10)
+    node.snapshot = whole
+    assert ["", "", ""] == node.look(after=50)
+
+
+def test_a_further_error_after_the_reset_waits_long_again(node: Node) -> None:
+    whole = node.snapshot
+    node.health.saw_xid("g0", 109)
+    node.lose(0)
+    node.look()
+    node.snapshot = whole
+    node.health.saw_xid("g0", 109)
+    assert [TIMEOUT, "", ""] == node.look(after=100)
+
+
+def test_the_drivers_word_on_resets_is_taken(node: Node) -> None:
+    node.health.saw_xid("g0", 109)
+    assert [TIMEOUT, "", ""] == node.look(after=700, needs_reset={"g0": True})
+    assert ["", "", ""] == node.look(needs_reset={"g0": False})
+    needed = "the driver says that it needs a reset"
+    assert ["", needed, ""] == node.look(needs_reset={"g1": True})
+    assert "reset" == node.health.verdict("m0").cause
+    assert ["", "", ""] == node.look()
+
+
+def test_a_lost_gpu_is_well_as_soon_as_it_is_back(node: Node) -> None:
+    whole = node.snapshot
+    node.lose(2)
+    assert ["", "", "GPU is lost"] == node.look()
+    assert "unreadable" == node.health.verdict("g2").cause
+    node.snapshot = whole
+    assert ["", "", ""] == node.look()
+
+
+# NVML.
+
+
+def test_nobody_is_well_before_the_first_look() -> None:
+    verdict = Health().verdict("g0")
+    assert ("not found by a discovery", "missing") == (verdict.reason, verdict.cause)
+
+
+def test_while_nvml_fails_nobody_is_well(node: Node) -> None:
+    node.health.failed("Driver Not Loaded")
+    assert ["Driver Not Loaded"] * 3 == node.reasons()
+    assert "nvml" == node.health.verdict("m1").cause
+    node.now += 10_000
+    node.health.saw_xid("g0", 79)
+    assert ["Driver Not Loaded"] * 3 == node.reasons()
+    assert [OFF_THE_BUS, "", ""] == node.look()
+
+
+# Settings and restarts.
+
+
+def test_other_settings_heal_nothing_but_what_counts_no_more(node: Node) -> None:
+    node.health.saw_xid("g0", 79)
+    node.health.saw_xid("g1", 68)
+    node.health.configure(Checks(), 60)
+    assert [OFF_THE_BUS, "", ""] == node.reasons()
+    node.health.configure(Checks(all_disabled=True), 60)
+    assert ["", "", ""] == node.reasons()
+    node.health.configure(Checks(), 10)
+    assert [OFF_THE_BUS, "", ""] == node.look(after=119)
+    assert ["", "", ""] == node.look(after=1)
+
+
+def test_what_happened_is_known_after_a_restart(kept: Node) -> None:
+    kept.health.saw_xid("m0", 79)
+    kept.health.saw_xid("g2", 68)
+    kept.started()
+    assert ["", OFF_THE_BUS, DECODER] == kept.reasons()
+    assert ["", OFF_THE_BUS, ""] == kept.look(after=60)
+    kept.started()
+    assert ["", OFF_THE_BUS, ""] == kept.reasons()
+    assert ["", "", ""] == kept.look(after=720)
+    assert {} == json.loads(kept.path.read_text())["gpus"] if kept.path else None
+
+
+def test_that_a_gpu_was_reset_is_known_after_a_restart(kept: Node) -> None:
+    whole = kept.snapshot
+    kept.health.saw_xid("g0", 79)
+    kept.lose(0)
+    kept.look()
+    kept.snapshot = whole
+    kept.started()
+    assert ["", "", ""] == kept.look(after=60)
+
+
+def test_a_reboot_resets_all_gpus(kept: Node) -> None:
+    kept.health.saw_xid("g0", 79)
+    kept.boot = "another"
+    kept.started()
+    assert ["", "", ""] == kept.reasons()
+
+
+def test_a_clock_that_began_anew_does_not_lengthen_the_wait(kept: Node) -> None:
+    kept.health.saw_xid("g0", 68)
+    kept.now = 3
+    kept.started()
+    assert [DECODER, "", ""] == kept.look()
+    assert ["", "", ""] == kept.look(after=60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 1, "boot": "b"}',
+        '{"version": 1, "boot": "b", "gpus": []}',
+        '{"version": 1, "boot": "b", "gpus": {"g0": [{"number": "x"}]}}',
+        "\ud800",
+    ],
+)
+def test_a_file_that_makes_no_sense_is_said_once_and_replaced(
+    kept: Node, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    assert kept.path is not None
+    kept.path.write_bytes(text.encode(errors="surrogatepass"))
+    kept.started()
+    assert ["", "", ""] == kept.reasons()
+    assert 1 == sum("cannot be read" in record.message for record in caplog.records)
+    assert {} == json.loads(kept.path.read_text())["gpus"]
+
+
+def test_a_file_of_another_version_is_replaced(kept: Node) -> None:
+    assert kept.path is not None
+    kept.path.write_text('{"version": 2}')
+    kept.started()
+    assert 1 == json.loads(kept.path.read_text())["version"]
+
+
+def test_a_file_that_cannot_be_written_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    health = Health(record=Record(tmp_path / "file" / "health.json"))
+
+    def told() -> int:
+        return sum("cannot be written" in record.message for record in caplog.records)
+
+    for _ in range(3):
+        health.observe(Snapshot((Gpu(0, "g0"),)))
+    assert 1 == told()
+    (tmp_path / "file").unlink()
+    health.observe(Snapshot())
+    (tmp_path / "file" / "health.json").unlink()
+    (tmp_path / "file").rmdir()
+    (tmp_path / "file").touch()
+    health.observe(Snapshot())
+    assert 2 == told()
+
+
+# Logs.
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
+    return [record.message for record in caplog.records]
+
+
+def test_each_turn_is_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    node.health.failed("Driver Not Loaded")
+    node.health.failed("Driver Not Loaded")
+    node.look()
+    node.look()
+    assert ["GPU is unhealthy"] * 3 + ["GPU is healthy again"] * 3 == messages(caplog)
+
+
+def test_a_storm_of_errors_is_a_few_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(1000):
+        node.health.saw_xid("g0", 13)
+    assert ["XID"] * 10 == messages(caplog)
+    assert "an application's fault in the graphics engine" == vars(caplog.records[0])["meaning"]
