@@ -130,6 +130,8 @@ def test_after_any_changes_a_look_finds_what_a_first_look_would(
 ) -> None:
     with TemporaryDirectory() as folder:
         hardware = Hardware(Path(folder))
+        put(hardware, "n1", "/dev/null")
+        plug(hardware, "1-1", "S1", "t0")
         plugin = plugin_of(hardware)
         for changes in looks:
             for change in changes:
@@ -178,6 +180,18 @@ def test_an_entry_is_read_again_only_if_something_of_it_changed(hardware: Hardwa
     put(hardware, "n2", "/dev/zero")
     assert looks.is_read_again()
     assert not looks.is_read_again()
+
+
+def test_a_node_is_read_again_when_it_is_another_device_of_the_same_number(
+    hardware: Hardware,
+) -> None:
+    put(hardware, "n1", "/dev/null")
+    plug(hardware, "1-1", "S1", "t0")
+    looks = Looks(hardware, f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/n1}}]}}]}}")
+    hardware.event()
+    assert not looks.is_read_again()
+    plug(hardware, "1-1", "S1", "t0")
+    assert looks.is_read_again()
 
 
 def test_a_selector_is_read_again_after_each_event_of_the_kernel(hardware: Hardware) -> None:
