@@ -26,6 +26,7 @@ library tells.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import struct
@@ -52,24 +53,28 @@ class Environment(Protocol):
 def build(into: Path) -> Path:
     """Compile the library below ``into``, unless it is there, and return its path.
 
-    Several processes may do so at once. ``CFLAGS`` are the compiler's, as in a Makefile.
-    Raises ``RuntimeError`` if there is no C compiler.
+    Several processes may do so at once: one compiles, the others wait. ``CFLAGS`` are the
+    compiler's, as in a Makefile. Raises ``RuntimeError`` if there is no C compiler.
     """
-    flags = os.environ.get("CFLAGS", "-O1").split()
+    flags = os.environ.get("CFLAGS", "-O0").split()
     sources = sorted(SOURCES.glob("*.[ch]"))
     arguments = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags, "-fPIC", "-shared"]
     arguments += ["-fvisibility=hidden", f"-Wl,-soname,{SONAME}", "-pthread"]
     digest = hashlib.sha256(repr(arguments).encode())
     for path in sources:
         digest.update(path.read_bytes())
-    folder = into / digest.hexdigest()[:16]
-    library = folder / SONAME
-    if library.exists():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{SONAME}.{os.getpid()}"
+    library = into / digest.hexdigest()[:16] / SONAME
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with (library.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            _compile(library, [*arguments, *(str(path) for path in sources if path.suffix == ".c")])
+    return library
+
+
+def _compile(library: Path, arguments: list[str]) -> None:
+    partial = library.with_suffix(".partial")
     command = ["cc", *arguments, "-o", str(partial)]
-    command += [str(path) for path in sources if path.suffix == ".c"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
@@ -77,7 +82,6 @@ def build(into: Path) -> Path:
     if done.returncode:
         raise RuntimeError(f"the fake NVML does not compile:\n{done.stderr}")
     partial.replace(library)
-    return library
 
 
 @dataclass(frozen=True)

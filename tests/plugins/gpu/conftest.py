@@ -1,4 +1,4 @@
-"""The fake NVIDIA driver, compiled once for a run of the tests."""
+"""The fake NVIDIA driver, compiled once, and a node that has it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +10,10 @@ from gpu_rig import GpuRig
 
 
 @pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the fake library; all workers share it."""
-    return fake_nvml.build(tmp_path_factory.getbasetemp().parent / "fake-nvml")
+def nvml_library(pytestconfig: pytest.Config) -> Path:
+    """Compile the fake library unless an earlier run has; all workers share it."""
+    assert pytestconfig.cache is not None
+    return fake_nvml.build(pytestconfig.cache.mkdir("fake-nvml"))
 
 
 @pytest.fixture
