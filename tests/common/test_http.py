@@ -1,9 +1,10 @@
 import http.client
 import json
 import logging
+import re
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import deviceplugin as dp
 from deviceplugin import ConfigError
 from deviceplugin._http import Server, parse_address
 from deviceplugin._metrics import Metrics
+from deviceplugin._podresources import Hold
+from deviceplugin._report import Report
 
 TIMEOUT = 5.0
 HAS_IPV6 = socket.has_dualstack_ipv6()
@@ -25,7 +29,7 @@ class Host:
     def __init__(self) -> None:
         self.death = ""
         self.waiting = ""
-        self.resources: Mapping[str, Any] = {"resources": []}
+        self.resources: list[Report] = []
 
     def alive(self) -> str:
         return self.death
@@ -33,7 +37,7 @@ class Host:
     def ready(self) -> str:
         return self.waiting
 
-    def inventory(self) -> Mapping[str, Any]:
+    def reports(self) -> list[Report]:
         return self.resources
 
 
@@ -68,14 +72,16 @@ def ask(
 def test_the_first_page_says_what_there_is() -> None:
     with serving() as server:
         status, kind, body = ask(server, "/")
-        assert (200, "text/plain; charset=utf-8") == (status, kind)
-        assert [200] * 4 == [ask(server, path)[0] for path in body.split()]
+        assert (200, "text/html; charset=utf-8") == (status, kind)
+        links = re.findall(r'href="(\w+)"', body)
+        assert {"devices", "metrics", "readyz"} == set(links)
+        assert [200] * 3 == [ask(server, f"/{path}")[0] for path in links]
 
 
 def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
     with serving() as server:
         status, _, body = ask(server, "/metric")
-    assert (404, ["/metrics", "/healthz", "/readyz", "/devices"]) == (status, body.split())
+    assert (404, ["/", "/metrics", "/healthz", "/readyz", "/devices"]) == (status, body.split())
 
 
 @pytest.mark.parametrize(("path", "field"), [("/healthz", "death"), ("/readyz", "waiting")])
@@ -106,12 +112,53 @@ def test_metrics_are_served_as_prometheus_reads_them() -> None:
 
 def test_the_inventory_is_served_as_json() -> None:
     host = Host()
-    host.resources = {"resources": [{"name": "x.io/dev", "attributes": {"path": Path("/dev/a")}}]}
+    odd: Any = {"path": Path("/dev/a")}
+    devices = {name: dp.Device(name, attributes=odd) for name in "ab"}
+    since = dict.fromkeys(devices, 0.0)
+    hold = Hold("x.io/dev", "b", "default", "door", "main")
+    host.resources = [
+        Report("x.io/dev", "Plugin", "", devices, since, {"b": [hold]}),
+        Report("x.io/none", "Plugin", "not advertised", {}, {}, None),
+    ]
     with serving(host=host) as server:
         status, kind, body = ask(server, "/devices")
     assert (200, "application/json") == (status, kind)
-    expected = {"resources": [{"name": "x.io/dev", "attributes": {"path": "/dev/a"}}]}
-    assert expected == json.loads(body)
+    holder = {"namespace": "default", "pod": "door", "container": "main"}
+    fine = {
+        "healthy": True,
+        "reason": "",
+        "since": "1970-01-01T00:00:00.000+00:00",
+        "numa_nodes": [],
+        "nodes": [],
+        "attributes": {"path": "/dev/a"},
+    }
+    assert {
+        "resources": [
+            {
+                "name": "x.io/dev",
+                "plugin": "Plugin",
+                "registered": True,
+                "problem": "",
+                "devices": [
+                    {"id": "a", **fine, "holders": []},
+                    {"id": "b", **fine, "holders": [holder]},
+                ],
+            },
+            {
+                "name": "x.io/none",
+                "plugin": "Plugin",
+                "registered": False,
+                "problem": "not advertised",
+                "devices": [],
+            },
+        ]
+    } == json.loads(body)
+    assert 2 == sum(line.startswith('  {"id"') for line in body.splitlines())
+
+
+def test_no_resources_are_json_too() -> None:
+    with serving() as server:
+        assert {"resources": []} == json.loads(ask(server, "/devices")[2])
 
 
 def test_who_asks_for_the_head_gets_no_body() -> None:

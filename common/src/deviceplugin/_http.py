@@ -6,7 +6,8 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Protocol
@@ -15,6 +16,8 @@ from prometheus_client.exposition import choose_encoder
 from typing_extensions import override
 
 from deviceplugin._metrics import Metrics
+from deviceplugin._page import render
+from deviceplugin._report import Report
 from deviceplugin.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -28,8 +31,10 @@ _MAX_CLIENTS: Final = 32
 """Clients that are answered at a time."""
 _NEVER: Final = 24 * 3600.0
 """Seconds between wake-ups that serve no purpose here."""
-_INDEX: Final = "/metrics\n/healthz\n/readyz\n/devices\n"
+_INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
 
+
+_ENCODER: Final = json.JSONEncoder(default=str)
 
 _Answer = tuple[int, str, bytes]
 """Status, content type and body."""
@@ -44,8 +49,8 @@ class View(Protocol):
     def ready(self) -> str:
         """Return an empty text, or why devices cannot be allocated."""
 
-    def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, ready for JSON."""
+    def reports(self) -> Sequence[Report]:
+        """Return all resources and their devices."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -70,11 +75,11 @@ class Server:
     def __init__(self, address: str, view: View, metrics: Metrics) -> None:
         host, port = parse_address(address)
         routes: Mapping[str, Callable[[str], _Answer]] = {
-            "/": lambda _: (200, _TEXT, _INDEX.encode()),
+            "/": lambda _: _page(view, metrics),
             "/metrics": lambda accept: _metrics(metrics, accept),
             "/healthz": lambda _: _probe(view.alive()),
             "/readyz": lambda _: _probe(view.ready()),
-            "/devices": lambda _: _json(view.inventory()),
+            "/devices": lambda _: _devices(view.reports()),
         }
         try:
             self._server = _Listener((host, port), _handler(routes))
@@ -193,5 +198,32 @@ def _probe(problem: str) -> _Answer:
     return (503, _TEXT, f"{problem}\n".encode()) if problem else (200, _TEXT, b"ok\n")
 
 
-def _json(value: Mapping[str, Any]) -> _Answer:
-    return 200, "application/json", json.dumps(value, indent=1, default=str).encode() + b"\n"
+def _devices(reports: Iterable[Report]) -> _Answer:
+    """Return all of it as JSON, each device in a line of its own.
+
+    In one piece, 10,000 devices would keep an Allocate that comes meanwhile waiting.
+    """
+    resources = (
+        _line(report.as_json())[:-1]
+        + ', "devices": [\n  '
+        + ",\n  ".join(map(_line, report.devices_as_json()))
+        + "\n ]}"
+        for report in reports
+    )
+    text = '{"resources": [\n ' + ",\n ".join(resources) + "\n]}\n"
+    return 200, "application/json", text.encode()
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return _ENCODER.encode(value)
+
+
+def _page(view: View, metrics: Metrics) -> _Answer:
+    page = render(
+        view.reports(),
+        metrics.events.latest(),
+        name=socket.gethostname(),
+        problem=view.ready(),
+        now=time.time(),
+    )
+    return 200, "text/html; charset=utf-8", page

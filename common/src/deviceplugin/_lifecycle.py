@@ -291,4 +291,9 @@ class Host:
 
     def inventory(self) -> Mapping[str, Any]:
         """Return all resources and their devices, ready for JSON."""
-        return {"resources": [report.as_json() for report in self.reports()]}
+        return {
+            "resources": [
+                {**report.as_json(), "devices": list(report.devices_as_json())}
+                for report in self.reports()
+            ]
+        }

@@ -1,6 +1,6 @@
 """A resource as it is told over HTTP: its devices, who holds them, its registration."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,18 +41,19 @@ class Report:
         )
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return all of it, ready for JSON."""
+        """Return all but the devices, ready for JSON."""
         return {
             "name": self.name,
             "plugin": self.plugin,
             "registered": not self.problem,
             "problem": self.problem,
-            "devices": [self._device(device) for device in self.devices.values()],
         }
 
-    def _device(self, device: Device) -> Mapping[str, Any]:
-        holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
-        return {**describe(device, self.since[device.id]), "holders": holders}
+    def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the devices, ready for JSON."""
+        for device in self.devices.values():
+            holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
+            yield {**describe(device, self.since[device.id]), "holders": holders}
 
 
 def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
