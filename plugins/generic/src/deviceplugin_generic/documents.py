@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import deviceplugin as dp
-from deviceplugin_generic import grammar
+from deviceplugin_generic import grammar, words
 from deviceplugin_generic.cursors import Cursor, Text
 from deviceplugin_generic.entries import MAX_COUNT, Configuration, Rule
 
 SMARTER_DOMAIN: Final = "smarter-devices"
 _LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
 """Levels of the log as generic-device-plugin has them."""
-_KEYS: Final = {"plugin-directory": "plugin-dir", "listen": "http-address", "devices": "device"}
-"""Keys of generic-device-plugin's file, and ours."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _settings(root: Cursor, path: Path) -> dict[str, Any]:
     cursors = root.mapping()
     settings: dict[str, Any] = {}
     for name, cursor in cursors.items():
-        key = _KEYS.get(name, name)
+        key = words.SETTINGS.get(name, name)
         if key in settings:
             cursor.fault(f"given twice, also as {key}")
         elif key == "device":
@@ -115,8 +113,8 @@ def _smarter(root: Cursor, path: Path) -> dict[str, Any]:
 
 
 def _rule(cursor: Cursor) -> Rule | None:
-    keys = cursor.mapping(("devicematch", "nummaxdevices"))
-    for key in ("devicematch", "nummaxdevices"):
+    keys = cursor.mapping(words.RULE)
+    for key in words.RULE:
         if cursor.kind == "mapping" and key not in keys:
             cursor.fault(f"needs {key}")
     pattern = keys["devicematch"].text() if "devicematch" in keys else None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final, cast
 
-from deviceplugin_generic import globs, templates
+from deviceplugin_generic import globs, templates, words
 from deviceplugin_generic.cursors import Cursor, texts_of
 from deviceplugin_generic.entries import (
     MAX_COUNT,
@@ -20,27 +20,8 @@ from deviceplugin_generic.entries import (
     UsbSpec,
 )
 
-NAME: Final = r"^\s*[a-z0-9][-a-z0-9]{0,61}[a-z0-9]\s*$"
-HEXADECIMAL: Final = r"^(0[xX])?[0-9a-fA-F]{1,4}$"
-PERMISSIONS: Final = r"^(?!.*(.).*\1)[mrw]*$"
-DURATION: Final = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$"
-CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST: Final = 86400.0
-_CHECKS: Final = 1000
-_ENTRY: Final = (
-    *("name", "groups", "id", "env", "annotations", "mounts", "cdi", "health", "policy"),
-)
-_PATH: Final = ("path", "mountPath", "permissions", "readOnly", "type", "limit", "optional")
-_SELECT: Final = (
-    *("subsystem", "name", "vendor", "product", "serial", "driver", "class", "link"),
-    *("properties", "attributes"),
-)
-_KINDS: Final = ("paths", "usb", "select")
-_BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions")
-_HEALTH: Final = (
-    *("open", "command", "timeout", "properties", "interval", "failures", "successes"),
-)
 
 
 def entries(cursors: list[Cursor]) -> tuple[Entry, ...]:
@@ -57,10 +38,10 @@ def entries(cursors: list[Cursor]) -> tuple[Entry, ...]:
 
 
 def _entry(cursor: Cursor) -> Entry | None:
-    keys = cursor.mapping(_ENTRY)
+    keys = cursor.mapping(words.ENTRY)
     if cursor.kind != "mapping":
         return None
-    name = _matching(keys, "name", NAME, "lower-case letters, digits and hyphens, 2 to 63")
+    name = _matching(keys, "name", words.NAME, "lower-case letters, digits and hyphens, 2 to 63")
     if "name" not in keys:
         cursor.fault("needs a name")
     if "groups" not in keys:
@@ -68,7 +49,7 @@ def _entry(cursor: Cursor) -> Entry | None:
     groups = tuple(_group(one) for one in _items(keys, "groups"))
     if "groups" in keys and keys["groups"].kind == "list" and not groups:
         keys["groups"].fault("needs a group")
-    identity = keys["id"].choice("path", "serial", "port") if "id" in keys else ""
+    identity = keys["id"].choice(*words.IDENTITIES) if "id" in keys else ""
     return Entry(
         name=name.strip(),
         groups=groups,
@@ -78,17 +59,17 @@ def _entry(cursor: Cursor) -> Entry | None:
         mounts=tuple(_extra_mount(one) for one in _items(keys, "mounts")),
         cdi=tuple(_cdi(one) for one in _items(keys, "cdi")),
         health=_check(keys["health"]) if "health" in keys else Check(),
-        policy=cast("Policy", (_choice(keys, "policy", "spread", "pack")) or "spread"),
+        policy=cast("Policy", (_choice(keys, "policy", *words.POLICIES)) or "spread"),
     )
 
 
 def _group(cursor: Cursor) -> Group:
-    keys = cursor.mapping(("count", *_KINDS, *_BEHIND))
-    kinds = [kind for kind in _KINDS if kind in keys]
+    keys = cursor.mapping(words.GROUP)
+    kinds = [kind for kind in words.KINDS if kind in keys]
     if cursor.kind == "mapping" and len(kinds) != 1:
         given = f", not {' and '.join(kinds)}" if kinds else ""
         cursor.fault(f"needs one of paths, usb and select{given}")
-    for key in _BEHIND if "paths" in keys else ():
+    for key in words.BEHIND if "paths" in keys else ():
         if key in keys:
             keys[key].fault("is for usb and select only")
     for kind in ("paths", "usb"):
@@ -109,16 +90,16 @@ def _group(cursor: Cursor) -> Group:
 
 
 def _count(keys: dict[str, Cursor]) -> int:
-    if "count" in keys and keys["count"].kind == "str" and keys["count"].raw == "unlimited":
+    if "count" in keys and keys["count"].kind == "str" and keys["count"].raw == words.UNLIMITED:
         return UNLIMITED
     return _number(keys, "count") or 1
 
 
 def _path(cursor: Cursor) -> PathSpec:
-    keys = cursor.mapping(_PATH)
+    keys = cursor.mapping(words.PATH)
     if cursor.kind == "mapping" and "path" not in keys:
         cursor.fault("needs a path")
-    is_mount = _choice(keys, "type", "Device", "Mount") == "Mount"
+    is_mount = _choice(keys, "type", *words.TYPES) == "Mount"
     if is_mount and "permissions" in keys:
         keys["permissions"].fault("is for the type Device only; a mount has readOnly")
     read_only = keys["readOnly"].truth() if "readOnly" in keys else False
@@ -136,7 +117,7 @@ def _path(cursor: Cursor) -> PathSpec:
 
 
 def _usb(cursor: Cursor) -> UsbSpec:
-    keys = cursor.mapping(("vendor", "product", "serial"))
+    keys = cursor.mapping(words.USB)
     for key in ("vendor", "product"):
         if cursor.kind == "mapping" and key not in keys:
             cursor.fault(f"needs a {key}")
@@ -148,10 +129,10 @@ def _usb(cursor: Cursor) -> UsbSpec:
 
 
 def _selector(cursor: Cursor) -> Selector:
-    keys = cursor.mapping(_SELECT)
+    keys = cursor.mapping(words.SELECT)
     if cursor.kind == "mapping" and "subsystem" not in keys:
         cursor.fault("needs a subsystem")
-    pci_class = _matching(keys, "class", r"^(0[xX])?[0-9a-fA-F]{1,6}$", "a hexadecimal number")
+    pci_class = _matching(keys, "class", words.PCI_CLASS, "a hexadecimal number")
     return Selector(
         subsystem=_subsystem(keys["subsystem"]) if "subsystem" in keys else "",
         name=_wildcard(keys, "name"),
@@ -167,7 +148,7 @@ def _selector(cursor: Cursor) -> Selector:
 
 
 def _check(cursor: Cursor) -> Check:
-    keys = cursor.mapping(_HEALTH)
+    keys = cursor.mapping(words.HEALTH)
     command = keys["command"].texts() if "command" in keys else ()
     if "command" in keys and not command:
         keys["command"].fault("is empty")
@@ -179,13 +160,13 @@ def _check(cursor: Cursor) -> Check:
         timeout=_duration(keys, "timeout") or Check().timeout,
         properties=_wildcards(keys, "properties"),
         interval=_duration(keys, "interval") or Check().interval,
-        failures=_number(keys, "failures", least=1, most=_CHECKS) or 1,
-        successes=_number(keys, "successes", least=1, most=_CHECKS) or 1,
+        failures=_number(keys, "failures", least=1, most=words.MOST_LOOKS) or 1,
+        successes=_number(keys, "successes", least=1, most=words.MOST_LOOKS) or 1,
     )
 
 
 def _extra_mount(cursor: Cursor) -> ExtraMount:
-    keys = cursor.mapping(("path", "mountPath", "readOnly"))
+    keys = cursor.mapping(words.MOUNT)
     if cursor.kind == "mapping" and "path" not in keys:
         cursor.fault("needs a path")
     return ExtraMount(
@@ -197,7 +178,7 @@ def _extra_mount(cursor: Cursor) -> ExtraMount:
 
 def _cdi(cursor: Cursor) -> str:
     name = _template(cursor)
-    if name and not re.search(CDI, name):
+    if name and not words.has_form(name, words.CDI):
         cursor.fault(f"{name!r} is not of the form vendor.com/class=name")
     return name
 
@@ -220,14 +201,14 @@ def _number(keys: dict[str, Cursor], key: str, least: int = 0, most: int = MAX_C
 
 def _matching(keys: dict[str, Cursor], key: str, pattern: str, wanted: str) -> str:
     value = keys[key].text() if key in keys else None
-    if value is not None and not re.search(pattern.replace("$", r"\Z"), value):
+    if value is not None and not words.has_form(value, pattern):
         keys[key].fault(f"{value!r} is not {wanted}")
         return ""
     return value or ""
 
 
 def _permissions(keys: dict[str, Cursor]) -> str:
-    return _matching(keys, "permissions", PERMISSIONS, "of the letters m, r and w, each once")
+    return _matching(keys, "permissions", words.PERMISSIONS, "of the letters m, r and w, each once")
 
 
 def _hexadecimal(keys: dict[str, Cursor], key: str) -> int | None:
@@ -241,14 +222,14 @@ def _hexadecimal(keys: dict[str, Cursor], key: str) -> int | None:
         )
         return None
     text = cursor.text()
-    if text is not None and not re.search(HEXADECIMAL.replace("$", r"\Z"), text):
+    if text is not None and not words.has_form(text, words.HEXADECIMAL):
         cursor.fault(f"{text!r} is not a hexadecimal number of four digits")
         return None
     return None if text is None else int(text, 16)
 
 
 def _duration(keys: dict[str, Cursor], key: str) -> float:
-    text = _matching(keys, key, DURATION, "a duration, such as 500ms or 30s")
+    text = _matching(keys, key, words.DURATION, "a duration, such as 500ms or 30s")
     found = re.match(r"([0-9.]+)([a-z]+)", text)
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if found and not 0 < seconds <= _LONGEST:
@@ -271,7 +252,7 @@ def _pattern(keys: dict[str, Cursor], key: str) -> str:
 
 def _mount_path(keys: dict[str, Cursor]) -> str:
     def problem(path: str) -> str:
-        return "is not absolute" if path and not path.startswith("/") else ""
+        return "" if words.has_form(path, words.MOUNT_PATH) else "is not absolute"
 
     return _checked(problem, keys["mountPath"]) if "mountPath" in keys else ""
 
@@ -298,7 +279,7 @@ def _wildcards(keys: dict[str, Cursor], key: str) -> dict[str, str]:
 
 
 def _subsystem(cursor: Cursor) -> str:
-    return _checked(lambda name: "" if re.fullmatch(r"[\w-]+", name) else "is none", cursor)
+    return _checked(lambda name: "" if words.has_form(name, words.SUBSYSTEM) else "is none", cursor)
 
 
 def _template(cursor: Cursor) -> str:

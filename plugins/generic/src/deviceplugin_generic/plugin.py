@@ -1,17 +1,15 @@
 """The plugin: devices by configuration."""
 
 import logging
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Final
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_generic import _udev, devices, documents, globs, sharing
+from deviceplugin_generic import _udev, devices, documents, globs, sharing, words
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.entries import Configuration, Entry
 from deviceplugin_generic.health import Doctor
@@ -20,9 +18,6 @@ from deviceplugin_generic.sharing import Overlap
 from deviceplugin_generic.sysfs import Roots, Tree
 
 log = logging.getLogger(__name__)
-
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_DOMAIN: Final = re.compile(rf"(?=.{{1,244}}\Z){_LABEL}(\.{_LABEL})*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +34,7 @@ class GenericSettings(dp.Settings):
     has it (first), or it is unhealthy in all of them (refuse)."""
 
     def __post_init__(self) -> None:
-        if not _DOMAIN.fullmatch(self.domain):
+        if not words.has_form(self.domain, words.DOMAIN):
             raise ValueError(f"domain: {self.domain!r} is not lower-case labels with dots between")
 
     @staticmethod
