@@ -1,6 +1,7 @@
 """``deviceplugin devices`` against the simulated kubelet and real plugins."""
 
 import json
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -221,3 +222,52 @@ def test_a_wrong_command_line_exits_with_2(
 ) -> None:
     assert 2 == main(words)
     assert "deviceplugin devices:" in capsys.readouterr().err
+
+
+PAGE = Path(__file__).parents[2] / "common/docs/node-devices.md"
+
+
+class CameraPlugin(dp.Plugin):
+    resource = "example.com/camera"
+
+    def discover(self) -> list[dp.Device]:
+        near, far = dp.Topology([0]), dp.Topology([1])
+        ill = dp.Health.unhealthy("lens cap is on")
+        return [
+            dp.Device("cam0", topology=near),
+            dp.Device("cam1", health=ill, topology=far),
+            dp.Device("cam2", topology=far),
+        ]
+
+
+def test_the_page_shows_what_the_command_prints(
+    kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kubelet.running(CameraPlugin(), http_address="127.0.0.1:0") as node:
+        node.wait_for("example.com/camera", {"cam0", "cam2"}, {"cam1"})
+        assert node.kubelet.run(Pod.of("recorder", main={"example.com/camera": 1}))
+        words = [
+            f"--pod-resources-socket={kubelet.simulated.pod_resources_socket}",
+            f"--plugin=http://127.0.0.1:{node.host.http_port}",
+        ]
+        assert 0 == main(words)
+        table = capsys.readouterr().out
+        assert 0 == main([*words, "--json"])
+        entry = json.loads(capsys.readouterr().out)["devices"][1]
+    page = PAGE.read_text(encoding="utf-8")
+    since = re.compile(r"20[0-9T:.+-]{20,}")
+    _, _, shown = page.partition("$ deviceplugin devices --plugin http://127.0.0.1:9494\n")
+    assert since.sub("", shown.partition("```")[0]) == since.sub("", settled(table))
+    _, _, example = page.partition("```json\n")
+    example = json.loads(example.partition("```")[0])
+    assert example == entry | {"since": example["since"]}
+
+
+def settled(table: str) -> str:
+    """Give the device that the kubelet chose at random to be the last."""
+    lines = table.splitlines(keepends=True)
+    if " free " in lines[3]:
+        lines[1] = lines[1].replace("cam0", "cam2").replace(" 0 ", " 1 ")
+        lines[3] = lines[3].replace("cam2", "cam0").replace(" 1 ", " 0 ")
+        lines[1], lines[3] = lines[3], lines[1]
+    return "".join(lines)

@@ -1,6 +1,7 @@
 """The command, its reports and its exit status."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,9 @@ def test_serving_imports_neither_command() -> None:
         "for n in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_page_lists_every_check() -> None:
+    page = Path(__file__).parents[2] / "common/docs/doctor.md"
+    rows = re.findall(r"^\| `([\w-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [check.name for check in CHECKS] == rows

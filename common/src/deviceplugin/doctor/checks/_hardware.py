@@ -52,7 +52,8 @@ def _nothing(hardware: Hardware, node: Node) -> Finding:
 
 
 def _missing(hardware: Hardware, need: Need, node: Node, cards: list[str]) -> Finding:
-    found = f"no {need.what}; looked for {', '.join(f'/{path}' for path in need.any_of)}"
+    places = need.looked_for or f"for {', '.join(f'/{path}' for path in need.any_of)}"
+    found = f"no {need.what}; looked {places}"
     rivals = [name for name in hardware.rivals if node.exists(f"sys/module/{name}")]
     if need.is_driver and rivals:
         found += f"; loaded instead: {', '.join(rivals)}"

@@ -12,6 +12,8 @@ class Need:
     any_of: tuple[str, ...]
     means: str
     do: str
+    looked_for: str = ""
+    """The patterns in short, where there are many."""
     follows: bool = True
     """Whether it is there only if what stands before it is."""
     is_driver: bool = False
@@ -43,6 +45,7 @@ _LIBRARY_DIRECTORIES: Final = (
     "lib64",
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
+    "lib",
 )
 _DRIVER_ROOTS: Final = ("", "driver-root/", "run/nvidia/driver/", "usr/local/nvidia/")
 
@@ -84,11 +87,13 @@ _GPU: Final = Hardware(
             tuple(
                 f"{root}{directory}/libnvidia-ml.so.1"
                 for root in _DRIVER_ROOTS
-                for directory in (*_LIBRARY_DIRECTORIES, "lib")
+                for directory in _LIBRARY_DIRECTORIES
             ),
             means="the plugin cannot ask the driver for GPUs, and advertises 0.",
             do="in a pod, use the runtime class nvidia (nvidia-container-toolkit), or mount the "
             "driver's root at /driver-root; on a node, install the driver's libraries.",
+            looked_for=f"in {', '.join(_LIBRARY_DIRECTORIES)} "
+            f"below {', '.join(f'/{root}' for root in _DRIVER_ROOTS)}",
             follows=False,
         ),
     ),
