@@ -1,6 +1,7 @@
 """A node with fake GPUs, and GPU plugins that know no other node."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,17 @@ class GpuRig:
         self.driver_root = path / "driver-root"
         self.state_file = path / "health.json"
         self.cdi_dir = path / "cdi"
+        self.now: float | None = None
+        """Seconds, for those who ask for the time; None for the real time."""
         self._drivers: list[Driver] = []
         for root in (self.roots.dev, self.roots.proc, self.roots.sys, self.roots.etc):
             root.mkdir()
         self.fake.load(library, environment)
         self.install()
+
+    def clock(self) -> float:
+        """Return ``now``."""
+        return time.monotonic() if self.now is None else self.now
 
     def install(self) -> None:
         """Put the library below the driver's root."""
@@ -89,14 +96,16 @@ class GpuRig:
 
     def driver(self) -> Driver:
         """Return a driver that ``close`` closes."""
-        driver = Driver(Library(self.driver_root), self.roots.sys)
+        driver = Driver(Library(self.driver_root), self.roots.sys, self.state_file, self.clock)
         driver.session.turn = 0.05
         self._drivers.append(driver)
         return driver
 
     def plugin(self, **given: Any) -> GpuPlugin:
         """Return a plugin with these settings."""
-        return GpuPlugin(self.settings(**given), driver=self.driver(), roots=self.roots)
+        return GpuPlugin(
+            self.settings(**given), driver=self.driver(), roots=self.roots, clock=self.clock
+        )
 
     def has(self, fleet: Fleet) -> "GpuRig":
         """Have these GPUs."""
@@ -117,8 +126,3 @@ def devices(plugin: GpuPlugin) -> dict[str, dp.Device]:
 def unhealthy(found: Mapping[str, dp.Device]) -> dict[str, str]:
     """Return the reasons of those that are not healthy, by id."""
     return {one.id: one.health.reason for one in found.values() if not one.health}
-
-
-def advance(clock: list[float]) -> Callable[[], float]:
-    """Return a clock that says what stands first in ``clock``."""
-    return lambda: clock[0]

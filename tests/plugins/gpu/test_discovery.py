@@ -114,7 +114,7 @@ def test_nvml_is_not_initialized_again_without_a_reason(rig: GpuRig) -> None:
 def test_nvml_is_initialized_again_less_and_less_often_while_a_gpu_is_lost(rig: GpuRig) -> None:
     rig.has(Fleet.of(2))
     now = [0.0]
-    driver = Driver(Library(rig.driver_root), rig.roots.sys, lambda: now[0])
+    driver = Driver(Library(rig.driver_root), rig.roots.sys, None, lambda: now[0])
     driver.look()
     rig.fake.change(1, state="lost")
     counts = []

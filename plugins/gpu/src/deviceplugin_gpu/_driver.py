@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_gpu._health import Health
+from deviceplugin_gpu._incidents import Record
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._look import Sight, look
 from deviceplugin_gpu._nvml import NvmlError, Session
@@ -25,13 +27,19 @@ _GIB: Final = 1 << 30
 class Driver:
     """NVML, and what was seen through it. It outlives a plugin object with other settings.
 
-    ``clock`` gives seconds. ``look`` is for one thread at a time.
+    ``state_file`` remembers the health of GPUs for the next process. ``clock`` gives seconds.
+    ``look`` is for one thread at a time.
     """
 
     def __init__(
-        self, library: Library, sysfs: Path, clock: Callable[[], float] = time.monotonic
+        self,
+        library: Library,
+        sysfs: Path,
+        state_file: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.library = library
+        self.health = Health(record=Record(state_file), clock=clock)
         self.session = Session(library)
         self._sysfs = sysfs
         self._clock = clock
@@ -101,7 +109,7 @@ class Driver:
         for gpu in sight.snapshot.gpus:
             if gpu.uuid not in self._seen:
                 log.info("GPU found", extra=_facts(gpu))
-        self._seen.update({gpu.uuid: gpu for gpu in sight.snapshot.gpus})
+        self._seen = {gpu.uuid: gpu for gpu in sight.snapshot.gpus}
         self._sight = sight
         return sight
 

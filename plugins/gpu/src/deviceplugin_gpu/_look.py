@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that are there for a screen only."""
+_NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _NEAREST: Final = Path.INTERNAL
 Links = Mapping[tuple[str, str], Link]
 
@@ -28,10 +29,14 @@ class Sight:
     strangers: Mapping[int, str]
     """What is wrong with GPUs of which nothing but the index is known."""
 
+    needs_reset: Mapping[str, bool]
+    """What the driver advises, by UUID, of GPUs of which it says anything."""
+
     @property
     def is_troubled(self) -> bool:
-        """Whether something is wrong with a GPU."""
-        return bool(self.strangers) or any(gpu.problem for gpu in self.snapshot.gpus)
+        """Whether a GPU could not be read."""
+        problems = {gpu.problem for gpu in self.snapshot.gpus}
+        return bool(self.strangers) or bool(problems - {"", _NOT_REMAPPED})
 
 
 def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
@@ -66,7 +71,9 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     version = call("nvmlSystemGetDriverVersion")
     cuda = ask(0, "nvmlSystemGetCudaDriverVersion_v2")
     snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
-    return Sight(snapshot, handles, dict(unknown[len(missing) :]))
+    advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
+    needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
+    return Sight(snapshot, handles, dict(unknown[len(missing) :]), needs_reset)
 
 
 def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequence[Gpu]) -> Gpu:
@@ -82,6 +89,7 @@ def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
     pci = _pci(ask(None, "nvmlDeviceGetPciInfo_v3", handle))
     mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
     total = 0 if memory is None else int(memory.total)
+    rows = ask((0, 0, False, False), "nvmlDeviceGetRemappedRows", handle)
     return Gpu(
         index=index,
         uuid=uuid,
@@ -93,7 +101,19 @@ def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
         compute=ask((0, 0), "nvmlDeviceGetCudaComputeCapability", handle),
         mig_enabled=mig_enabled,
         migs=_migs.read(handle, total) if mig_enabled else (),
+        problem=_NOT_REMAPPED if rows[3] else "",
     )
+
+
+def _advice(handle: Handle) -> bool | None:
+    """Return whether the driver calls for a reset; None where it says nothing."""
+    try:
+        (field,) = call("nvmlDeviceGetFieldValues", handle, [_nvml.RECOVERY_ACTION])
+    except NvmlError:
+        return None
+    if field.nvmlReturn:
+        return None
+    return int(field.value.uiVal) not in _nvml.NO_RECOVERY_NEEDED
 
 
 def _missing(

@@ -41,7 +41,8 @@ class Command:
         """
         roots = Roots()
         if self._driver is None:
-            self._driver = Driver(Library(settings.driver_root_ctr_path), roots.sys)
+            library = Library(settings.driver_root_ctr_path)
+            self._driver = Driver(library, roots.sys, settings.state_file)
             strategy = settings.device_discovery_strategy
             other = _platforms.without_nvml(roots, strategy, missing=True)
             if settings.fail_on_init_error and other is None:

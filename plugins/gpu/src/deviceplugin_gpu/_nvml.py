@@ -26,6 +26,11 @@ MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION
 
 MAX_LINKS: Final[int] = pynvml.NVML_NVLINK_MAX_LINKS
 REMOTE_SWITCH: Final[int] = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+RECOVERY_ACTION: Final[int] = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+NO_RECOVERY_NEEDED: Final = frozenset(
+    {pynvml.NVML_GPU_RECOVERY_ACTION_NONE, pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P}
+)
+"""What the driver advises for a GPU that can be used."""
 EVENT_XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
 EVENT_SINGLE_BIT: Final[int] = pynvml.nvmlEventTypeSingleBitEccError
 EVENT_DOUBLE_BIT: Final[int] = pynvml.nvmlEventTypeDoubleBitEccError

@@ -14,13 +14,20 @@ from deviceplugin_gpu import _diagnosis, _mps, _nodes, _platforms, _resources, _
 from deviceplugin_gpu._driver import Driver, size
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Nodes, Roots
-from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
+from deviceplugin_gpu._nvml import (
+    EVENT_DOUBLE_BIT,
+    EVENT_SINGLE_BIT,
+    EVENT_XID,
+    LibraryMissingError,
+    NvmlError,
+)
 from deviceplugin_gpu._placement import Placement
 from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._settings import GpuSettings
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
 from deviceplugin_gpu._watch import Watch
+from deviceplugin_gpu._xids import parse_checks
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +52,9 @@ class GpuPlugin(dp.Plugin):
     ) -> None:
         self._settings = settings or GpuSettings()
         self._roots = roots or Roots()
-        self._driver = driver or Driver(
-            Library(self._settings.driver_root_ctr_path), self._roots.sys, clock
-        )
+        library = Library(self._settings.driver_root_ctr_path)
+        self._driver = driver or Driver(library, self._roots.sys, self._settings.state_file, clock)
+        self._watching = self._configure_health()
         self._config = config
         self._watch = Watch(self._driver.session, clock)
         self._units: Mapping[str, Unit] = {}
@@ -94,8 +101,14 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
-        for _ in self._watch.events(stop):
-            yield
+        health = self._driver.health
+        for event in self._watch.events(stop):
+            if event.kind == EVENT_XID:
+                health.saw_xid(event.uuid, event.number)
+            elif event.kind == EVENT_DOUBLE_BIT:
+                health.saw_double_bit(event.uuid)
+            if event.kind != EVENT_SINGLE_BIT:  # corrected, and often many
+                yield
 
     @override
     def start(self, resource: str) -> None:
@@ -110,6 +123,7 @@ class GpuPlugin(dp.Plugin):
         strategy = self._settings.device_discovery_strategy
         other = _platforms.without_nvml(self._roots, strategy, missing=False)
         if other is not None:
+            self._driver.health.observe(other)
             return other, []
         try:
             sight = self._driver.look()
@@ -117,6 +131,7 @@ class GpuPlugin(dp.Plugin):
             if isinstance(error, LibraryMissingError):
                 other = _platforms.without_nvml(self._roots, strategy, missing=True)
                 if other is not None:
+                    self._driver.health.observe(other)
                     return other, []
             self._explain(error)
             raise
@@ -124,8 +139,29 @@ class GpuPlugin(dp.Plugin):
         if self._gpus and gpus != self._gpus:
             self._watch.renew()
         self._gpus = gpus
+        self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
         strange = [f"GPU {index} cannot be read: {why}" for index, why in sight.strangers.items()]
         return sight.snapshot, strange
+
+    def _configure_health(self) -> bool:
+        """Tell what counts and when it is over; return whether any error of a GPU counts."""
+        settings = self._settings
+        checks, problems = parse_checks(settings.disable_healthchecks, settings.enable_healthchecks)
+        for problem in problems:
+            log.warning("setting not taken", extra={"problem": problem})
+        self._driver.health.configure(checks, settings.recovery_time.total_seconds())
+        return not checks.all_disabled or checks.all_enabled or bool(checks.enabled)
+
+    def _unheard(self, gpus: Iterable[str]) -> dict[str, str]:
+        """Return why errors of GPUs would not be heard of, by UUID: they may be anything then."""
+        if not self._watching:
+            return {}
+        found = dict(self._watch.deaf)
+        silence = self._watch.silence()
+        if silence and silence[0] > self._settings.discovery_deadline.total_seconds():
+            reason = f"its errors could not be listened to for {silence[0]:.0f} s: {silence[1]}"
+            found |= {uuid: reason for uuid in gpus if uuid not in self._watch.mute}
+        return found
 
     def _devices(self, units: Sequence[Unit], nodes: Nodes) -> list[dp.Device]:
         passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
@@ -153,7 +189,8 @@ class GpuPlugin(dp.Plugin):
 
     def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
         """Return why units are unhealthy, by id."""
-        found = {unit.id: unit.gpu.problem for unit in units if unit.gpu.problem}
+        verdicts = {unit.id: self._driver.health.verdict(unit.gpu.uuid).reason for unit in units}
+        found = {one: reason for one, reason in verdicts.items() if reason}
         if self._settings.sharing.mps:
             shared = [unit for unit in units if unit.replica is not None]
             found |= _mps.too_many(shared)

@@ -1,0 +1,265 @@
+"""The defects of NVIDIA's plugin v0.20 that users lose nodes to, each as a test that ours passes.
+
+Numbers are those of the list that they were collected in; what the peer does is in the docstrings.
+"""
+
+import itertools
+import json
+import time
+import urllib.request
+from contextlib import closing
+from datetime import timedelta
+from socket import socket
+
+import pytest
+
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+from fake_nvml import FakeMig, Fleet
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted import eventually
+
+SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 3}]}}
+SIXTEEN = [uuid(slot) for slot in range(16)]
+
+
+def listening(rig: GpuRig) -> None:
+    """Wait until events are being waited for."""
+    waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+    eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
+
+
+# 1. One lost GPU makes every preferred allocation fail, and keeps the plugin from starting.
+
+
+def test_1_pods_are_served_while_a_gpu_is_lost(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(4)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        rig.fake.change(3, state="lost")
+        node.wait_for(GPU, uuids(0, 1, 2), unhealthy=uuids(3))
+        assert [uuid(0), uuid(1)] == node.prefer([uuid(0), uuid(1)], 2)
+        outcome = node.kubelet.run(Pod.of("training", main={GPU: 3}))
+        assert uuids(0, 1, 2) == outcome.devices["main"][GPU]
+
+
+@pytest.mark.parametrize("state", ["lost", "unreachable"])
+def test_1_the_plugin_starts_while_a_gpu_is_lost(rig: GpuRig, kubelet: Kubelet, state: str) -> None:
+    rig.has(Fleet.of(3)).fake.change(1, state=state)
+    with kubelet.running(rig.plugin(fail_on_init_error=True)) as node:
+        node.wait_for(GPU, uuids(0, 2))
+        rig.fake.change(1, state="ok")
+        node.wait_for(GPU, uuids(0, 1, 2))
+
+
+# 2. The search for near GPUs crashes the plugin, and prefers the wrong ones.
+
+
+def test_2_three_of_five_with_one_linked_pair_are_found(rig: GpuRig, kubelet: Kubelet) -> None:
+    """The peer pads partitions with nil, and reads it."""
+    rig.has(Fleet.of(5, links={(1, 3): 2}))
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3, 4))
+        chosen = node.prefer([uuid(slot) for slot in range(5)], 3)
+    assert 3 == len(chosen)
+    assert uuids(1, 3) <= set(chosen)
+
+
+@pytest.mark.parametrize("count", [13, 16])
+def test_2_the_linked_pair_is_found_among_many(rig: GpuRig, kubelet: Kubelet, count: int) -> None:
+    """The peer overwrites its best partition while it looks for a better one."""
+    pair = (count - 3, count - 2)
+    rig.has(Fleet.of(count, links={pair: 4}))
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, SIXTEEN[:count])
+        assert uuids(*pair) == set(node.prefer(SIXTEEN[:count], 2))
+
+
+# 3. It takes exponentially long.
+
+
+def test_3_sixteen_gpus_are_searched_in_no_time_and_without_nvml(rig: GpuRig) -> None:
+    rig.has(
+        Fleet.of(
+            16, links={pair: 1 + sum(pair) % 3 for pair in itertools.combinations(range(16), 2)}
+        )
+    )
+    plugin = rig.plugin()
+    known = list(plugin.discover())
+    before = rig.fake.calls()
+    took = []
+    for size in range(1, 17):
+        start = time.thread_time()
+        answer = list(plugin.prefer(known, (), size))
+        took.append(time.thread_time() - start)
+        assert size == len({device.id for device in answer})
+    plugin.allocate(known)
+    assert {} == dict(rig.fake.calls() - before)
+    assert max(took) < 0.01, took
+
+
+# 4. A failing wait for events becomes a storm of lines and lists.
+
+
+def test_4_a_failing_wait_is_told_in_few_lines_and_no_lists(
+    rig: GpuRig, kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = rig.has(Fleet.of(4)).plugin()
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        listening(rig)
+        caplog.clear()
+        lists, before, used = (
+            node.kubelet.lists_received(GPU),
+            rig.fake.calls(),
+            time.process_time(),
+        )
+        rig.fake.fail("wait", 999)
+        with pytest.raises(TimeoutError):
+            node.kubelet.wait(lambda: False, timeout=5)
+        assert len(caplog.records) <= 20
+        assert node.kubelet.lists_received(GPU) - lists <= 2
+        assert (rig.fake.calls() - before)["nvmlEventSetCreate"] <= 5
+        assert time.process_time() - used < 2.5
+        assert node.allocate(uuid(0)).envs
+        rig.fake.mend()
+        listening(rig)
+        assert uuids(0, 1, 2, 3) == node.kubelet.healthy(GPU)
+
+
+def test_4_gpus_whose_errors_nobody_hears_do_not_stay_healthy(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(discovery_deadline=timedelta(seconds=3))
+    rig.fake.fail("wait", 999)
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=10)
+        rig.fake.mend()
+        node.wait_for(GPU, uuids(0, 1), timeout=10)
+
+
+# 5. An XID marks one replica, or one MIG device, of the GPU.
+
+
+def test_5_an_xid_is_that_of_all_replicas(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin(sharing=SHARED)) as node:
+        ids = [{f"{uuid(slot)}::{number}" for number in range(3)} for slot in (0, 1)]
+        node.wait_for(GPU, ids[0] | ids[1])
+        listening(rig)
+        rig.fake.xid(1, 79)
+        node.wait_for(GPU, ids[0], unhealthy=ids[1])
+
+
+def test_5_an_xid_is_that_of_all_mig_devices(rig: GpuRig, kubelet: Kubelet) -> None:
+    migs = tuple(FakeMig(number, "1g.5gb") for number in range(1, 4))
+    rig.has(Fleet.of(2, migs=migs))
+    name = "nvidia.com/mig-1g.5gb"
+    with kubelet.running(rig.plugin(mig_strategy="mixed")) as node:
+        ids = [{mig.uuid(slot) for mig in migs} for slot in (0, 1)]
+        node.wait_for(name, ids[0] | ids[1])
+        listening(rig)
+        rig.fake.xid(1, 79, gi=1, ci=0)
+        node.wait_for(name, ids[0], unhealthy=ids[1])
+
+
+# 6. Unhealthy never becomes healthy; and a restart heals everything silently.
+
+
+def test_6_a_gpu_recovers_after_a_quiet_time(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(recovery_time=timedelta(minutes=5))
+    rig.now = 1000.0
+    plugin.discover()
+    plugin._driver.health.saw_xid(uuid(1), 62)
+    reason = "XID 62 (the internal controller halted): reset the GPU"
+    assert {uuid(1): reason} == unhealthy(devices(plugin))
+    rig.fake.change(1, state="lost")
+    devices(plugin)
+    rig.fake.change(1, state="ok")
+    rig.now += 299
+    assert {uuid(1): reason} == unhealthy(devices(plugin))
+    rig.now += 1
+    assert {} == unhealthy(devices(plugin))
+
+
+def test_6_neither_a_restart_nor_the_kubelets_nor_new_settings_heal(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        listening(rig)
+        rig.fake.xid(1, 79)
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        node.restart_kubelet()
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+    with kubelet.running(rig.plugin(device_id_strategy="index")) as node:
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+# 7. Without a driver at the start, the plugin waits for ever.
+
+
+def test_7_a_driver_that_comes_late_is_found(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has(Fleet.of(2)).fake.drop_driver()
+    with kubelet.running(rig.plugin(fail_on_init_error=False)) as node:
+        eventually(lambda: rig.fake.calls()["nvmlInitWithFlags"] > 2, "several attempts")
+        assert frozenset() == node.kubelet.registered
+        rig.fake.mend()
+        node.wait_for(GPU, uuids(0, 1))
+
+
+def test_7_gpus_that_come_late_are_found(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.plugin()) as node:
+        eventually(lambda: rig.fake.calls()["nvmlDeviceGetCount_v2"] > 2, "several looks")
+        rig.has(Fleet.of(2))
+        node.wait_for(GPU, uuids(0, 1))
+
+
+# 8. No metrics, no probes, no inventory.
+
+
+def test_8_there_are_metrics_probes_and_an_inventory_with_reasons(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with closing(socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    def get(path: str) -> str:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    with kubelet.running(rig.has(Fleet.of(2)).plugin(), http_address=address) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        rig.fake.change(1, state="lost")
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        assert 'deviceplugin_devices{health="unhealthy",resource="nvidia.com/gpu"} 1.0' in get(
+            "/metrics"
+        )
+        assert "ok" in get("/healthz")
+        assert "ok" in get("/readyz")
+        (resource,) = json.loads(get("/devices"))["resources"]
+        reasons = [device.get("reason", "") for device in resource["devices"]]
+        assert "GPU is lost" in reasons[1]
+
+
+# 9. Names, sharing of some GPUs and exclusion are switched off, or do not exist.
+
+
+def test_9_some_gpus_are_left_out_some_shared_and_some_have_a_name(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(4))
+    rig.fake.change(3, name="NVIDIA H100 80GB HBM3")
+    plugin = rig.plugin(
+        exclude=("0000:01:00.0",),
+        resources={"gpus": [{"pattern": "*H100*", "name": "h100"}]},
+        sharing={
+            "timeSlicing": {
+                "resources": [{"name": "gpu", "replicas": 2, "rename": "slice", "devices": [1]}]
+            }
+        },
+    )
+    with kubelet.running(plugin) as node:
+        node.wait_for("nvidia.com/slice", {f"{uuid(1)}::0", f"{uuid(1)}::1"})
+        node.wait_for(GPU, uuids(2))
+        node.wait_for("nvidia.com/h100", uuids(3))
