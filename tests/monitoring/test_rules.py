@@ -1,0 +1,79 @@
+"""The alerts, by Prometheus' own tool; and that each has its runbook."""
+
+import re
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deviceplugin.testing import Kubelet
+from deviceplugin_template import SerialPlugin
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deployments/components/monitoring/rules.yaml"
+RUNBOOKS = (ROOT / "common/docs/runbooks.md").read_text(encoding="utf-8")
+ALERTS = Path(__file__).with_name("alerts.yaml")
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="needs promtool: apt-get install prometheus",
+)
+
+
+def spec() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in spec()["groups"] for rule in group["rules"]]
+
+
+def promtool(*words: str, cwd: Path, text: str = "") -> str:
+    result = subprocess.run(
+        ["promtool", *words], cwd=cwd, input=text, capture_output=True, text=True, check=False
+    )
+    assert 0 == result.returncode, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec()), encoding="utf-8")
+    shutil.copy(ALERTS, tmp_path)
+    assert f"SUCCESS: {len(rules())} rules found" in promtool(
+        "check", "rules", "rules.yaml", cwd=tmp_path
+    )
+    assert "SUCCESS" in promtool("test", "rules", ALERTS.name, cwd=tmp_path)
+
+
+def test_every_alert_is_tested_to_fire() -> None:
+    tests = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["tests"]
+    steps = [step for test in tests for step in test["alert_rule_test"]]
+    alerts = {rule["alert"] for rule in rules()}
+    assert alerts == {step["alertname"] for step in steps if step.get("exp_alerts")}
+    assert alerts == {step["alertname"] for step in steps if not step.get("exp_alerts")}
+
+
+def test_every_alert_has_its_runbook() -> None:
+    titles = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+    assert [rule["alert"] for rule in rules()] == titles
+    for rule in rules():
+        anchor = rule["alert"].lower()
+        assert f"common/docs/runbooks.md#{anchor}" == rule["annotations"]["runbook"]
+
+
+@needs_promtool
+def test_the_names_of_the_metrics_are_as_they_should_be(kubelet: Kubelet, tmp_path: Path) -> None:
+    (tmp_path / "ttyUSB0").symlink_to("/dev/null")
+    with kubelet.running(SerialPlugin(tmp_path), http_address="127.0.0.1:0") as node:
+        node.wait_for("example.com/serial", {"ttyUSB0"})
+        node.allocate("ttyUSB0")
+        url = f"http://127.0.0.1:{node.host.http_port}/metrics"
+        with urllib.request.urlopen(url) as answer:
+            text = answer.read().decode()
+    assert "" == promtool("check", "metrics", cwd=tmp_path, text=text)
