@@ -1,0 +1,163 @@
+"""Every query of the dashboard, on a real Prometheus that scrapes a simulated fleet."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = json.loads((ROOT / "demo/dashboards/device-plugins.json").read_text(encoding="utf-8"))
+METRICS = (ROOT / "common/docs/metrics.md").read_text(encoding="utf-8")
+R = "example.com/camera"
+NODES = ["n1", "n2", "n3"]
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class CameraPlugin(dp.Plugin):
+    resource = R
+
+    def discover(self) -> list[dp.Device]:
+        ill = dp.Health.unhealthy("lens cap is on")
+        return [dp.Device("cam0"), dp.Device("cam1"), dp.Device("cam2", health=ill)]
+
+
+def queries() -> dict[str, list[str]]:
+    return {
+        panel["title"]: [target["expr"] for target in panel["targets"]]
+        for panel in DASHBOARD["panels"]
+    }
+
+
+def all_queries() -> list[str]:
+    return [query for group in queries().values() for query in group]
+
+
+def test_every_metric_of_the_dashboard_is_documented() -> None:
+    used = set(re.findall(r"\bdeviceplugin_\w+", " ".join(all_queries())))
+    plain = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
+    assert set() == plain - set(re.findall(r"\bdeviceplugin_\w+", METRICS))
+
+
+def test_every_alert_is_on_a_panel_or_needs_none() -> None:
+    named = set(re.findall(r"Alert: (\w+)", json.dumps(DASHBOARD)))
+    rules = (ROOT / "deployments/components/monitoring/rules.yaml").read_text(encoding="utf-8")
+    alerts = set(re.findall(r"alert: (\w+)", rules))
+    assert {"DevicePluginGone", "DeviceFlapping"} == alerts - named
+    assert set() == named - alerts
+
+
+def test_panels_do_not_overlap() -> None:
+    taken = [
+        (column, row)
+        for panel in DASHBOARD["panels"]
+        for place in [panel["gridPos"]]
+        for column in range(place["x"], place["x"] + place["w"])
+        for row in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(taken)) == len(taken)
+    assert 24 == 1 + max(column for column, _ in taken)
+
+
+@contextmanager
+def fleet() -> Iterator[dict[str, int]]:
+    """Run a node each with a plugin and a pod, and give the ports of the plugins by node."""
+    ports = {}
+    with ExitStack() as stack:
+        for name in NODES:
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dp")))
+            kubelet = stack.enter_context(Kubelet(root))
+            node = stack.enter_context(kubelet.running(CameraPlugin(), http_address="127.0.0.1:0"))
+            node.wait_for(R, {"cam0", "cam1"}, {"cam2"})
+            assert node.kubelet.run(Pod.of("recorder", main={R: 1}))
+            ports[name] = node.host.http_port
+        yield ports
+
+
+@contextmanager
+def prometheus(ports: dict[str, int], directory: Path) -> Iterator[str]:
+    """Run Prometheus on the fleet, and give its address."""
+    targets = [
+        {"targets": [f"127.0.0.1:{port}"], "labels": {"node": name}} for name, port in ports.items()
+    ]
+    scrape = {"job_name": "device-plugin", "static_configs": targets}
+    config = {"global": {"scrape_interval": "300ms"}, "scrape_configs": [scrape]}
+    (directory / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*words, f"--web.listen-address={address}"], cwd=directory, stdout=log, stderr=log
+        )
+    try:
+        yield f"http://{address}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ask(url: str, query: str) -> list[dict[str, Any]]:
+    """Return the series of ``query`` now; none while Prometheus is not up."""
+    text = query.replace("$__rate_interval", "5s").replace("$node", ".*")
+    words = urllib.parse.urlencode({"query": text.replace("$resource", ".*")})
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/query?{words}", timeout=5) as answer:
+            return cast("list[dict[str, Any]]", json.load(answer)["data"]["result"])
+    except urllib.error.HTTPError as error:
+        with error:
+            text = error.read().decode()
+        if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # starting
+            return []
+        raise AssertionError(f"{query}: {text}") from error
+    except OSError:
+        return []
+
+
+def wait_for_series(url: str, query: str) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 20
+    while not (found := ask(url, query)):
+        assert time.monotonic() < deadline, f"no series: {query}"
+        threading.Event().wait(0.1)
+    return found
+
+
+def value(url: str, title: str) -> float:
+    (query,) = queries()[title]
+    (series,) = wait_for_series(url, query)
+    return float(series["value"][1])
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs prometheus: apt-get install prometheus"
+)
+def test_every_query_finds_something_in_a_fleet(tmp_path: Path) -> None:
+    with fleet() as ports, prometheus(ports, tmp_path) as url:
+        wait_for_series(url, f"count(deviceplugin_device_allocated) == {len(NODES)}")
+        for query in all_queries():
+            wait_for_series(url, query)
+        numbers = [value(url, title) for title in ("Nodes", "Healthy devices", "In use", "Free")]
+        assert [3.0, 6.0, 3.0, 3.0] == numbers
+        assert [3.0, 0.0] == [value(url, title) for title in ("Unhealthy", "Not registered")]
+        (holders,) = queries()["Who has which device"]
+        found = {(s["metric"]["node"], s["metric"]["pod"]) for s in ask(url, holders)}
+        assert {(name, "recorder") for name in NODES} == found
