@@ -146,7 +146,7 @@ def test_an_interface_of_all_ones_is_unhealthy(any_tree: FpgaTree, make: Make, m
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("1", dp.Topology([1])), ("-1", None), ("", None), ("x", None)],
+    [("1", dp.Topology([1])), ("-1", None), ("", None), ("x", None), ("1024", None)],
 )
 def test_the_numa_node_is_the_cards(
     tree: FpgaTree, make: Make, text: str, expected: dp.Topology | None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin_fpga import _health, _names, _sysfs
@@ -10,6 +11,9 @@ from deviceplugin_fpga._drivers import ALL_ONES, Fme, Found, Port
 from deviceplugin_fpga._health import Doctor, Finding, Severity
 from deviceplugin_fpga._settings import Mode
 from deviceplugin_fpga._sysfs import SysfsError
+
+_NUMA_NODES: Final = range(1024)
+"""As many as Linux can have; -1 where the machine has none."""
 
 
 @dataclass
@@ -104,4 +108,4 @@ def _topology(card: Path) -> dp.Topology | None:
         node = int(_sysfs.read(card, "numa_node"))
     except (SysfsError, ValueError):
         return None
-    return dp.Topology([node]) if node >= 0 else None
+    return dp.Topology([node]) if node in _NUMA_NODES else None

@@ -71,9 +71,10 @@ def _load(path: Path) -> memoryview | None:
         return None
     except OSError as error:
         raise HookError(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise HookError(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise HookError(f"{path}: not a regular file")
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise HookError(f"{path}: more than {_LARGEST} bytes")

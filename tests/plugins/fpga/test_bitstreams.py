@@ -1,0 +1,191 @@
+"""Bitstreams: found by region and AFU, and believed only if they are what they say."""
+
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deviceplugin_fpga.hook import _bitstreams
+from deviceplugin_fpga.hook._errors import HookError
+from fpga_bitstreams import aocx, elf, gbs, metadata
+from fpga_trees import AFU, INTERFACE, OTHER_AFU
+
+UNIQUE = "0123456789abcdef0123456789abcdef01234567"
+
+
+def store(root: Path, content: bytes, name: str = f"{AFU}.gbs") -> Path:
+    path = root / INTERFACE / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def refusal(root: Path, afu: str = AFU) -> str:
+    with pytest.raises(HookError) as caught:
+        _bitstreams.find(root, INTERFACE, afu)
+    return str(caught.value).replace(f"{root}/{INTERFACE}", "")
+
+
+def test_a_green_bitstream_is_found_by_region_and_function(tmp_path: Path) -> None:
+    path = store(tmp_path, gbs(image=b"\1\2\3"))
+    found = _bitstreams.find(tmp_path, INTERFACE, AFU)
+    assert (path, INTERFACE, AFU, AFU) == (
+        found.path,
+        found.interface_id,
+        found.afu_id,
+        found.unique_id,
+    )
+    assert b"\1\2\3" == bytes(found.image)
+
+
+def test_ids_in_a_bitstream_may_have_hyphens(tmp_path: Path) -> None:
+    written = "CE489693-98F0-5F33-946D-560708BE108A"
+    store(tmp_path, gbs(interface=written))
+    assert INTERFACE == _bitstreams.find(tmp_path, INTERFACE, AFU).interface_id
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_an_opencl_program_is_found_by_its_own_id(tmp_path: Path, bits: int) -> None:
+    store(tmp_path, aocx(f"{UNIQUE}\n", bits=bits), f"{UNIQUE}.aocx")
+    found = _bitstreams.find(tmp_path, INTERFACE, UNIQUE)
+    assert (AFU, UNIQUE, AFU.encode()) == (found.afu_id, found.unique_id, bytes(found.image))
+
+
+def test_a_green_bitstream_is_looked_for_first(tmp_path: Path) -> None:
+    store(tmp_path, gbs())
+    store(tmp_path, b"", f"{AFU}.aocx")
+    assert ".gbs" == _bitstreams.find(tmp_path, INTERFACE, AFU).path.suffix
+
+
+def test_a_bitstream_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert f": no bitstream {AFU}.gbs or .aocx" == refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"magic": b"XeonFPGA\xb7GBSv002"}, "not a green bitstream, or damaged"),
+        ({"length": 0}, "not a green bitstream, or damaged"),
+        ({"length": 4096}, "not a green bitstream, or damaged"),
+        ({"length": 2**32 - 1}, "not a green bitstream, or damaged"),
+        ({"image": b""}, "not a green bitstream, or damaged"),
+        ({"length": 7}, "metadata is not valid: JSONDecodeError("),
+        ({"about": []}, "metadata is not valid: TypeError("),
+        ({"about": {}}, "metadata is not valid: KeyError('afu-image')"),
+        ({"about": {"afu-image": {}}}, "metadata is not valid: KeyError('accelerator-clusters')"),
+        ({"interface": OTHER_AFU}, f"is for interface '{OTHER_AFU}', not {INTERFACE}"),
+        ({"afu": OTHER_AFU}, f"has '{OTHER_AFU}', not {AFU}"),
+        ({"afu": 7, "image": b"x"}, "metadata is not valid: TypeError('7 is no id')"),
+    ],
+)
+def test_a_green_bitstream_that_is_not_right_is_refused(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    store(tmp_path, gbs(**changes))
+    assert refusal(tmp_path).startswith(f"/{AFU}.gbs: {expected}")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_bitstream_has_exactly_one_accelerator(tmp_path: Path, count: int) -> None:
+    about = metadata()
+    about["afu-image"]["accelerator-clusters"] *= count
+    store(tmp_path, gbs(about=about))
+    assert f"/{AFU}.gbs: metadata is not valid: ValueError(" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 10, 19])
+def test_a_file_that_is_too_short_is_refused(tmp_path: Path, size: int) -> None:
+    store(tmp_path, gbs()[:size])
+    assert f"/{AFU}.gbs: too short for a bitstream" == refusal(tmp_path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / INTERFACE / f"{AFU}.gbs").mkdir(parents=True)
+    assert f"/{AFU}.gbs: not a regular file" == refusal(tmp_path)
+
+
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    path = store(tmp_path, b"")
+    path.unlink()
+    path.symlink_to(path)
+    assert f"/{AFU}.gbs: Too many levels of symbolic links" == refusal(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_bitstreams, "_LARGEST", 100)
+    store(tmp_path, gbs())
+    assert f"/{AFU}.gbs: more than 100 bytes" == refusal(tmp_path)
+
+
+INNER = elf({".acl.gbs.gz": b"not packed"})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "not an ELF file"),
+        (b"\x7fELF\1\2", "not an ELF file"),
+        (b"\x7fELF\7\1", "not an ELF file of 32 or 64 bits"),
+        (b"\x7fELF\2\1" + bytes(58), "damaged: list index out of range"),
+        (b"\x7fELF\2\1\1", "damaged: unpack_from requires a buffer"),
+        (elf({}), "no section .acl.fpga.bin"),
+        (elf({".acl.fpga.bin": elf({})}), "no section .acl.gbs.gz"),
+        (elf({".acl.fpga.bin": b"x"}), "not an ELF file"),
+        (elf({".acl.fpga.bin": INNER}), ".acl.gbs.gz: Error -3 while decompressing"),
+        (aocx(UNIQUE, b""), "too short for a bitstream"),
+        (aocx(UNIQUE, gbs(interface=OTHER_AFU)), f"is for interface '{OTHER_AFU}'"),
+        (aocx("other"), f"has 'other', not {UNIQUE}"),
+        (aocx(UNIQUE)[:-64], "damaged: unpack_from requires a buffer"),
+        (aocx(UNIQUE).replace(b".acl.rand_hash", b".acl.rand_cash"), "no section .acl.rand_hash"),
+    ],
+    ids=range(14),
+)
+def test_an_opencl_program_that_is_not_right_is_refused(
+    tmp_path: Path, content: bytes, expected: str
+) -> None:
+    store(tmp_path, content, f"{UNIQUE}.aocx")
+    assert refusal(tmp_path, UNIQUE).startswith(f"/{UNIQUE}.aocx: {expected}")
+
+
+def test_a_section_that_ends_after_its_file_is_refused(tmp_path: Path) -> None:
+    good = aocx(UNIQUE)
+    (table,) = struct.unpack_from("<Q", good, 40)
+    at = table + 64 + 32  # the size of the first section
+    store(tmp_path, good[:at] + b"\xff" * 8 + good[at + 8 :], f"{UNIQUE}.aocx")
+    expected = f"/{UNIQUE}.aocx: damaged: a section ends after the file"
+    assert expected == refusal(tmp_path, UNIQUE)
+
+
+@pytest.mark.parametrize("offset", [2**64 - 1, 2**62])
+def test_a_table_far_outside_of_its_file_is_refused(tmp_path: Path, offset: int) -> None:
+    good = aocx(UNIQUE)
+    store(tmp_path, good[:40] + struct.pack("<Q", offset) + good[48:], f"{UNIQUE}.aocx")
+    assert f"/{UNIQUE}.aocx: damaged: " in refusal(tmp_path, UNIQUE)
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = aocx(UNIQUE, gbs(image=bytes(2_000_000)))
+    monkeypatch.setattr(_bitstreams, "_LARGEST", 1_000_000)
+    store(tmp_path, content, f"{UNIQUE}.aocx")
+    expected = f"/{UNIQUE}.aocx: .acl.gbs.gz: more than 1000000 bytes, or cut off"
+    assert expected == refusal(tmp_path, UNIQUE)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from([gbs(), aocx(UNIQUE)]), st.data())
+def test_no_damage_brings_the_hook_down(content: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(content)))
+    for read in (_bitstreams._read_gbs, _bitstreams._read_aocx):
+        with suppress(HookError):
+            assert len(read(Path("x"), memoryview(bytes(damaged[:end]))).image) > 0

@@ -1,0 +1,186 @@
+"""The hook as it is on a host: one file, the host's Python, and what the runtime gives it."""
+
+import ast
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from deviceplugin_fpga import _install
+from deviceplugin_fpga.hook import _main
+from fpga_bitstreams import gbs
+from fpga_cards import FakeCards, bundle
+from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
+
+BIN = Path(sys.executable).parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    path = tmp_path / "opt/intel/fpga-sw/intel-fpga-crihook"
+    subprocess.run([BIN / "fpga-device-plugin", "install-hook", path], check=True)
+    return path
+
+
+@pytest.fixture
+def run(tree: FpgaTree, installed: Path, tmp_path: Path) -> Run:
+    def run_hook(
+        ports: Sequence[Path], *flags: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        options = [
+            f"--sysfs={tree.sys}",
+            f"--dev={tree.dev}",
+            f"--bitstreams={tmp_path}/none",
+            f"--lock={tmp_path}/lock",
+        ]
+        # By the interpreter of the tests: the host's need not be where this runs.
+        return subprocess.run(
+            [sys.executable, "-I", "-S", installed, *options, *flags],
+            input=bundle(tmp_path / "bundle", ports, **environment).decode(),
+            capture_output=True,
+            text=True,
+            env={},
+            check=False,
+            timeout=15,
+        )
+
+    return run_hook
+
+
+def test_the_hook_is_one_file_that_can_be_executed(installed: Path) -> None:
+    assert [installed] == list(installed.parent.iterdir())
+    assert 0o100755 == installed.stat().st_mode
+    assert b"#!/usr/bin/python3 -I\n" == installed.read_bytes().partition(b"PK")[0]
+
+
+def test_installing_it_again_makes_the_same_file_in_its_place(installed: Path) -> None:
+    before = (installed.stat().st_ino, installed.read_bytes())
+    _install.install(installed)
+    after = (installed.stat().st_ino, installed.read_bytes())
+    assert (True, True) == (before[0] != after[0], before[1] == after[1])
+
+
+def test_the_hook_runs_without_the_framework(run: Run, tree: FpgaTree) -> None:
+    ports = tree.simple(AFU, OTHER_AFU)
+    done = run(
+        ports,
+        FPGA_REGION_1=INTERFACE,
+        FPGA_AFU_1=OTHER_AFU,
+        FPGA_REGION_2=INTERFACE,
+        FPGA_AFU_2=AFU,
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_refusal_is_exit_status_1_with_one_line(run: Run, tree: FpgaTree, tmp_path: Path) -> None:
+    done = run(tree.simple(AFU), FPGA_REGION_1=INTERFACE, FPGA_AFU_1=OTHER_AFU)
+    expected = f"fpga-hook: {tmp_path}/none/{INTERFACE}: no bitstream {OTHER_AFU}.gbs or .aocx\n"
+    assert (1, "", expected) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_container_that_asks_for_nothing_is_refused(run: Run, tree: FpgaTree) -> None:
+    done = run(tree.simple(AFU))
+    assert (1, True) == (done.returncode, "no variable FPGA_REGION_1" in done.stderr)
+
+
+def test_the_host_itself_can_run_it(installed: Path) -> None:
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no Python where hosts have it")
+    done = subprocess.run([installed], input=b"{}", capture_output=True, env={}, check=False)
+    assert (1, b"fpga-hook: the state on standard input: no bundle\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_the_hook_is_written_for_python_3_9(installed: Path) -> None:
+    with zipfile.ZipFile(installed) as archive:
+        sources = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert "deviceplugin_fpga/hook/_main.py" in sources
+    for name, source in sources.items():
+        tree = ast.parse(source, name, feature_version=(3, 9))
+        imported = {
+            word.partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for word in (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+            )
+        }
+        assert imported <= {"deviceplugin_fpga", *sys.stdlib_module_names}
+        # Annotations may then be of any age: they are not evaluated.
+        if any(isinstance(node, ast.FunctionDef | ast.AnnAssign) for node in ast.walk(tree)):
+            has_future = "from __future__ import annotations" in source
+            assert has_future or name.endswith("hook/_main.py"), name
+
+
+def test_an_older_python_is_told_what_is_needed(installed: Path) -> None:
+    with zipfile.ZipFile(installed) as archive:
+        text = archive.read("__main__.py").decode().partition("from deviceplugin_fpga")[0]
+    old = text.replace("sys.version_info", "(3, 6)")
+    done = subprocess.run(
+        [sys.executable, "-c", old], capture_output=True, text=True, check=False, timeout=10
+    )
+    assert (1, True) == (done.returncode, "needs Python 3.9 or newer" in done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [[], ["relative"], ["/a", "/b"], ["--to=/a"]])
+def test_installing_it_nowhere_is_refused(arguments: list[str]) -> None:
+    command = [str(BIN / "fpga-device-plugin"), "install-hook", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=15)
+    usage = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
+    assert (2, usage) == (done.returncode, done.stderr)
+
+
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [str(BIN / "fpga-device-plugin"), "install-hook", f"{tmp_path}/file/hook"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=15)
+    assert (1, f"fpga-device-plugin: {tmp_path}/file: File exists\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_the_command_says_what_it_programmed(
+    tree: FpgaTree,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ports = tree.simple(AFU)
+    folder = tmp_path / "bitstreams" / INTERFACE
+    folder.mkdir(parents=True)
+    (folder / f"{OTHER_AFU}.gbs").write_bytes(gbs(afu=OTHER_AFU))
+    state = tmp_path / "state"
+    state.write_bytes(
+        bundle(tmp_path / "bundle", ports, FPGA_REGION_1=INTERFACE, FPGA_AFU_1=OTHER_AFU)
+    )
+    monkeypatch.setattr(_main, "Kernel", lambda _: FakeCards(tree))
+    flags = [f"--sysfs={tree.sys}", f"--lock={tmp_path}/lock", f"--bitstreams={folder.parent}"]
+    monkeypatch.setattr(sys, "argv", ["fpga-hook", *flags])
+    with state.open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        with pytest.raises(SystemExit) as end:
+            _main.main()
+    assert (0, "fpga-hook: programmed dfl-port.0\n") == (end.value.code, capsys.readouterr().err)
+
+
+def test_its_help_names_the_defaults() -> None:
+    done = subprocess.run(
+        [BIN / "fpga-hook", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=15,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    for default in ("/srv/intel.com/fpga", "/sys", "/dev", "/run/fpga-hook.lock", "120"):
+        assert f"(default: {default})" in done.stdout

@@ -1,0 +1,152 @@
+"""What the hook makes of the runtime's state and the bundle's configuration."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deviceplugin_fpga.hook import _request
+from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._request import Node, Wish
+from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
+
+PORT = {"path": "/dev/dfl-port.0", "type": "c", "major": 240, "minor": 7}
+OPAE_PORT = {"path": "/dev/intel-fpga-port.3", "type": "c", "major": 241, "minor": 0}
+ENV = (f"FPGA_REGION_1={INTERFACE}", f"FPGA_AFU_1={AFU}")
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def config(*env: str, devices: list[Any] | None = None) -> dict[str, Any]:
+    return {
+        "process": {"env": ["PATH=/bin", *(env or ENV)]},
+        "linux": {"devices": [PORT] if devices is None else devices},
+    }
+
+
+def read(folder: Path, given: dict[str, Any] | str) -> _request.Request:
+    text = given if isinstance(given, str) else json.dumps(given)
+    (folder / "config.json").write_text(text)
+    return _request.read(io.BytesIO(json.dumps({"bundle": str(folder)}).encode()))
+
+
+def refusal(folder: Path, given: dict[str, Any] | str) -> str:
+    with pytest.raises(HookError) as caught:
+        read(folder, given)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_a_container_asks_for_regions_and_has_ports(tmp_path: Path) -> None:
+    env = (
+        f"FPGA_REGION_2={INTERFACE}",
+        f"FPGA_AFU_10={AFU}",
+        f"FPGA_AFU_2={OTHER_AFU}",
+        f"FPGA_REGION_10={INTERFACE}",
+    )
+    found = read(tmp_path, config(*env, devices=[PORT, {"path": "/dev/null"}, OPAE_PORT, PORT]))
+    assert (Wish(2, INTERFACE, OTHER_AFU), Wish(10, INTERFACE, AFU)) == found.wishes
+    assert [("DFL", "dfl-port.0", "240:7"), ("OPAE", "intel-fpga-port.3", "241:0")] == [
+        (node.driver.name, node.name, node.number) for node in found.nodes
+    ]
+    assert all(isinstance(node, Node) for node in found.nodes)
+
+
+def test_ids_may_have_hyphens_blanks_and_upper_case(tmp_path: Path) -> None:
+    written = " CE489693-98F0-5F33-946D-560708BE108A "
+    found = read(tmp_path, config(f"FPGA_REGION_1={written}", f"FPGA_AFU_1={AFU}\n"))
+    assert (Wish(1, INTERFACE, AFU),) == found.wishes
+
+
+def test_a_bitstream_for_opencl_has_an_id_of_40_digits(tmp_path: Path) -> None:
+    unique = "0123456789abcdef0123456789abcdef01234567"
+    found = read(tmp_path, config(ENV[0], f"FPGA_AFU_1={unique}"))
+    assert unique == found.wishes[0].afu
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (b"", "the state on standard input: not valid JSON: Expecting value"),
+        (b"{", "the state on standard input: not valid JSON: "),
+        (b"\xff", "the state on standard input: not valid JSON: "),
+        (b"[" * 200_000, "the state on standard input: not valid JSON: "),
+        (b"[]", "the state on standard input: not a JSON object"),
+        (b"{}", "the state on standard input: no bundle"),
+        (b'{"bundle": ""}', "the state on standard input: no bundle"),
+        (b'{"bundle": 1}', "the state on standard input: no bundle"),
+        (b'{"bundle": "/nowhere"}', "/nowhere/config.json: No such file or directory"),
+        (b'"' + b"x" * (16 * 1024**2), "the state on standard input: more than 16777216 bytes"),
+    ],
+    ids=range(10),
+)
+def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> None:
+    with pytest.raises(HookError) as caught:
+        _request.read(io.BytesIO(state))
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c.pop("process"), "config.json: no process.env"),
+        (lambda c: c.update(process=[]), "config.json: no process.env"),
+        (lambda c: c["process"].pop("env"), "config.json: no process.env"),
+        (lambda c: c["process"].update(env=[]), "config.json: no process.env"),
+        (lambda c: c["process"].update(env="x"), "config.json: no process.env"),
+        (lambda c: c.pop("linux"), "config.json: no linux.devices"),
+        (lambda c: c["linux"].pop("devices"), "config.json: no linux.devices"),
+        (lambda c: c["linux"].update(devices=[]), "config.json: no linux.devices"),
+        (
+            lambda c: c["linux"].update(devices=[{"path": "/dev/null"}, {}]),
+            "config.json: no FPGA among linux.devices",
+        ),
+        (
+            lambda c: c["linux"].update(devices=[PORT, "x"]),
+            "config.json: linux.devices: 'x' is no object",
+        ),
+    ],
+    ids=range(10),
+)
+def test_a_configuration_with_less_than_is_needed_is_refused(
+    tmp_path: Path, change: Change, expected: str
+) -> None:
+    given = config()
+    change(given)
+    assert expected == refusal(tmp_path, given)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "[1]"])
+def test_a_broken_configuration_is_refused(tmp_path: Path, text: str) -> None:
+    assert "config.json: not " in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (("A=B", 5), "config.json: no variable FPGA_REGION_1"),
+        (ENV[1:], "config.json: no variable FPGA_REGION_1"),
+        (ENV[:1], "config.json: FPGA_REGION_1 without FPGA_AFU_1"),
+        ((*ENV, f"FPGA_REGION_2={INTERFACE}"), "config.json: FPGA_REGION_2 without FPGA_AFU_2"),
+        ((*ENV, f"FPGA_AFU_3={AFU}"), "config.json: FPGA_AFU_3 without FPGA_REGION_3"),
+        ((ENV[0], "FPGA_AFU_1="), "FPGA_AFU_1: '' is not an id"),
+        ((ENV[0], "FPGA_AFU_1=../../etc/x"), "FPGA_AFU_1: '../../etc/x' is not an id"),
+        ((ENV[0], f"FPGA_AFU_1={ALL_ONES}"), f"FPGA_AFU_1: '{ALL_ONES}' is not an id"),
+        (("FPGA_REGION_1=ce4", ENV[1]), "FPGA_REGION_1: 'ce4' is not an id"),
+    ],
+)
+def test_variables_that_do_not_fit_are_refused(
+    tmp_path: Path, env: tuple[Any, ...], expected: str
+) -> None:
+    assert expected == refusal(tmp_path, config(*env))
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3)))
+def test_no_json_brings_the_hook_down(value: object) -> None:
+    for state in ({"bundle": value}, value):
+        with pytest.raises(HookError):
+            _request.read(io.BytesIO(json.dumps(state).encode()))
