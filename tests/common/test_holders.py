@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
@@ -36,7 +35,7 @@ class ReleasedPlugin(ScriptedPlugin):
 
 def samples(node: Node, name: str) -> dict[tuple[str, ...], float]:
     """The values of ``name`` by those of their labels in alphabetical order, but the resource's."""
-    text = generate_latest(node.host._metrics.registry).decode()
+    text = node.host._metrics.expose("")[1].decode()
     return {
         tuple(value for label, value in sorted(sample.labels.items()) if label != "resource"): (
             sample.value

@@ -1,9 +1,12 @@
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import version
 
 import pytest
-from prometheus_client import REGISTRY, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from deviceplugin._metrics import Attribution, Metrics
@@ -11,7 +14,7 @@ from deviceplugin._metrics import Attribution, Metrics
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """The values of ``name`` as they are scraped, by the values of their labels by name."""
-    text = generate_latest(metrics.registry).decode()
+    text = metrics.expose("")[1].decode()
     return {
         tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
         for family in text_string_to_metric_families(text)
@@ -22,7 +25,7 @@ def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 
 def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
     """The labels of each metric, but for a histogram's buckets."""
-    text = generate_latest(metrics.registry).decode()
+    text = metrics.expose("")[1].decode()
     return {
         sample.name: tuple(sorted(sample.labels))
         for family in text_string_to_metric_families(text)
@@ -71,7 +74,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
 
 
 def test_the_versions_that_run_are_told() -> None:
-    text = generate_latest(Metrics().registry).decode()
+    text = Metrics().expose("")[1].decode()
     (info,) = (
         sample.labels
         for family in text_string_to_metric_families(text)
@@ -111,6 +114,38 @@ def test_holders_are_told_by_device_and_counted() -> None:
     assert {("x.io/a",): 1} == samples(metrics, "deviceplugin_devices_allocated")
     assert {("x.io/a",): 2} == samples(metrics, "deviceplugin_devices_free")
     assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
+
+
+def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
+    metrics = Metrics()
+    odd = ("x.io/a", 'a"\n\\n', "\udc80", "{}", "é")
+    metrics.attribute(lambda: [Attribution("x.io/a", 1, 0, {"a": [odd]})])
+    expected = {("é", 'a"\n\\n', "?", "{}", "x.io/a"): 1}
+    assert expected == samples(metrics, "deviceplugin_device_allocated")
+    accept = "application/openmetrics-text; version=1.0.0"
+    kind, text = metrics.expose(accept)
+    assert "application/openmetrics-text" == kind.partition(";")[0]
+    (family,) = (
+        family
+        for family in openmetrics_families(text.decode())
+        if "deviceplugin_device_allocated" == family.name
+    )
+    assert ("gauge", 1, 'a"\n\\n') == (
+        family.type,
+        len(family.samples),
+        family.samples[0].labels["device"],
+    )
+
+
+def test_the_name_for_holders_is_taken() -> None:
+    taken: list[str] = []
+
+    def source(names: Collection[str]) -> CollectorRegistry:
+        taken.extend(names)
+        return CollectorRegistry()
+
+    Metrics().add(source)
+    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= set(taken)
 
 
 def test_holders_that_are_not_known_are_absent_and_not_0() -> None:

@@ -222,8 +222,8 @@ def real_metrics() -> set[tuple[str, str, str]]:
     """Return name, type and labels of each metric as they appear on ``/metrics``."""
     metrics = Metrics()
     metrics.count_devices(lambda: [("example.com/a", 1, 0)])
-    held = {"d": [("example.com/a", "d", "default", "pod", "main")]}
-    metrics.attribute(lambda: [Attribution("example.com/a", 1, 0, held)])
+    holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
+    metrics.attribute(lambda: [Attribution("example.com/a", 1, 0, holders)])
     found = set()
     for collector in metrics.registry._collector_to_names:
         for family in collector.collect():
@@ -231,7 +231,10 @@ def real_metrics() -> set[tuple[str, str, str]]:
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             shown = ", ".join(f"`{label}`" for label in labels)
             found.add((f"`{family.name}{suffix}`", family.type, shown))
-    return found
+    # What is not in the registry comes last.
+    name, sample = metrics.expose("")[1].decode().splitlines()[-1].split("{")
+    labels = re.findall(r'(\w+)="', sample)
+    return found | {(f"`{name}`", "gauge", ", ".join(f"`{label}`" for label in labels))}
 
 
 def test_the_metrics_page_lists_the_metrics_of_the_code() -> None:

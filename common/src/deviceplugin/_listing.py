@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -93,8 +94,13 @@ def describe(device: Device, since: float) -> Mapping[str, Any]:
         "id": device.id,
         "healthy": device.health.healthy,
         "reason": device.health.reason,
-        "since": datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds"),
+        "since": _iso(since),
         "numa_nodes": list(device.topology.numa_nodes) if device.topology else [],
         "nodes": [node.host_path for node in device.nodes],
         "attributes": dict(device.attributes),
     }
+
+
+@lru_cache  # most devices of a node have turned up together
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
