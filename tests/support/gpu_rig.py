@@ -12,6 +12,7 @@ from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._plugin import GpuPlugin
 from deviceplugin_gpu._settings import GpuSettings
+from deviceplugin_gpu._toolkit import Toolkit
 from fake_nvml import Environment, FakeGpu, FakeNvml, Fleet
 
 GPU = "nvidia.com/gpu"
@@ -104,7 +105,11 @@ class GpuRig:
     def plugin(self, **given: Any) -> GpuPlugin:
         """Return a plugin with these settings."""
         return GpuPlugin(
-            self.settings(**given), driver=self.driver(), roots=self.roots, clock=self.clock
+            self.settings(**given),
+            driver=self.driver(),
+            roots=self.roots,
+            toolkit=Toolkit([self.cdi_dir]),
+            clock=self.clock,
         )
 
     def has(self, fleet: Fleet) -> "GpuRig":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from cdi_rules import faults
-from deviceplugin_gpu import _cdi, _files, _strategies
+from deviceplugin_gpu import _files
 from deviceplugin_gpu._cdi import VENDOR, Directory, documents, extras
 from deviceplugin_gpu._snapshot import Gpu, Mig
 from deviceplugin_gpu._toolkit import Generated, Toolkit
@@ -187,10 +187,6 @@ def test_a_draft_that_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
 
 def test_a_file_tells_whether_it_changed(tmp_path: Path) -> None:
     assert [True, False, True] == [_files.write(tmp_path / "a", text) for text in ("ä", "ä", "b")]
-
-
-def test_the_vendor_is_that_of_allocations() -> None:
-    assert _strategies.CDI_VENDOR == _cdi.VENDOR
 
 
 # NVIDIA's toolkit.

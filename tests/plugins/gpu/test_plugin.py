@@ -1,5 +1,6 @@
 """The plugin before a simulated kubelet, with the fake driver behind it."""
 
+import json
 import socket
 from contextlib import closing
 from datetime import timedelta
@@ -204,3 +205,55 @@ def test_an_event_calls_for_a_look(rig: GpuRig, kubelet: Kubelet) -> None:
         rig.fake.change(1, state="lost")
         rig.fake.xid(0, 31)
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+# CDI.
+
+OURS = "k8s.device-plugin.nvidia.com/gpu"
+
+
+def test_cdi_devices_are_specified_before_they_are_advertised(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia-caps-imex-channels/channel0")
+    plugin = rig.plugin(device_list_strategy="cdi-cri,cdi-annotations", imex_channel_ids=(0,))
+    file = rig.cdi_dir / "k8s.device-plugin.nvidia.com-gpu.json"
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        first = json.loads(file.read_text())
+        found = node.allocate(uuid(1))
+        file.unlink()  # as a reboot does
+        eventually(file.exists, "the specification again")
+    names = [f"{OURS}={uuid(1)}", "k8s.device-plugin.nvidia.com/imex-channel=0"]
+    assert names == list(found.cdi_names)
+    assert [",".join(names)] == list(found.annotations.values())
+    assert {} == found.envs
+    assert uuids(0, 1) == {device["name"] for device in first["devices"]}
+
+
+def test_the_toolkits_specification_is_preferred(rig: GpuRig) -> None:
+    rig.cdi_dir.mkdir()
+    (rig.cdi_dir / "nvidia.yaml").write_text(
+        "{cdiVersion: 0.5.0, kind: nvidia.com/gpu, devices: [{name: '1'}, {name: all}]}"
+    )
+    plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
+    found = plugin.allocate(list(plugin.discover()))
+    assert [f"{OURS}={uuid(0)}", "nvidia.com/gpu=1"] == list(found.cdi_names)
+
+
+def test_a_gpu_that_no_specification_has_is_unhealthy(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
+    rig.fake.fail("nvmlDeviceGetMinorNumber", 3, gpu=1)
+    reasons = unhealthy(devices(plugin))
+    assert {uuid(1)} == reasons.keys()
+    assert "no CDI specification has it" in reasons[uuid(1)]
+
+
+def test_imex_channels_can_be_required(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin(
+        device_list_strategy="cdi-cri", imex_channel_ids=(0,), imex_required=True
+    )
+    with pytest.raises(dp.DiscoveryError, match=r"imex-required: no .*/channel0"):
+        plugin.discover()
+    rig.has_nodes("nvidia-caps-imex-channels/channel0")
+    assert uuids(0) == devices(plugin).keys()

@@ -17,12 +17,14 @@ from deviceplugin_gpu._strategies import allocation
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 MOUNTED = "/var/run/nvidia-container-devices"
+CDI = {"GPU-a": "x.io/gpu=a", "GPU-b": "x.io/gpu=b"}
 PAIR = [Unit(GPU, Gpu(10, "GPU-a", minor=10)), Unit(GPU, Gpu(2, "GPU-b", minor=2))]
 
 
 def told(*names: str, units: list[Unit] = PAIR, **given: Any) -> dp.Allocation:
     strategies = Strategies.parse(list(names) or "envvar")
-    return allocation(units, {}, GpuSettings(device_list_strategy=strategies, **given))
+    settings = GpuSettings(device_list_strategy=strategies, **given)
+    return allocation(units, settings, cdi_names=CDI, cdi_others=["x.io/extra=all"])
 
 
 def test_a_variable_names_devices_in_the_order_of_gpus() -> None:
@@ -43,7 +45,7 @@ def test_mounts_name_devices() -> None:
 
 
 def test_the_runtime_is_told_of_cdi_devices_by_name() -> None:
-    names = ["k8s.device-plugin.nvidia.com/gpu=GPU-b", "k8s.device-plugin.nvidia.com/gpu=GPU-a"]
+    names = ["x.io/gpu=b", "x.io/gpu=a", "x.io/extra=all"]
     assert dp.Allocation(cdi_names=names) == told("cdi-cri")
 
 
@@ -52,8 +54,7 @@ def test_the_runtime_is_told_of_cdi_devices_by_an_annotation() -> None:
     ((key, value),) = found.annotations.items()
     assert key.startswith("cdi.example.com/nvidia-device-plugin_")
     assert len(key.partition("/")[2]) <= 63
-    names = "k8s.device-plugin.nvidia.com/gpu=GPU-b,k8s.device-plugin.nvidia.com/gpu=GPU-a"
-    assert names == value
+    assert "x.io/gpu=b,x.io/gpu=a,x.io/extra=all" == value
     assert dp.Allocation(annotations={key: value}) == found
 
 
@@ -66,7 +67,7 @@ def test_several_strategies_tell_everything() -> None:
     found = told("envvar", "cdi-annotations", "cdi-cri")
     assert {VISIBLE: "GPU-b,GPU-a"} == found.envs
     assert 1 == len(found.annotations)
-    assert 2 == len(found.cdi_names)
+    assert 3 == len(found.cdi_names)
 
 
 def test_replicas_of_one_gpu_are_told_of_once() -> None:
@@ -86,16 +87,12 @@ def test_imex_channels_are_told_of_in_each_way() -> None:
     assert "0" == told("envvar", **given).envs["NVIDIA_IMEX_CHANNELS"]
     mounts = [mount.container_path for mount in told("volume-mounts", **given).mounts]
     assert f"{MOUNTED}/imex/0" in mounts
-    assert "k8s.device-plugin.nvidia.com/imex-channel=0" in told("cdi-cri", **given).cdi_names
 
 
 def test_the_runtime_is_asked_for_more_libraries() -> None:
     given: dict[str, Any] = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True}
     expected = {f"NVIDIA_{mode}": "enabled" for mode in ("GDRCOPY", "GDS", "MOFED")}
-    found = told("cdi-cri", **given)
-    assert expected == found.envs
-    more = {f"k8s.device-plugin.nvidia.com/{mode}=all" for mode in ("gdrcopy", "gds", "mofed")}
-    assert more <= set(found.cdi_names)
+    assert expected == told("cdi-cri", **given).envs
 
 
 # Device nodes.
@@ -148,8 +145,8 @@ def test_device_nodes_are_given_once_and_not_with_cdi_alone() -> None:
         unit.id: [dp.DeviceNode("/dev/nvidiactl"), dp.DeviceNode(f"/dev/{unit.uuid}")]
         for unit in PAIR
     }
-    found = allocation(PAIR, nodes, GpuSettings())
+    found = allocation(PAIR, GpuSettings(), nodes=nodes)
     expected = ["/dev/nvidiactl", "/dev/GPU-b", "/dev/GPU-a"]
     assert expected == [node.host_path for node in found.nodes]
     cdi = GpuSettings(device_list_strategy=Strategies(("cdi-cri",)))
-    assert () == allocation(PAIR, nodes, cdi).nodes
+    assert () == allocation(PAIR, cdi, nodes=nodes).nodes

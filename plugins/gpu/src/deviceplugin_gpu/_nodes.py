@@ -1,7 +1,7 @@
 """The device nodes that a container with a GPU or MIG device needs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,7 +46,11 @@ class Nodes:
         if unit.gpu.minor is not None:
             paths.append(f"nvidia{unit.gpu.minor}")
             paths += self._capabilities(unit)
-        return tuple(dp.DeviceNode(str(host_root / "dev" / path), f"/dev/{path}") for path in paths)
+        return _below(host_root, paths)
+
+    def controls(self, host_root: Path) -> tuple[dp.DeviceNode, ...]:
+        """Return the nodes that every container needs."""
+        return _below(host_root, self.control)
 
     def _capabilities(self, unit: Unit) -> list[str]:
         if unit.mig is None:
@@ -55,6 +59,10 @@ class Nodes:
         both = (instance, f"{instance}/ci{unit.mig.compute_instance}")
         found = [self.capabilities.get(name) for name in both]
         return [f"nvidia-caps/nvidia-cap{minor}" for minor in found if minor is not None]
+
+
+def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
+    return tuple(dp.DeviceNode(str(host_root / "dev" / path), f"/dev/{path}") for path in paths)
 
 
 def look(roots: Roots) -> Nodes:

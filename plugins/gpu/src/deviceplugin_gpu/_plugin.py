@@ -24,8 +24,10 @@ from deviceplugin_gpu._nvml import (
 from deviceplugin_gpu._placement import Placement
 from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._resources import Unit
+from deviceplugin_gpu._runtime import CdiNames, Publisher
 from deviceplugin_gpu._settings import GpuSettings
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
+from deviceplugin_gpu._toolkit import Toolkit
 from deviceplugin_gpu._watch import Watch
 from deviceplugin_gpu._xids import parse_checks
 
@@ -38,7 +40,7 @@ class GpuPlugin(dp.Plugin):
     """NVIDIA GPUs.
 
     ``driver`` is what the plugin object before, if there was one, had. ``config`` is the file that
-    the settings are from. ``clock`` gives seconds.
+    the settings are from. ``toolkit`` finds CDI specifications. ``clock`` gives seconds.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class GpuPlugin(dp.Plugin):
         driver: Driver | None = None,
         roots: Roots | None = None,
         config: Reloading | None = None,
+        toolkit: Toolkit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings or GpuSettings()
@@ -61,6 +64,8 @@ class GpuPlugin(dp.Plugin):
         self._current: Mapping[str, Unit] = {}
         self._nodes: Mapping[str, tuple[dp.DeviceNode, ...]] = {}
         self._placement = Placement(Snapshot(), (), "distributed")
+        self._publisher = Publisher(self._settings, self._roots, toolkit)
+        self._cdi = CdiNames()
         self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
         self.watch_paths: list[Path | str] = [
@@ -83,13 +88,22 @@ class GpuPlugin(dp.Plugin):
             self._settings.shared_devices_allocation_policy,
             distinct=self._settings.distinct_gpus,
         )
-        return self._devices(offer.units, _nodes.look(self._roots))
+        nodes = _nodes.look(self._roots)
+        if self._settings.device_list_strategy.cdi:
+            self._cdi = self._publisher.publish(offer.units, nodes)
+        return self._devices(offer.units, nodes)
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         units = [self._units[device.id] for device in devices]
         self._refuse(units)
-        return _strategies.allocation(units, self._nodes, self._settings)
+        return _strategies.allocation(
+            units,
+            self._settings,
+            nodes=self._nodes,
+            cdi_names=self._cdi.devices,
+            cdi_others=self._cdi.others,
+        )
 
     @override
     def prefer(
@@ -189,8 +203,9 @@ class GpuPlugin(dp.Plugin):
 
     def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
         """Return why units are unhealthy, by id."""
+        found = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
         verdicts = {unit.id: self._driver.health.verdict(unit.gpu.uuid).reason for unit in units}
-        found = {one: reason for one, reason in verdicts.items() if reason}
+        found |= {one: reason for one, reason in verdicts.items() if reason}
         if self._settings.sharing.mps:
             shared = [unit for unit in units if unit.replica is not None]
             found |= _mps.too_many(shared)

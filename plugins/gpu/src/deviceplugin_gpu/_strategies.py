@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin_gpu import _mps
@@ -12,8 +12,8 @@ from deviceplugin_gpu._settings import GpuSettings
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 DEVICES: Final = "/var/run/nvidia-container-devices"
 """Where the runtime looks for mounts that name devices."""
-CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
-_NOTHING: Final = "/dev/null"
+_NOTHING: Final[Mapping[str, Any]] = {}
+_NULL: Final = "/dev/null"
 _ANNOTATION: Final = "nvidia-device-plugin_"
 _MODES: Final = ("gdrcopy", "gds", "mofed")
 
@@ -24,12 +24,23 @@ def name(unit: Unit, settings: GpuSettings) -> str:
 
 
 def allocation(
-    units: Sequence[Unit], nodes: Mapping[str, Sequence[dp.DeviceNode]], settings: GpuSettings
+    units: Sequence[Unit],
+    settings: GpuSettings,
+    *,
+    nodes: Mapping[str, Sequence[dp.DeviceNode]] = _NOTHING,
+    cdi_names: Mapping[str, str] = _NOTHING,
+    cdi_others: Sequence[str] = (),
 ) -> dp.Allocation:
     """Return what a container that is given ``units`` gets: always the same for the same ones.
 
-    ``nodes`` are the device nodes by id, for those that get any. Replicas of one device are told of
-    once.
+    Replicas of one device are told of once.
+
+    Args:
+        units: What it is given.
+        settings: The strategies.
+        nodes: Device nodes by id, for those that get any.
+        cdi_names: Qualified CDI names by id, for those that have one.
+        cdi_others: CDI names that every container gets.
     """
     ordered = sorted(units, key=lambda unit: unit.key)
     names = list(dict.fromkeys(name(unit, settings) for unit in ordered))
@@ -39,18 +50,20 @@ def allocation(
         given = (dp.Allocation(nodes=nodes.get(unit.id, ())) for unit in ordered)
         found += sum(given, dp.Allocation())
     if settings.device_list_strategy.cdi:
-        found += _cdi(names, settings)
+        qualified = [cdi_names[unit.id] for unit in ordered if unit.id in cdi_names]
+        found += _cdi(list(dict.fromkeys([*qualified, *cdi_others])), settings)
     if settings.sharing.mps:
         found += _as_client(ordered, settings)
     return found
 
 
-def _enabled(settings: GpuSettings) -> list[str]:
+def enabled_modes(settings: GpuSettings) -> list[str]:
+    """Return which of gdrcopy, gds and mofed containers get."""
     return [mode for mode in _MODES if getattr(settings, f"{mode}_enabled")]
 
 
 def _modes(settings: GpuSettings) -> dict[str, str]:
-    return {f"NVIDIA_{mode.upper()}": "enabled" for mode in _enabled(settings)}
+    return {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
 
 
 def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
@@ -63,18 +76,13 @@ def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
         )
     if "volume-mounts" in settings.device_list_strategy:
         targets = [*names, *(f"imex/{channel}" for channel in channels)]
-        mounts = [dp.Mount(_NOTHING, f"{DEVICES}/{target}") for target in targets]
+        mounts = [dp.Mount(_NULL, f"{DEVICES}/{target}") for target in targets]
         found += dp.Allocation(mounts=mounts, envs={VISIBLE: DEVICES})
     return found
 
 
 def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
-    qualified = [
-        *(f"{CDI_VENDOR}/gpu={one}" for one in names),
-        *(f"{CDI_VENDOR}/imex-channel={channel}" for channel in settings.imex_channel_ids),
-        *(f"{CDI_VENDOR}/{mode}=all" for mode in _enabled(settings)),
-    ]
-    text = ",".join(qualified)
+    text = ",".join(names)
     strategies = settings.device_list_strategy
     annotations = {}
     if "cdi-annotations" in strategies:
@@ -82,7 +90,7 @@ def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
         key = hashlib.sha256(text.encode()).hexdigest()[:32]
         annotations[f"{settings.cdi_annotation_prefix}{_ANNOTATION}{key}"] = text
     return dp.Allocation(
-        annotations=annotations, cdi_names=qualified if "cdi-cri" in strategies else ()
+        annotations=annotations, cdi_names=names if "cdi-cri" in strategies else ()
     )
 
 
