@@ -36,8 +36,9 @@ class Archive:
     """
 
     def __init__(self, path: Path) -> None:
-        self._tar = tarfile.open(path)  # noqa: SIM115 - open as long as this is
-        self._names = self._tar.getnames()
+        with tarfile.open(path) as archive:
+            files = [member for member in archive if member.isfile()]
+            self._files = {one.name: _read(archive, one) for one in files}
         (entry,) = self._json("index.json")["manifests"]
         self.manifest = self._blob(entry["digest"])
         self.config = self._blob(self.manifest["config"]["digest"])
@@ -45,7 +46,7 @@ class Archive:
     def layers(self) -> Iterator[tuple[int, bytes]]:
         """Yield each layer: how large it is in the archive, and its tar file."""
         for layer in self.manifest["layers"]:
-            raw = self._bytes(_path(layer["digest"]))
+            raw = self._files[_path(layer["digest"])]
             plain = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
             yield len(gzip.compress(plain)) if plain is raw else len(raw), plain
 
@@ -74,23 +75,20 @@ class Archive:
         for _, plain in self.layers():
             with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
                 for member in layer:
-                    folder, _, name = member.name.rpartition("/")
-                    if name.startswith(".wh."):
+                    if Path(member.name).name.startswith(".wh."):
                         raise ValueError(f"{member.name}: a file of an earlier layer is removed")
-                    del folder
                 layer.extractall(root, filter="tar")
 
     def _json(self, name: str) -> Any:
-        return json.loads(self._bytes(name))
+        return json.loads(self._files[name])
 
     def _blob(self, digest: str) -> Any:
         return self._json(_path(digest))
 
-    def _bytes(self, name: str) -> bytes:
-        file = self._tar.extractfile(name)
-        if file is None:
-            raise ValueError(f"{name}: not a file")
-        return file.read()
+
+def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return b"" if file is None else file.read()
 
 
 def _path(digest: str) -> str:

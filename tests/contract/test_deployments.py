@@ -1,7 +1,6 @@
 """The manifests are safe, run the plugins that there are, and are what kustomize makes of them."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from deployment_policy import problems
-from kustomize import Manifest, render, render_by_kustomize
+from kustomize import Manifest, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
@@ -60,25 +59,6 @@ def in_order(manifests: Any) -> Any:
     return manifests
 
 
-@pytest.fixture
-def overlay(tmp_path: Path) -> Callable[..., Path]:
-    """Make what a user writes who wants more than a plugin's own folder."""
-
-    def make(plugin: str, *components: str) -> Path:
-        place = os.path.relpath(ROOT / "deployments", tmp_path.resolve())
-        spec = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "namespace": f"{plugin}-device-plugin",
-            "resources": [f"{place}/{plugin}"],
-            "components": [f"{place}/components/{component}" for component in components],
-        }
-        (tmp_path / "kustomization.yaml").write_text(json.dumps(spec))
-        return tmp_path
-
-    return make
-
-
 def schema_problems(manifests: list[Manifest]) -> list[str]:
     """Return what Kubernetes' own schemas say, for the oldest and the newest version."""
     found = []
@@ -101,9 +81,9 @@ def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
 @pytest.mark.parametrize("component", COMPONENTS)
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_plugin_with_a_component_is_as_it_should_be(
-    plugin: str, component: str, overlay: Callable[..., Path]
+    plugin: str, component: str, tmp_path: Path
 ) -> None:
-    manifests = render(overlay(plugin, component))
+    manifests = render(overlay(tmp_path, plugin, component))
     allowed = WIDE.get(component, ())
     assert [] == problems([*manifests], f"{plugin}-device-plugin", allowed)
     known = [one for one in manifests if one["kind"] != "PodMonitor"]  # not Kubernetes' own
@@ -111,16 +91,14 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
     assert manifests != render(folder(plugin))
 
 
-def test_all_components_fit_together(overlay: Callable[..., Path]) -> None:
-    manifests = render(overlay("generic", *COMPONENTS))
+def test_all_components_fit_together(tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "generic", *COMPONENTS))
     assert [] == problems([*manifests], "generic-device-plugin", WIDE["host-dev"])
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_kustomize_renders_a_component_the_same(
-    component: str, overlay: Callable[..., Path]
-) -> None:
-    place = overlay("generic", component)
+def test_kustomize_renders_a_component_the_same(component: str, tmp_path: Path) -> None:
+    place = overlay(tmp_path, "generic", component)
     rendered = render_by_kustomize(place)
     if rendered is None:
         pytest.skip("no kustomize")

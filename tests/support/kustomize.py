@@ -4,6 +4,8 @@ Anything else in a kustomization is an error here. Where the real one is to be h
 tests compare both.
 """
 
+import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from typing import Any
 import yaml
 
 Manifest = dict[str, Any]
+ROOT = Path(__file__).parents[2]
 
 
 def render(folder: Path) -> list[Manifest]:
@@ -45,6 +48,20 @@ def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> Non
         assert key in _STEPS, f"{folder}: {key!r} is not known here"
         for manifest in manifests:
             _STEPS[key](manifest, value)
+
+
+def overlay(place: Path, plugin: str, *components: str) -> Path:
+    """Write to ``place`` what a user does who wants more than a plugin's own folder."""
+    deployments = os.path.relpath(ROOT / "deployments", place.resolve())
+    spec = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": f"{plugin}-device-plugin",
+        "resources": [f"{deployments}/{plugin}"],
+        "components": [f"{deployments}/components/{component}" for component in components],
+    }
+    (place / "kustomization.yaml").write_text(json.dumps(spec))
+    return place
 
 
 def render_by_kustomize(folder: Path) -> list[Manifest] | None:

@@ -1,0 +1,269 @@
+"""What is in the images that `make images` has built, and that they run as they are deployed."""
+
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from archive import Archive
+from container import POSSIBLE, Container, eventually, first_process
+from deviceplugin.simulator import Pod, SimulatedKubelet
+from kustomize import overlay, render
+
+ROOT = Path(__file__).parents[2]
+ARCHIVES = sorted((ROOT / "dist/images").glob("*-device-plugin-*.tar"))
+PLUGINS = [path.name.partition("-device-plugin-")[0] for path in ARCHIVES]
+pytestmark = [
+    pytest.mark.images,
+    pytest.mark.skipif(not ARCHIVES, reason="no images: make images"),
+    pytest.mark.timeout(120),
+    pytest.mark.xdist_group("images"),
+]
+running = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+each = pytest.mark.parametrize("plugin", PLUGINS)
+
+
+class Image:
+    """An image and its root file system."""
+
+    def __init__(self, plugin: str, root: Path) -> None:
+        (self.path,) = (ROOT / "dist/images").glob(f"{plugin}-device-plugin-*.tar")
+        archive = Archive(self.path)
+        archive.extract(root)
+        self.plugin, self.root, self.config = plugin, root, archive.config
+        self.files = {str(path.relative_to(root)): path for path in root.rglob("*")}
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
+    known: dict[str, Image] = {}
+
+    def get(plugin: str) -> Image:
+        if plugin not in known:
+            known[plugin] = Image(plugin, tmp_path_factory.mktemp(plugin))
+        return known[plugin]
+
+    return get
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Node:
+    """A simulated kubelet, and a plugin's image on it as its DaemonSet says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kubelet = SimulatedKubelet(root / "kubelet")
+        self.kubelet.start()
+        self.host = {
+            "/var/lib/kubelet/device-plugins": self.kubelet.plugin_dir,
+            "/var/lib/kubelet/plugins_registry": self.kubelet.registry_dir,
+            "/var/lib/kubelet/pod-resources": self.kubelet.pod_resources_socket.parent,
+            "/var/run/cdi": root / "cdi",
+        }
+        self.port = 0
+
+    @contextmanager
+    def running(
+        self, image: Image, *flags: str, components: tuple[str, ...] = ()
+    ) -> Iterator[subprocess.Popen[str]]:
+        folder = overlay(self.root, image.plugin, *components)
+        made = Container(image.root, image.config, render(folder), self.host, self.root / "config")
+        self.port = free_port()
+        listen = {"DP_HTTP_ADDRESS": f"127.0.0.1:{self.port}"}
+        process = made.start(*flags, environment=listen)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            with process:
+                pass
+
+    def answers(self, path: str) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except URLError:
+            return False
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with TemporaryDirectory(prefix="node-") as root:  # pytest's is too long for sockets
+        made = Node(Path(root))
+        yield made
+        made.kubelet.stop()
+    assert [] == list(made.kubelet.crashes)
+
+
+@each
+def test_an_image_has_neither_shell_nor_compiler_nor_installer(
+    plugin: str, image: Callable[[str], Image]
+) -> None:
+    unwanted = re.compile(r"(^|/)(sh|bash|dash|busybox|apt|gcc|cc|ld|pip[0-9.]*|ensurepip)$")
+    made = image(plugin)
+    assert [] == [name for name in made.files if unwanted.search(name)]
+    assert [] == [name for name, path in made.files.items() if is_set_user_id(path)]
+    commands = [entry.get("created_by", "") for entry in made.config["history"]]
+    assert [] == [text for text in commands if "/bin/sh -c" in text and "#(nop)" not in text]
+
+
+def is_set_user_id(path: Path) -> bool:
+    return not path.is_symlink() and bool(path.stat().st_mode & 0o6000) and path.is_file()
+
+
+@each
+def test_all_of_the_plugin_is_compiled(plugin: str, image: Callable[[str], Image]) -> None:
+    files = image(plugin).files
+    sources = [Path(name) for name in files if name.endswith(".py") and "opt/plugin" in name]
+    assert len(sources) > 100
+    for source in sources:
+        (code,) = files[str(source)].parent.glob(f"__pycache__/{source.stem}.cpython-*.pyc")
+        assert 1 == int.from_bytes(code.read_bytes()[4:8], "little"), "never checked"
+
+
+@each
+def test_the_labels_say_what_it_is(plugin: str, image: Callable[[str], Image]) -> None:
+    made = image(plugin)
+    labels = {key.rpartition(".")[2]: text for key, text in made.config["config"]["Labels"].items()}
+    assert f"{plugin}-device-plugin" == labels["title"]
+    assert made.path.stem == f"{plugin}-device-plugin-{labels['version']}"
+    assert re.fullmatch("[0-9a-f]{40}", labels["revision"])
+    assert "65532:65532" == made.config["config"]["User"]
+
+
+@each
+def test_the_bill_of_materials_is_what_is_locked(
+    plugin: str, image: Callable[[str], Image]
+) -> None:
+    made = image(plugin)
+    inside = json.loads((made.root / "opt/plugin/sbom.cdx.json").read_text())
+    beside = json.loads(made.path.with_suffix(".cdx.json").read_text())
+    names = {part["purl"] for part in inside["components"]}
+    assert names < {part["purl"] for part in beside["components"]}
+    assert any(part["purl"].startswith("pkg:deb/") for part in beside["components"])
+    lock = (ROOT / "requirements.lock").read_text()
+    for part in inside["components"]:
+        own = part["name"].startswith("deviceplugin")
+        assert own or f"{part['name']}=={part['version']} " in lock, "make images again"
+
+
+@running
+@each
+def test_a_node_without_devices_costs_a_quiet_process_that_ends_on_sigterm(
+    plugin: str, image: Callable[[str], Image], node: Node
+) -> None:
+    node.host |= {"/etc/gophers": node.root / "gophers"}
+    with node.running(image(plugin)) as process:
+        eventually(lambda: node.answers("/healthz"))
+        inside = first_process(process)
+        assert "1" == re.findall(r"^NSpid:.*\s(\d+)$", status(inside), re.MULTILINE)[0]
+        assert {"0000000000000000"} == set(
+            re.findall(r"^Cap\w+:\s+(\w+)", status(inside), re.MULTILINE)
+        )
+        assert "1" == re.findall(r"^NoNewPrivs:\s+(\d)", status(inside), re.MULTILINE)[0]
+        subprocess.run(["kill", "-TERM", str(inside)], check=True)
+        assert 0 == process.wait(5)
+    assert ["kubelet.sock"] == [one.name for one in node.kubelet.plugin_dir.glob("*.sock")]
+
+
+def status(process: int) -> str:
+    return Path(f"/proc/{process}/status").read_text()
+
+
+def needs(plugin: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(plugin not in PLUGINS, reason=f"no image of {plugin}")
+
+
+@running
+@needs("gopher")
+@pytest.mark.parametrize("components", [(), ("watcher", "verbose")], ids=["", "watcher"])
+def test_the_gopher_image_gives_pods_gophers(
+    components: tuple[str, ...], image: Callable[[str], Image], node: Node
+) -> None:
+    gophers = node.root / "gophers"
+    gophers.mkdir()
+    (gophers / "gary").touch()
+    node.host["/etc/gophers"] = gophers
+    with node.running(image("gopher"), components=components):
+        node.kubelet.wait_for("example.com/gopher", {"gary"}, timeout=30)
+        eventually(lambda: node.answers("/readyz"))
+        pod = Pod.of("digger", main={"example.com/gopher": 1})
+        assert node.kubelet.run(pod)
+        options = node.kubelet.run_options(pod, "main")
+        assert options is not None
+        assert {"Gopher": "gary"} == dict(options.envs)
+
+
+@running
+@needs("simulated")
+def test_the_simulated_image_has_the_devices_of_its_deployment(
+    image: Callable[[str], Image], node: Node
+) -> None:
+    with node.running(image("simulated")):
+        devices = {f"simple-device-node-1-{index}" for index in (0, 1)}
+        node.kubelet.wait_for("example.com/simple-device", devices, timeout=30)
+
+
+@running
+@needs("generic")
+def test_the_generic_image_reads_links_of_udev_with_its_component(
+    image: Callable[[str], Image], node: Node
+) -> None:
+    udev = node.root / "udev"
+    udev.mkdir()
+    (udev / "c1:3").write_text("S:nothing-at-all\n")
+    node.host["/run/udev/data"] = udev
+    entry = {
+        "name": "nothing",
+        "id": "serial",
+        "groups": [{"select": {"subsystem": "mem", "link": "/dev/nothing-at-all"}}],
+    }
+    flag = f"--device={json.dumps(entry)}"
+    with node.running(image("generic"), flag, components=("udev",)):
+        node.kubelet.wait(lambda: "squat.ai/nothing" in node.kubelet.registered, timeout=30)
+    with node.running(image("generic"), flag):
+        eventually(lambda: node.answers("/healthz"))
+        assert "squat.ai/nothing" not in node.kubelet.registered
+
+
+@running
+@needs("generic")
+def test_the_generic_image_sees_device_nodes_of_the_host_with_its_component(
+    image: Callable[[str], Image], node: Node
+) -> None:
+    host = node.root / "dev"
+    host.mkdir()
+    for name, minor in {"port7": 3, "null": 3, "random": 8, "urandom": 9}.items():
+        os.mknod(host / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+    node.host["/dev"] = host
+    entry = {"name": "port", "id": "serial", "groups": [{"paths": [{"path": "/dev/port*"}]}]}
+    with node.running(image("generic"), f"--device={json.dumps(entry)}", components=("host-dev",)):
+        node.kubelet.wait_for("squat.ai/port", {"port-port7"}, timeout=30)
+
+
+@running
+@needs("generic")
+def test_the_generic_image_hears_of_kernel_events(
+    image: Callable[[str], Image], node: Node
+) -> None:
+    with node.running(image("generic")) as process:
+        eventually(lambda: node.answers("/healthz"))
+        subprocess.run(["kill", "-TERM", str(first_process(process))], check=True)
+        _, log = process.communicate(timeout=5)
+    assert "no kernel events" not in log
