@@ -53,10 +53,12 @@ _WRITABLE = {
     "/var/lib/kubelet/plugins_registry",  # or here
     "/var/run/cdi",  # CDI specifications
     "/run/deviceplugin-gpu",  # which GPUs are not well
+    "/opt/intel/fpga-sw",  # by an init container: what the runtime calls to program FPGAs
 }
 _NOT_MOUNTED = {
     *("driver-root", "nvidia-cdi-hook-path"),  # on the host
     *("driver-root-ctr-path", "cdi-dir"),  # need not be there
+    *("dev-dir", "hook"),  # of FPGAs, on the host
 }
 """Settings of paths that are not looked for in the container."""
 _FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
