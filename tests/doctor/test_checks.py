@@ -15,9 +15,11 @@ from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
 from deviceplugin.doctor.checks import (
     _cdi_files,
     _directories,
+    _generic,
     _hardware_table,
     _kubelet,
     _pod_resources,
+    _versions,
 )
 from deviceplugin.doctor.checks._cdi_files import SpecError
 from node_tree import write
@@ -97,8 +99,9 @@ def test_yaml_that_cannot_be_read_here_is_not_judged(
     bare: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setattr(_generic, "find_spec", lambda _: None)
     write(bare.at("etc/generic-device-plugin/config.yaml"), "devices: [")
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert ["unknown"] == verdicts(bare, "generic")
     write(bare.at("etc/cdi/a.yaml"), "x: [")
     assert "unknown" in verdicts(bare, "cdi")
 
@@ -269,3 +272,41 @@ def test_how_the_kubelet_declines_is_told_apart(
 ) -> None:
     (found,) = _pod_resources._judge(Path("/s"), _sockets.Answer(code, "x"))
     assert (verdict, text) == (found.verdict, found.found)
+
+
+def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_versions, "_PACKAGES", ("grpcio", "no-such-package"))
+    found = findings(bare, "versions")[2]
+    assert (Verdict.FAILURE, "no-such-package") == (found.verdict, found.looked_at)
+
+
+@pytest.mark.parametrize(
+    ("state", "do"),
+    [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet is stuck")],
+)
+def test_what_to_do_depends_on_the_socket(state: _sockets.State, do: str) -> None:
+    found = _kubelet._fault(Path("/s"), state)
+    assert (Verdict.FAILURE, state.value) == (found.verdict, found.found)
+    assert found.do.startswith(do)
+
+
+def test_plugins_registry_alone_will_do(bare: Node) -> None:
+    bare.registry_dir.mkdir(parents=True)
+    assert ["ok"] == verdicts(bare, "plugin-directory")
+    assert [f"would be watcher, because {bare.registry_dir} exists"] == [
+        finding.found for finding in findings(bare, "mode")
+    ]
+
+
+def test_a_file_in_place_of_plugins_registry_is_named(bare: Node) -> None:
+    write(bare.registry_dir)
+    assert ["is not a directory"] == [f.found for f in findings(bare, "registry-directory")]
+
+
+def test_a_process_that_ends_meanwhile_is_left_out(bare: Node) -> None:
+    write(bare.at("proc/900/status"), f"Uid:\t{os.geteuid()}\n")
+    bare.at("proc/900/fd").mkdir()
+    bare.at("proc/900/fd/3").symlink_to("anon_inode:inotify")  # and no fdinfo of it any more
+    write(bare.at("proc/901/status"), f"Name:\tx\nUid:\t{os.geteuid()}\n")
+    write(bare.at("proc/902/status"), "Name:\tx\n")
+    assert findings(bare, "inotify")[0].found.startswith("0 of 128")
