@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_gpu import _diagnosis, _mps, _nodes, _platforms, _resources, _strategies
+from deviceplugin_gpu import _diagnosis, _labels, _mps, _nodes, _platforms, _resources, _strategies
 from deviceplugin_gpu._driver import Driver, size
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Nodes, Roots
@@ -68,6 +68,7 @@ class GpuPlugin(dp.Plugin):
         self._cdi = CdiNames()
         self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
+        self._explained = ""
         self.watch_paths: list[Path | str] = [
             self._roots.dev / "nvidiactl",
             *([config.path] if config else []),
@@ -78,10 +79,12 @@ class GpuPlugin(dp.Plugin):
         if self._config:
             self._config.check()
         snapshot, strange = self._look()
-        if not snapshot.gpus:
+        if snapshot.gpus:
+            self._explained = ""
+        else:
             self._explain(None)
         offer = _resources.offer(snapshot, self._settings)
-        self._warn([*offer.warnings, *strange])
+        self._warn([*offer.warnings, *strange, *self._label(snapshot, offer.units)])
         self._placement = Placement(
             snapshot,
             offer.units,
@@ -235,6 +238,17 @@ class GpuPlugin(dp.Plugin):
                 f"{len(units)} devices requested are of {len(gpus)} different GPUs (distinct-gpus)"
             )
 
+    def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
+        """Write the node's labels, and return what keeps them from being written."""
+        path = self._settings.labels_file
+        if path is None:
+            return []
+        try:
+            _labels.publish(path, _labels.labels(snapshot, units, self._settings, self._roots.sys))
+        except dp.DiscoveryError as error:
+            return [str(error)]
+        return []
+
     def _warn(self, warnings: Sequence[str]) -> None:
         for text in warnings:
             if text not in self._told:
@@ -243,9 +257,9 @@ class GpuPlugin(dp.Plugin):
 
     def _explain(self, error: NvmlError | None) -> None:
         """Log why there are no GPUs, once per reason."""
-        reason = f"no GPU: {error}"
-        if reason not in self._told:
-            self._told.add(reason)
+        reason = str(error)
+        if reason != self._explained:
+            self._explained = reason
             for finding in _diagnosis.explain(self._roots, self._driver.library, error):
                 log.warning("no GPU", extra={"finding": finding})
 

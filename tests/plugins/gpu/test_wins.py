@@ -1,0 +1,316 @@
+"""Where users of GPU plugins ask for more than they have: a test for each.
+
+Those that are also defects of the peer are in test_peer_defects.py: lost GPUs (1), topology (2),
+health (3), waiting for events (4), a late driver (5).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import grpc
+import pytest
+
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet, Node
+from deviceplugin_gpu._diagnosis import explain
+from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._nodes import Roots
+from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
+from fake_nvml import FakeMig, Fleet
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted import eventually
+
+EIGHT = tuple(range(8))
+
+
+# 1. A lost GPU costs no other one anything.
+
+
+@contextmanager
+def load(node: Node, *ids: str) -> Iterator[Callable[[], tuple[int, list[str]]]]:
+    """Allocate and prefer all the time; gives what tells how often, and what went wrong."""
+    stop, counts, errors = threading.Event(), [0], list[str]()
+
+    def work() -> None:
+        while not stop.wait(0.005):
+            try:
+                node.allocate(ids[counts[0] % len(ids)])
+                node.prefer(ids, 2)
+                counts[0] += 1
+            except grpc.RpcError as error:
+                errors.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield lambda: (counts[0], errors)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_1_eight_gpus_are_lost_and_come_back_and_nobody_else_notices(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(9, switch=12))
+    everything = uuids(*EIGHT, 8)
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, everything)
+        with load(node, uuid(8)) as so_far:
+            for slot in EIGHT:
+                rig.fake.change(slot, state="lost")
+                node.wait_for(GPU, everything - uuids(slot), unhealthy=uuids(slot))
+                others = [uuid(other) for other in EIGHT if other != slot]
+                assert ",".join(others) in node.allocate(*others).envs.values()
+                rig.fake.change(slot, state="ok")
+                node.wait_for(GPU, everything)
+            eventually(lambda: so_far()[0] > 20, "some load")
+            assert [] == so_far()[1]
+        assert 1 == node.kubelet.registration_count(GPU)
+        assert () == tuple(node.kubelet.crashes)
+
+
+def test_1_all_ids_stay_listed_while_all_gpus_are_lost(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(3)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2))
+        pod = Pod.of("holder", main={GPU: 3})
+        assert node.kubelet.run(pod)
+        for slot in range(3):
+            rig.fake.change(slot, state="unreachable")
+        node.wait_for(GPU, (), unhealthy=uuids(0, 1, 2))
+        for slot in range(3):
+            rig.fake.change(slot, state="ok")
+        node.wait_for(GPU, uuids(0, 1, 2))
+
+
+# 2. No call of NVML in a request.
+
+
+def test_2_requests_are_answered_from_memory_even_while_nvml_hangs(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    plugin = rig.has(Fleet.of(4, switch=6)).plugin()
+    with kubelet.running(plugin, discovery_deadline=timedelta(seconds=1)) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        rig.fake.delay("nvmlDeviceGetCount_v2", milliseconds=600_000)
+        try:
+            assert {"NVIDIA_VISIBLE_DEVICES": uuid(2)} == node.allocate(uuid(2)).envs
+            assert 2 == len(node.prefer([uuid(slot) for slot in range(4)], 2))
+            # Nobody can say that they are well.
+            node.wait_for(GPU, (), unhealthy=uuids(0, 1, 2, 3), timeout=10)
+        finally:
+            rig.fake.mend()
+        node.wait_for(GPU, uuids(0, 1, 2, 3), timeout=10)
+
+
+# 3. Health: what counts can be chosen.
+
+
+@pytest.mark.parametrize(
+    ("disable", "enable", "expected"),
+    [
+        ("", "", {62, 79}),
+        ("79", "", {62}),
+        ("all", "79", {79}),
+        ("all", "", set()),
+        ("", "31", {31, 62, 79}),
+    ],
+)
+def test_3_which_xids_count_can_be_chosen(
+    rig: GpuRig, disable: str, enable: str, expected: set[int]
+) -> None:
+    rig.has(Fleet.of(1))
+    counting = set()
+    for number in (13, 31, 62, 79):
+        rig.state_file.unlink(missing_ok=True)
+        plugin = rig.plugin(disable_healthchecks=disable, enable_healthchecks=enable)
+        plugin.discover()
+        plugin._driver.health.saw_xid(uuid(0), number)
+        if unhealthy(devices(plugin)):
+            counting.add(number)
+    assert expected == counting
+
+
+def test_3_a_gpu_that_does_not_report_errors_is_healthy_by_its_checks(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, events=False)
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.change(1, state="lost")
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+def test_3_a_gpu_whose_errors_cannot_be_listened_to_is_unhealthy(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(2)).fake.fail("nvmlDeviceRegisterEvents", 999, gpu=1)
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+# 5. The driver goes.
+
+
+def test_5_devices_are_unhealthy_while_the_driver_is_gone(rig: GpuRig, kubelet: Kubelet) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    with kubelet.running(plugin, discovery_deadline=timedelta(milliseconds=500)) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        rig.fake.drop_driver()
+        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=10)
+        rig.fake.mend()
+        node.wait_for(GPU, uuids(0, 1), timeout=10)
+
+
+# 6. MIG layouts are noticed.
+
+
+def test_6_another_mig_layout_is_noticed_and_no_id_is_dropped_under_a_pod(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    old, new = FakeMig(1, "3g.20gb"), FakeMig(7, "1g.5gb")
+    rig.has(Fleet.of(1, migs=(old,)))
+    names = "nvidia.com/mig-3g.20gb", "nvidia.com/mig-1g.5gb"
+    with kubelet.running(
+        rig.plugin(mig_strategy="mixed"), vanished_grace=timedelta(milliseconds=50)
+    ) as node:
+        node.wait_for(names[0], {old.uuid(0)})
+        pod = Pod.of("holder", main={names[0]: 1})
+        assert node.kubelet.run(pod)
+        rig.fake.change(0, migs=(new,))
+        node.wait_for(names[1], {new.uuid(0)})
+        node.wait_for(names[0], (), unhealthy={old.uuid(0)})
+        node.kubelet.terminate(pod)
+        node.kubelet.wait(lambda: node.kubelet.registered == {names[1]}, what="its end")
+
+
+# 7. Order.
+
+
+def test_7_gpus_are_told_of_in_their_own_order(rig: GpuRig) -> None:
+    fleet = Fleet.of(3)
+    rig.has(fleet)
+    for slot, first in enumerate("zma"):
+        rig.fake.change(slot, uuid=f"GPU-{first}")
+    plugin = rig.plugin(pass_device_specs=True)
+    found = plugin.allocate(list(reversed(list(plugin.discover()))))
+    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-z,GPU-m,GPU-a"} == found.envs
+    assert [f"/dev/nvidia{slot}" for slot in range(3)] == [node.host_path for node in found.nodes]
+
+
+# 8. An odd MIG device.
+
+
+def test_8_an_odd_mig_device_is_left_out_with_one_warning(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    migs = FakeMig(1, "1g.5gb"), FakeMig(2, "1c.3g.20gb"), FakeMig(3, "2g.10gb")
+    rig.has(Fleet.of(2)).fake.change(1, migs=migs)
+    plugin = rig.plugin(mig_strategy="mixed")
+    for _ in range(3):
+        assert {uuid(0), migs[0].uuid(1), migs[2].uuid(1)} == devices(plugin).keys()
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert 1 == len(warnings)
+    assert "1c.3g.20gb is only a part of a GPU instance" in vars(warnings[0])["problem"]
+
+
+def test_8_a_card_whose_mig_devices_cannot_be_read_costs_itself_only(rig: GpuRig) -> None:
+    rig.has(Fleet.of(3, migs=(FakeMig(1, "1g.5gb"),)))
+    plugin = rig.plugin(mig_strategy="mixed")
+    before = devices(plugin).keys()
+    rig.fake.fail("nvmlDeviceGetMigDeviceHandleByIndex", 999, gpu=1)
+    found = devices(plugin)
+    assert before == found.keys()
+    assert {FakeMig(1).uuid(1)} == unhealthy(found).keys()
+
+
+# 9. Sockets.
+
+
+def test_9_it_registers_again_whatever_is_lost(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        for path in node.kubelet.plugin_dir.glob("nvidia.com_gpu*"):
+            path.unlink()
+        node.kubelet.wait(lambda: node.kubelet.registration_count(GPU) == 2, what="a second one")
+        node.restart_kubelet()
+        node.wait_for(GPU, uuids(0, 1))
+
+
+# 11. See test_settings.py, test_resources.py and test_main.py; and this.
+
+
+def test_11_one_replica_is_allowed(rig: GpuRig, kubelet: Kubelet) -> None:
+    sharing = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 1}]}}
+    with kubelet.running(rig.has(Fleet.of(1)).plugin(sharing=sharing)) as node:
+        node.wait_for(GPU, uuids(0))
+
+
+# 13. The first failure says what to do.
+
+
+def explained(rig: GpuRig, code: int | None = None) -> list[str]:
+    library = Library(rig.path / "nowhere")
+    list(library._places())
+    error: NvmlError = LibraryMissingError(library)
+    if code is not None:
+        error = NvmlError("nvmlInit", code, "no")
+    return list(explain(rig.roots, library, error))
+
+
+def has_card(roots: Roots) -> None:
+    folder = roots.sys / "bus/pci/devices/0000:3b:00.0"
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text("0x10de\n")
+    (folder / "class").write_text("0x030200\n")
+
+
+def has_module(roots: Roots) -> None:
+    (roots.proc / "modules").write_text("nvidia_uvm 1 0 - Live 0x0\nnvidia 1 0 - Live 0x0\nxfs 1\n")
+
+
+def test_13_a_node_without_a_gpu_is_told_apart_from_one_without_a_driver(rig: GpuRig) -> None:
+    assert "to do: this node seems to have no GPU: keep the plugin off it" in explained(rig)[-1]
+    has_card(rig.roots)
+    *found, advice = explained(rig)
+    assert "NVIDIA GPUs on the PCI bus: 0000:3b:00.0" in found
+    assert f"device files: no {rig.roots.dev}/nvidia*" in found
+    assert any(f"{rig.path}/nowhere/usr/lib64" in line for line in found)
+    assert advice.startswith("to do: install the NVIDIA driver on the node")
+
+
+def test_13_a_driver_that_is_not_visible_here_is_told_apart(rig: GpuRig) -> None:
+    has_module(rig.roots)
+    rig.has_nodes("nvidia0", "nvidiactl")
+    *found, advice = explained(rig)
+    assert "kernel modules: nvidia, nvidia_uvm" in found
+    assert "device files: nvidia0, nvidiactl" in found
+    assert "runtimeClassName nvidia" in advice
+
+
+@pytest.mark.parametrize(
+    ("code", "nodes", "expected"),
+    [
+        (18, ["nvidiactl"], "the driver was upgraded and the old one is still loaded"),
+        (9, [], "create the device files"),
+        (999, ["nvidiactl"], "dmesg | grep NVRM"),
+    ],
+)
+def test_13_there_is_advice_for_each_failure(
+    rig: GpuRig, code: int, nodes: list[str], expected: str
+) -> None:
+    has_module(rig.roots)
+    rig.has_nodes(*nodes)
+    assert expected in explained(rig, code)[-1]
+
+
+def test_13_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = rig.plugin()
+    for _ in range(3):
+        assert {} == devices(plugin)
+    findings = [vars(record)["finding"] for record in caplog.records if record.msg == "no GPU"]
+    assert 1 == len([line for line in findings if line.startswith("to do: ")])
+    assert any(f"{rig.library}: loaded" in line for line in findings)
