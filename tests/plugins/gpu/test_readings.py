@@ -1,98 +1,70 @@
-"""What NVML measures, read from the fake driver."""
+"""What the fake driver measures, as metrics."""
 
-import pytest
-
-from deviceplugin_gpu._gpu_metrics import GpuMetrics, Reading
-from deviceplugin_gpu._health import Health
-from deviceplugin_gpu._nvml import NvmlError
-from deviceplugin_gpu._readings import NvmlReader
-from fake_nvml import FakeMig, Fleet
+from deviceplugin_gpu._driver import Driver
+from fake_nvml import Fleet
 from gpu_rig import GpuRig, uuid
 
-GIB = 1 << 30
+
+def samples(rig: GpuRig, **given: object) -> dict[str, float]:
+    """Return the metrics of GPU 0 by name and last label."""
+    plugin = rig.plugin(**given)
+    plugin.discover()
+    return {
+        sample.name.removeprefix("deviceplugin_gpu_")
+        + "".join(
+            f"/{value}" for key, value in sample.labels.items() if key == "type"
+        ): sample.value
+        for family in plugin.metrics()
+        for sample in family.samples
+        if sample.labels["uuid"] == uuid(0)
+    }
 
 
-def reader(rig: GpuRig) -> NvmlReader:
-    driver = rig.driver()
-    driver.look()
-    return NvmlReader(driver.session)
+def test_what_a_gpu_measures_is_told_in_base_units(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1, memory=81920, used=1024, utilization=75, temperature=61, power=350_500))
+    found = samples(rig)
+    expected = {
+        "utilization_ratio": 0.75,
+        "memory_used_bytes": 1 << 30,
+        "memory_bytes": 80 << 30,
+        "temperature_celsius": 61,
+        "power_watts": 350.5,
+        "healthy": 1,
+        "ecc_errors_total/corrected": 0,
+    }
+    assert expected == {name: found[name] for name in expected}
 
 
-def test_all_that_a_gpu_can_tell_is_read_in_base_units(rig: GpuRig) -> None:
-    rig.has(
-        Fleet.of(
-            1,
-            utilization=25,
-            memory=80 * 1024,
-            used=1024,
-            temperature=41,
-            power=62500,
-            energy=1000250,
-            corrected=3,
-            throttle=4,
-            replays=7,
-            remapped_corrected=1,
-            remap_pending="yes",
-        )
-    )
-    assert Reading(
-        utilization=0.25,
-        memory_used=GIB,
-        memory_total=80 * GIB,
-        temperature=41,
-        power=62.5,
-        energy=1000.25,
-        ecc_corrected=3,
-        ecc_uncorrected=0,
-        throttling=4,
-        pcie_replays=7,
-        remapped_corrected=1,
-        remapped_uncorrected=0,
-        remapping_pending=True,
-        remapping_failed=False,
-    ) == reader(rig).read(uuid(0))
+def test_what_a_gpu_cannot_tell_is_left_out(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).fake.fail("nvmlDeviceGetPowerUsage", 3)
+    rig.fake.fail("nvmlDeviceGetTemperature", 4)
+    rig.fake.fail("nvmlDeviceGetTemperatureV", 4)
+    found = samples(rig)
+    assert {"utilization_ratio"} == found.keys() & {
+        "utilization_ratio",
+        "power_watts",
+        "temperature_celsius",
+    }
 
 
-def test_what_a_gpu_cannot_tell_is_none(rig: GpuRig) -> None:
-    rig.has(Fleet.of(1, ecc="off", compute="7.0"))
-    for name in (
-        "nvmlDeviceGetPowerUsage",
-        "nvmlDeviceGetTotalEnergyConsumption",
-        "nvmlDeviceGetMemoryInfo",
-    ):
-        rig.fake.fail(name, 3)
-    found = reader(rig).read(uuid(0))
-    assert [None] * 8 == [
-        found.power,
-        found.energy,
-        found.memory_used,
-        found.memory_total,
-        found.ecc_corrected,
-        found.remapped_uncorrected,
-        found.remapping_pending,
-        found.remapping_failed,
-    ]
-    rig.has(Fleet.of(1, migs=(FakeMig(1, "1g.5gb"),)))
-    rig.fake.mend()
-    assert None is reader(rig).read(uuid(0)).utilization
-
-
-def test_a_lost_gpu_costs_its_own_values_only(rig: GpuRig) -> None:
-    rig.has(Fleet.of(2))
-    driver = rig.driver()
-    gpus = driver.look().snapshot.gpus
+def test_a_lost_gpu_has_health_and_no_readings(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    plugin.discover()
     rig.fake.change(0, state="lost")
-    with pytest.raises(NvmlError):
-        NvmlReader(driver.session).read(uuid(0))
-    families = GpuMetrics(NvmlReader(driver.session)).collect(gpus, Health())
-    [temperatures] = [family for family in families if "temperature" in family.name]
-    assert [uuid(1)] == [sample.labels["uuid"] for sample in temperatures.samples]
+    plugin.discover()
+    found = {
+        family.name.removeprefix("deviceplugin_gpu_"): [
+            sample.value for sample in family.samples if sample.labels["uuid"] == uuid(0)
+        ]
+        for family in plugin.metrics()
+    }
+    assert ([0], []) == (found["healthy"], found["utilization_ratio"])
 
 
-def test_while_nvml_is_shut_down_nothing_is_read(rig: GpuRig) -> None:
-    rig.has(Fleet.of(1))
-    driver = rig.driver()
-    gpus = driver.look().snapshot.gpus
+def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> None:
+    driver: Driver = rig.has(Fleet.of(1)).driver()
+    driver.look()
     driver.close()
-    families = GpuMetrics(NvmlReader(driver.session)).collect(gpus, Health())
-    assert [] == [family.name for family in families if "temperature" in family.name]
+    names = {family.name for family in driver.metrics.collect(driver.gpus, driver.health)}
+    assert "deviceplugin_gpu_info" in names
+    assert "deviceplugin_gpu_power_watts" not in names

@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_gpu._gpu_metrics import GpuMetrics
 from deviceplugin_gpu._health import Health
 from deviceplugin_gpu._incidents import Record
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._look import Sight, look
+from deviceplugin_gpu._meter import Meter
 from deviceplugin_gpu._nvml import NvmlError, Session
 from deviceplugin_gpu._snapshot import Gpu
 
@@ -41,6 +43,7 @@ class Driver:
         self.library = library
         self.health = Health(record=Record(state_file), clock=clock)
         self.session = Session(library)
+        self.metrics = GpuMetrics(Meter(self.session), clock=clock)
         self._sysfs = sysfs
         self._clock = clock
         self._sight: Sight | None = None
@@ -74,6 +77,11 @@ class Driver:
         self.session.close()
         self.session.open()
         return self._keep(self._look())
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of the last look."""
+        return tuple(self._seen.values())
 
     def close(self) -> None:
         """Let go of the driver."""

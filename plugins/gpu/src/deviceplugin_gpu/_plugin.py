@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Final
 
+from prometheus_client.core import Metric
 from typing_extensions import override
 
 import deviceplugin as dp
@@ -126,6 +127,10 @@ class GpuPlugin(dp.Plugin):
                 health.saw_double_bit(event.uuid)
             if event.kind != EVENT_SINGLE_BIT:  # corrected, and often many
                 yield
+
+    @override
+    def metrics(self) -> Iterable[Metric]:
+        return self._driver.metrics.collect(self._driver.gpus, self._driver.health)
 
     @override
     def start(self, resource: str) -> None:
