@@ -106,7 +106,7 @@ def test_sixteen_free_gpus_are_searched_to_the_end_with_little_work(layout: str)
 
 @pytest.mark.parametrize(
     ("layout", "size"),
-    [*itertools.product(LAYOUTS, [2, 3, 13]), ("cube meshes", 4), ("islands of four", 8)],
+    [*itertools.product(LAYOUTS, [2, 3, 13]), ("cube meshes", 4), ("islands of four", 4)],
 )
 def test_sixteen_free_gpus_are_chosen_as_by_brute_force(layout: str, size: int) -> None:
     snapshot = LAYOUTS[layout]
@@ -170,15 +170,16 @@ def test_what_cannot_be_had_is_answered_as_far_as_it_can() -> None:
     assert ["g0", "g1"] == placement.prefer(["unknown", "g1", "g0"], [], 2)
 
 
-def test_one_question_has_one_answer_whatever_its_order() -> None:
-    for snapshot in LAYOUTS.values():
-        placement = Placement(snapshot, whole(snapshot), "distributed")
-        ids, shuffle = [gpu.uuid for gpu in snapshot.gpus], random.Random(7).shuffle
-        answers = set()
-        for _ in range(100):
-            shuffle(ids)
-            answers.add(tuple(placement.prefer(ids, [], 5)))
-        assert 1 == len(answers)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_question_has_one_answer_whatever_its_order(layout: str) -> None:
+    snapshot = LAYOUTS[layout]
+    placement = Placement(snapshot, whole(snapshot), "distributed")
+    ids, shuffle = [gpu.uuid for gpu in snapshot.gpus], random.Random(7).shuffle
+    answers = set()
+    for _ in range(100):
+        shuffle(ids)
+        answers.add(tuple(placement.prefer(ids, [], 3)))
+    assert 1 == len(answers)
 
 
 squares = st.integers(1, 9).flatmap(
@@ -195,7 +196,7 @@ def symmetric(numbers: list[list[int]]) -> list[list[int]]:
     return [[0 if a == b else numbers[max(a, b)][min(a, b)] for b in places] for a in places]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(squares, st.data())
 def test_every_group_is_the_first_of_the_best_ones(
     numbers: list[list[int]], data: st.DataObject
@@ -211,8 +212,8 @@ def test_every_group_is_the_first_of_the_best_ones(
     assert found.is_best
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(20, 40), st.data())
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.integers(20, 28), st.data())
 def test_where_there_is_too_much_to_search_the_answer_is_valid_and_good(
     seed: int, count: int, data: st.DataObject
 ) -> None:
@@ -320,7 +321,7 @@ def test_another_resource_on_the_same_gpus_does_not_count() -> None:
     assert ["g0::0"] == placement.prefer(["g0::0", "g0::1", "g1::0", "g1::1"], [], 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.sampled_from(["distributed", "packed"]),
