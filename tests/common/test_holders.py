@@ -1,17 +1,24 @@
 """Which pod holds which device, and what is given back: with a kubelet, over its sockets."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.simulator import Pod
+from deviceplugin._holders import Holders, Pace
+from deviceplugin._inventory import Resource
+from deviceplugin._metrics import Metrics
+from deviceplugin._podresources import Holdings, PodResources
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
@@ -179,15 +186,7 @@ def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
         pod_resources(socket) as pods,
         running(kubelet, plugin, pod_resources_socket=socket) as node,
     ):
-        turns = threading.Semaphore(0)
-        turn = node.host._holders._turn
-
-        def counted() -> None:
-            turn()
-            turns.release()
-
-        node.host._holders._turn = counted  # type: ignore[method-assign]
-        assert all(turns.acquire(timeout=5) for _ in range(3))
+        turned(node, 3)
         assert 1 == pods.asked  # by the discovery
         plugin.set("a")
         pods.held = {RESOURCE: ["a"]}
@@ -304,3 +303,346 @@ def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
             eventually(lambda number=number: len(plugin.released_ids) == number, "the release")  # type: ignore[misc]
         assert {(): 6} == samples(node, "released_devices_total")
     assert [["a", "b"]] * 3 == plugin.released_ids
+
+
+@pytest.fixture
+def hooked() -> Iterator[threading.Event]:
+    """What a hook waits for; set at the end, so that nothing goes on."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_release_that_fails_is_told_again(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FailingPlugin(ReleasedPlugin):
+        @override
+        def released(self, devices: Sequence[dp.Device]) -> None:
+            super().released(devices)
+            if len(self.released_ids) < 3:
+                raise RuntimeError("cannot wipe")
+
+    plugin = FailingPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.terminate(POD)
+        eventually(lambda: samples(node, "released_devices_total"), "the release")
+    assert [["a"]] * 3 == plugin.released_ids
+    (told,) = [r for r in caplog.records if r.message == "released() failed"]
+    assert "RuntimeError: cannot wipe" == vars(told)["error"]
+
+
+def test_an_allocation_waits_for_the_release_of_its_device(
+    kubelet: Kubelet, hooked: threading.Event
+) -> None:
+    class WipingPlugin(ReleasedPlugin):
+        wiping = threading.Event()
+
+        @override
+        def released(self, devices: Sequence[dp.Device]) -> None:
+            self.wiping.set()
+            assert hooked.wait(10)
+            super().released(devices)
+
+    plugin = WipingPlugin("a", "b")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        eventually(lambda: held(node), "the pod")
+        ((device, _),) = held(node)
+        node.kubelet.terminate(POD)
+        assert plugin.wiping.wait(5)
+        answered: list[list[list[str]]] = []
+
+        def allocate() -> None:
+            node.allocate(device)
+            answered.append(list(plugin.released_ids))
+
+        thread = threading.Thread(target=allocate)
+        thread.start()
+        (other,) = {"a", "b"} - {device}
+        node.allocate(other)  # does not
+        assert [] == answered
+        hooked.set()
+        thread.join(5)
+        assert [[[device]]] == answered
+
+
+def test_a_hanging_release_does_not_keep_the_plugin_from_stopping(
+    kubelet: Kubelet, hooked: threading.Event
+) -> None:
+    class HangingPlugin(ScriptedPlugin):
+        called = threading.Event()
+
+        @override
+        def released(self, devices: Sequence[dp.Device]) -> None:
+            self.called.set()
+            hooked.wait(20)
+
+    plugin = HangingPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.terminate(POD)
+        assert plugin.called.wait(5)
+    assert not [t for t in threading.enumerate() if t.name in {"holders", "host"}]
+
+
+def test_a_device_that_has_vanished_is_released_too(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b")
+    grace = timedelta(milliseconds=1)
+    with running(kubelet, plugin, vanished_grace=grace) as node:
+        node.kubelet.run(POD)
+        eventually(lambda: held(node), "the pod")
+        ((device, _),) = held(node)
+        (other,) = {"a", "b"} - {device}
+        plugin.set(other)
+        node.wait_for(RESOURCE, {other}, {device})
+        node.kubelet.terminate(POD)
+        eventually(lambda: plugin.released_ids, "the release")
+    assert [[device]] == plugin.released_ids
+
+
+def test_an_allocation_for_a_pod_that_is_rejected_after_all_is_released(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.allocate("a")
+        eventually(lambda: plugin.released_ids, "the release")
+    assert [["a"]] == plugin.released_ids
+
+
+def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None:
+    class RefusingPlugin(ReleasedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            raise dp.AllocationError("not today")
+
+    plugin = RefusingPlugin("a")
+    with running(kubelet, plugin) as node:
+        with pytest.raises(grpc.RpcError):
+            node.allocate("a")
+        looks(node, 0)
+        turned(node, 5)
+    assert [] == plugin.released_ids
+
+
+def turned(node: Node, count: int) -> None:
+    """Wait for that many more turns of the thread, which may ask nobody."""
+    turns = threading.Semaphore(0)
+    turn = node.host._holders._turn
+
+    def counted() -> None:
+        turn()
+        turns.release()
+
+    node.host._holders._turn = counted  # type: ignore[method-assign]
+    assert all(turns.acquire(timeout=5) for _ in range(count))
+
+
+def test_what_is_no_longer_served_is_not_released(kubelet: Kubelet) -> None:
+    class NamingPlugin(ReleasedPlugin):
+        resource = ""
+
+    plugin = NamingPlugin()
+    plugin.resource = ""
+    plugin.set(dp.Device("a", resource=RESOURCE), dp.Device("x", resource="example.com/other"))
+    with running(kubelet, plugin, vanished_grace=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.allocate("a", resource=RESOURCE)
+        plugin.set(dp.Device("x", resource="example.com/other"))
+        eventually(lambda: len(node.host.inventory()["resources"]) == 1, "the resource to go")
+        turned(node, 5)
+    assert [] == plugin.released_ids
+
+
+# Exclusive.
+
+
+class ExclusivePlugin(ScriptedPlugin):
+    exclusive = True
+
+
+def refusal(node: Node, device: str) -> str:
+    with pytest.raises(grpc.RpcError) as info:
+        node.allocate(device)
+    assert grpc.StatusCode.FAILED_PRECONDITION is info.value.code()
+    return str(info.value.details())
+
+
+def test_a_device_that_another_pod_holds_is_refused(kubelet: Kubelet) -> None:
+    with running(kubelet, ExclusivePlugin("a", "b")) as node:
+        node.kubelet.run(Pod.of("door", main={RESOURCE: 2}))
+        wait_held(node, ("a", "door"), ("b", "door"))
+        assert (
+            'invalid allocation request for "example.com/thing": '
+            "held by another pod: b (default/door)"
+        ) == refusal(node, "b")
+        event = node.host._metrics.events.latest()[0]
+        assert "held by another pod: b (default/door)" == event.detail
+
+
+def test_a_device_whose_pod_has_ended_is_not_refused(kubelet: Kubelet) -> None:
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.terminate(POD)
+        assert {("a", "door")} == held(node)  # remembered
+        assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
+
+
+def test_a_pod_that_was_replaced_by_one_of_the_same_name_is_not_in_its_own_way(
+    kubelet: Kubelet,
+) -> None:
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.delete(POD)
+        assert node.kubelet.run(Pod("door", POD.containers, uid="another"))
+
+
+def test_a_device_of_an_init_container_may_go_to_a_later_container(kubelet: Kubelet) -> None:
+    pod = Pod(
+        "door",
+        [Container("main", {RESOURCE: 1})],
+        [Container("first", {RESOURCE: 1}), Container("second", {RESOURCE: 1})],
+    )
+    with running(kubelet, ExclusivePlugin("a")) as node:
+        assert node.kubelet.run(pod)
+        wait_held(node, ("a", "door"))
+
+
+def test_without_an_answer_a_device_is_given_out(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:  # which has no Get
+        pods.held = {RESOURCE: ["a"]}
+        with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
+            wait_held(node, ("a", "pod"))
+            node.allocate("a")
+    (told,) = [r for r in caplog.records if r.message.startswith("not known whether")]
+    assert "UNIMPLEMENTED" in vars(told)["error"]
+
+
+def test_where_it_is_not_known_what_pods_hold_a_device_is_given_out(kubelet: Kubelet) -> None:
+    socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
+        node.allocate("a")
+
+
+# How the kubelet is asked.
+
+
+def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
+    kubelet: Kubelet, hooked: threading.Event
+) -> None:
+    class SlowPlugin(ScriptedPlugin):
+        allocating = threading.Event()
+
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            self.allocating.set()
+            assert hooked.wait(10)
+            return super().allocate(devices)
+
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    plugin = SlowPlugin("a")
+    with (
+        pod_resources(socket) as pods,
+        running(kubelet, plugin, pod_resources_socket=socket) as node,
+    ):
+        thread = threading.Thread(target=node.allocate, args=("a",))
+        thread.start()
+        assert plugin.allocating.wait(5)
+        asked = pods.asked
+        asking = threading.Thread(target=node.host._holders.ask)
+        asking.start()
+        asking.join(0.2)  # in which ten looks would have been made
+        assert (asked, True) == (pods.asked, asking.is_alive())
+        hooked.set()
+        asking.join(5)
+        thread.join(5)
+        eventually(lambda: pods.asked >= asked + 2, "the list after the allocation")
+
+
+def holders(service: PodResources, *, own_pod: str = "", interval: float = 0.05) -> Holders:
+    resource = Resource(RESOURCE, ScriptedPlugin("a"))
+    resource.publish([dp.Device("a")])
+    return Holders(
+        service,
+        Pace.of(interval),
+        resources=lambda: {RESOURCE: resource},
+        metrics=Metrics(),
+        own_pod=own_pod,
+    )
+
+
+class Service(PodResources):
+    """Says what a test wants, as long as the socket is the same."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__(socket, lambda _method, _code: None)
+        socket.touch()
+        self.answer = Holdings(frozenset(), frozenset({("default", "door")}))
+        self.on_list: Callable[[], object] = lambda: None
+
+    @override
+    def list(self) -> Holdings:
+        self.on_list()
+        return self.answer
+
+    def restart(self) -> None:
+        self.socket.unlink()
+        self.socket.with_name("new").touch()
+        self.socket.with_name("new").rename(self.socket)
+
+
+def test_a_kubelet_that_restarts_meanwhile_has_not_answered(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service)
+    service.on_list = service.restart
+    with pytest.raises(KubeletUnavailableError, match="the kubelet restarted meanwhile"):
+        asking.ask()
+    assert asking.current() is None
+
+
+def test_another_kubelet_is_not_believed_to_know_all_pods_at_once(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, interval=0.2)
+    assert asking.ask().complete
+    service.restart()
+    assert not asking.ask().complete
+    eventually(lambda: asking.ask().complete, "the kubelet to settle")
+
+
+def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, own_pod="me", interval=0.001)
+    assert asking.ask().complete  # the process may not be in a pod
+    service.answer = Holdings(frozenset(), frozenset({("default", "door"), ("kube-system", "me")}))
+    assert asking.ask().complete
+    service.answer = Holdings(frozenset(), frozenset({("default", "door")}))
+    assert not asking.ask().complete
+
+
+def test_a_look_that_breaks_does_not_end_all_looks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service)
+
+    def fail() -> None:
+        service.on_list = lambda: None
+        raise LookupError("odd")
+
+    service.on_list = fail
+    thread = threading.Thread(target=asking.run)
+    thread.start()
+    try:
+        eventually(asking.current, "another look")
+    finally:
+        asking.stop()
+        thread.join(5)
+    assert not thread.is_alive()
+    assert "a look at what pods hold failed, going on" in caplog.messages

@@ -127,7 +127,7 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
     assert "application/openmetrics-text" == kind.partition(";")[0]
     (family,) = (
         family
-        for family in openmetrics_families(text.decode())
+        for family in openmetrics_families(text.decode())  # type: ignore[no-untyped-call]
         if "deviceplugin_device_allocated" == family.name
     )
     assert ("gauge", 1, 'a"\n\\n') == (
