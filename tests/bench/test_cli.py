@@ -1,11 +1,14 @@
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deviceplugin.bench import _cli, _plan, main
-from deviceplugin.bench._cli import _chosen, _parser, _plan_of, _split
+from deviceplugin.bench._cli import _parser, _plan_of, _split
+from deviceplugin.bench._figures import Section
+from deviceplugin.bench._subject import Subject
 
 MANY = [*_plan.many(8, 1).command]
 
@@ -25,15 +28,42 @@ def test_a_command_is_measured_and_the_figures_are_printed_and_written(
         assert figure["count"] == len(figure["values"])
 
 
-def test_without_a_command_the_gopher_plugin_and_the_core_are_measured() -> None:
-    def sections(*words: str) -> int:
-        before, command = _split(words)
-        return len(list(_chosen(_parser().parse_args(before), command)))
+@pytest.mark.timeout(120)
+def test_the_core_is_measured_with_growing_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(_plan.QUICK, core_devices=(10, 1000), core_resources=(1, 10), core_changes=1)
+    monkeypatch.setattr(_cli, "QUICK", few)
+    assert 0 == main(["--core", "--quick"])
+    out = capsys.readouterr().out
+    for title in (
+        "core: 10 devices in one resource",
+        "from 10 to 1,000 devices, 100 times as many: times larger",
+        "core: 10 resources in one process",
+        "from 1 to 10 resources, 10 times as many: times larger",
+    ):
+        assert title in out
 
-    assert 3 == sections()
-    assert 1 == sections("--gopher")
-    assert 2 == sections("--core")
-    assert 1 == sections("--", "my-plugin", "--", "x")
+
+def test_without_a_command_the_gopher_plugin_and_the_core_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sections(*words: str) -> list[str]:
+        before, commands = _split(words)
+        options = _parser().parse_args(before)
+        subjects = [Subject(title=command[0], command=command) for command in commands]
+        return [section.title for section in _cli._sections(options, subjects)]
+
+    def measured(subject: Subject, *_: object) -> Section:
+        return Section(subject.title, (), [])
+
+    monkeypatch.setattr(_plan, "measure", measured)
+    monkeypatch.setattr(_cli, "_core", lambda _plan: iter([Section("core", (), [])]))
+    assert ["gopher", "core"] == sections()
+    assert ["gopher"] == sections("--gopher")
+    assert ["core"] == sections("--core")
+    assert ["gopher", "core"] == sections("--gopher", "--core")
+    assert ["my-plugin"] == sections("--", "my-plugin", "--", "x")
 
 
 def test_what_is_given_overrides_the_plan() -> None:
@@ -77,28 +107,10 @@ def test_the_gopher_plugin_must_be_installed(
     assert "gopher-device-plugin is not installed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("measure", [_plan.measure_many_devices, _plan.measure_many_resources])
-def test_the_core_is_measured(measure: object) -> None:
-    assert callable(measure)
-    said: list[str] = []
-    plan = _plan.Plan(
-        core_starts=1,
-        core_changes=1,
-        core_restarts=2,
-        core_devices=20,
-        core_resources=3,
-        settle=0.1,
-    )
-    section = measure(plan, said.append)
-    assert [section.title] == said
-    assert section.title.startswith("core: ")
-    assert all(figure.values for figure in section.figures)
-
-
 def test_figures_that_cannot_be_written_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_cli, "_chosen", lambda *_: [])
+    monkeypatch.setattr(_cli, "_sections", lambda *_: [])
     assert 0 == main([])
     path = tmp_path / "missing" / "figures.json"
     assert 1 == main([f"--json={path}"])

@@ -3,12 +3,14 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from deviceplugin.bench import _measure, _plan, _report
+from deviceplugin import _values
+from deviceplugin.bench import _measure, _plan, _report, _soak, _versus
 from deviceplugin.bench._figures import Section
 from deviceplugin.bench._plan import QUICK, Plan
 from deviceplugin.bench._subject import BenchError, Subject
@@ -16,6 +18,7 @@ from deviceplugin.bench._subject import BenchError, Subject
 _FAILED: Final = 1
 _USAGE: Final = 2
 _CALIBRATIONS: Final = 50
+_VERSUS: Final = "--versus"
 
 _DESCRIPTION: Final = """\
 Measure a device plugin from outside, whatever it is written in, on a simulated kubelet.
@@ -30,6 +33,10 @@ examples:
   deviceplugin bench
   deviceplugin bench --quick --gopher
   deviceplugin bench --json figures.json -- my-device-plugin --plugin-dir {plugin_dir}
+  deviceplugin bench --bare
+  deviceplugin bench --soak 30m
+  deviceplugin bench -- my-device-plugin --versus my-device-plugin-in-go
+  deviceplugin bench --compare before.json after.json
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
 Figures from a machine that does other work too are good for ratios only: the last line says how
@@ -41,16 +48,20 @@ def main(argv: Sequence[str]) -> int:
 
     0 after measuring, 1 if something could not be measured, 2 for a wrong command line.
     """
-    words, command = _split(argv)
+    words, commands = _split(argv)
     try:
         options = _parser().parse_args(words)
     except SystemExit as done:  # --help, or a usage error that argparse has told
         return int(done.code or 0)
-    if command and (options.gopher or options.core):
-        print("deviceplugin bench: give --gopher, --core or a COMMAND", file=sys.stderr)  # noqa: T201
+    if problem := _problem(options, commands):
+        print(f"deviceplugin bench: {problem}", file=sys.stderr)  # noqa: T201
         return _USAGE
     try:
-        _run(options, command)
+        if options.compare:
+            old, new = options.compare
+            _versus.compare(old, new, _print)
+        else:
+            _run(options, commands)
     except BenchError as error:
         print(f"deviceplugin bench: {error}", file=sys.stderr)  # noqa: T201
         return _FAILED
@@ -59,14 +70,30 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _run(options: argparse.Namespace, command: Sequence[str]) -> None:
+def _problem(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> str:
+    """Return what is wrong with the command line as a whole, or an empty text."""
+    if any(not command for command in commands):
+        return f"give a COMMAND after -- and after {_VERSUS}"
+    if commands and (options.gopher or options.core):
+        return "give --gopher, --core or a COMMAND"
+    if options.core and (options.soak or options.bare):
+        return "--soak and --bare are for the gopher plugin or a COMMAND"
+    if len(commands) > 1 and (options.soak or options.bare):
+        return f"--soak and --bare take one COMMAND, not {_VERSUS}"
+    return ""
+
+
+def _run(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> None:
     sections: list[Section] = []
     work = [_measure.calibrate(_CALIBRATIONS)]
-    for measure in _chosen(options, command):
-        sections.append(measure())
+    for section in _sections(options, [_subject(options, command) for command in commands]):
+        sections.append(section)
         work.append(_measure.calibrate(_CALIBRATIONS))
     calibration = replace(work[0], values=[value for each in work for value in each.values])
-    print(_report.table(sections, calibration))  # noqa: T201
+    _print(_report.table(sections, calibration))
+    if options.bare or len(commands) > 1:
+        first, second = sections
+        _print(_versus.table(first.title, second.title, _versus.ratios(first, second)))
     if options.json is not None:
         text = json.dumps(_report.document(sections, calibration), indent=1)
         try:
@@ -75,21 +102,46 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> None:
             raise BenchError(f"{options.json}: {error.strerror}") from error
 
 
-def _chosen(options: argparse.Namespace, command: Sequence[str]) -> Iterator[Callable[[], Section]]:
+def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Iterator[Section]:
+    """Measure what was asked for, one section after the other."""
     plan = _plan_of(options)
-    both = not (command or options.gopher or options.core)
-    if command:
-        subject = Subject(
-            title=Path(command[0]).name, command=command, touch=options.touch,
-            resources=options.resources, http_address=options.http_address,
-        )  # fmt: skip
-        yield lambda: _plan.measure(subject, plan, _say)
-    if options.gopher or both:
-        gopher = replace(_plan.gopher(), http_address=options.http_address)
-        yield lambda: _plan.measure(gopher, plan, _say)
-    if options.core or both:
-        yield lambda: _plan.measure_many_devices(plan, _say)
-        yield lambda: _plan.measure_many_resources(plan, _say)
+    subject = subjects[0] if subjects else _gopher(options)
+    if options.soak is not None:
+        yield _soak.soak(subject, options.soak.total_seconds(), plan.seed, _say)
+    elif len(subjects) > 1:
+        yield from _versus.alternate((subjects[0], subjects[1]), plan, _say)
+    elif options.bare:
+        bare = replace(_plan.bare(), http_address=options.http_address)
+        # The bare one does not survive a restart of the kubelet.
+        yield from _versus.alternate((bare, subject), replace(plan, restarts=0), _say)
+    else:
+        if subjects or options.gopher or not options.core:
+            yield _plan.measure(subject, plan, _say)
+        if options.core or not (subjects or options.gopher):
+            yield from _core(plan)
+
+
+def _core(plan: Plan) -> Iterator[Section]:
+    for kind, counts, measure in (
+        ("devices", plan.core_devices, _plan.measure_many_devices),
+        ("resources", plan.core_resources, _plan.measure_many_resources),
+    ):
+        sections = {}
+        for count in counts:
+            sections[count] = measure(count, plan, _say)
+            yield sections[count]
+        yield from _plan.growth(kind, sections)
+
+
+def _gopher(options: argparse.Namespace) -> Subject:
+    return replace(_plan.gopher(), http_address=options.http_address)
+
+
+def _subject(options: argparse.Namespace, command: Sequence[str]) -> Subject:
+    return Subject(
+        title=Path(command[0]).name, command=command, touch=options.touch,
+        resources=options.resources, http_address=options.http_address,
+    )  # fmt: skip
 
 
 def _plan_of(options: argparse.Namespace) -> Plan:
@@ -99,18 +151,23 @@ def _plan_of(options: argparse.Namespace) -> Plan:
     return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what stands before and after ``--``."""
-    if "--" not in argv:
-        return argv, ()
-    index = list(argv).index("--")
-    return argv[:index], argv[index + 1 :]
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Return what stands before ``--``, and the commands after it."""
+    words = list(argv)
+    if "--" not in words:
+        return words, ()
+    index = words.index("--")
+    rest = words[index + 1 :]
+    if _VERSUS not in rest:
+        return words[:index], [rest]
+    middle = rest.index(_VERSUS)
+    return words[:index], [rest[:middle], rest[middle + 1 :]]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="deviceplugin bench",
-        usage="%(prog)s [options] [-- COMMAND...]",
+        usage=f"%(prog)s [options] [-- COMMAND... [{_VERSUS} COMMAND...]]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -120,6 +177,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--gopher", action="store_true", help="measure the gopher plugin")
     add("--core", action="store_true", help="measure the core: many devices, many resources")
     add("--quick", action="store_true", help="everything a few times only: does it work?")
+    add("--bare", action="store_true", help="compare with the least that a plugin can be")
+    add(
+        "--soak",
+        type=_duration,
+        metavar="TIME",
+        help="let random trouble happen for so long, such as 30m, and look at memory",
+    )
+    add(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("OLD", "NEW"),
+        help="measure nothing: compare two files that --json has written",
+    )
     add("--json", type=Path, metavar="FILE", help="write all values to FILE")
     add("--starts", type=_count, metavar="N", help="times to start the plugin (10)")
     add("--idle", type=_seconds, metavar="SECONDS", help="time to leave the plugin alone (60)")
@@ -165,6 +236,17 @@ def _seconds(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError("must be above zero")
     return seconds
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return cast("timedelta", _values.parse(text, timedelta))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
 
 
 def _say(text: str) -> None:

@@ -1,6 +1,7 @@
 """The measurements. Each takes a plugin that runs, or one to start, and returns figures."""
 
 import random
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,7 +85,7 @@ def idle(run: Run, seconds: float, *, settle: float = 0.0) -> list[Figure]:
     ]
 
 
-def allocations(run: Run, count: int, ids: int) -> list[Figure]:
+def allocations(run: Run, count: int, ids: int, *, timeout: float = 10.0) -> list[Figure]:
     """Allocate ``ids`` devices ``count`` times; nothing if there are fewer devices."""
     resource = min(run.kubelet.registered)
     devices = run.kubelet.devices(resource)
@@ -94,7 +95,7 @@ def allocations(run: Run, count: int, ids: int) -> list[Figure]:
     took = []
     for _ in range(count):
         begin = time.perf_counter()
-        run.kubelet.allocate(resource, healthy[:ids])
+        run.kubelet.allocate(resource, healthy[:ids], timeout=timeout)
         took.append((time.perf_counter() - begin) * 1e6)
     noun = "device" if ids == 1 else "devices"
     return [Figure(f"Allocate of {ids} {noun}", "us", took)]
@@ -103,6 +104,12 @@ def allocations(run: Run, count: int, ids: int) -> list[Figure]:
 def rss(run: Run, when: str) -> list[Figure]:
     """Say how much memory the plugin has now."""
     return [Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])]
+
+
+def rss_between(earlier: Sequence[Holdings], later: Sequence[Holdings]) -> float:
+    """Return by how many MiB the median of ``later`` is above that of ``earlier``."""
+    before, after = (statistics.median(each.rss for each in looks) for looks in (earlier, later))
+    return (after - before) / _MIB
 
 
 def changes(run: Run, count: int) -> list[Figure]:

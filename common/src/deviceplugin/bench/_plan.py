@@ -1,19 +1,22 @@
 """What to measure of which plugin, and how often."""
 
+import itertools
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.bench import _measure
+from deviceplugin.bench import _measure, _streams
 from deviceplugin.bench._figures import Figure, Section
 from deviceplugin.bench._subject import BenchError, Subject, running
 
 _GOPHER: Final = "gopher-device-plugin"
 _FEW: Final = 8
 """Devices in one Allocate, besides one."""
+_STREAMS: Final = 8
+"""Streams that are open at a time, besides the kubelet's."""
 
 Say = Callable[[str], None]
 
@@ -33,8 +36,8 @@ class Plan:
     core_starts: int = 3
     core_changes: int = 15
     core_restarts: int = 10
-    core_devices: int = 10_000
-    core_resources: int = 100
+    core_devices: Sequence[int] = (10, 1_000, 10_000, 50_000)
+    core_resources: Sequence[int] = (1, 10, 100)
     seed: int = 0
 
 
@@ -48,16 +51,23 @@ QUICK: Final = Plan(
     core_starts=1,
     core_changes=3,
     core_restarts=2,
-    core_devices=1000,
-    core_resources=10,
+    core_devices=(10, 1_000),
+    core_resources=(1, 10),
 )
 """Whether everything works; its figures say little."""
 
 
 def measure(subject: Subject, plan: Plan, say: Say) -> Section:
-    """Measure everything about one plugin."""
+    """Measure everything about one plugin; what it cannot do is said and left out."""
     say(f"{subject.title}: starting it {plan.starts} times")
     figures = _measure.starts(subject, plan.starts)
+
+    def add(measured: Callable[[], Sequence[Figure]]) -> None:
+        try:
+            figures.extend(measured())
+        except BenchError as error:
+            say(f"{subject.title}: not measured: {error}")
+
     with running(subject) as run:
         run.wait_listed()
         say(f"{subject.title}: leaving it alone for {plan.idle:g} s")
@@ -68,9 +78,11 @@ def measure(subject: Subject, plan: Plan, say: Say) -> Section:
         for ids in (1, _FEW):
             figures += _measure.allocations(run, plan.allocations, ids)
         figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
-        figures += _measure.changes(run, plan.changes)
-        say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
-        figures += _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle)
+        add(lambda: _measure.changes(run, plan.changes))
+        add(lambda: _streams.allocations_under(run, plan.allocations, _STREAMS))
+        if plan.restarts:
+            say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
+            add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))
     return Section(subject.title, subject.command, figures)
 
 
@@ -102,11 +114,16 @@ def many(devices: int, resources: int) -> Subject:
     )
 
 
-def measure_many_devices(plan: Plan, say: Say) -> Section:
-    """Measure one resource with very many devices."""
-    subject = replace(
-        many(plan.core_devices, 1), title=f"core: {plan.core_devices:,} devices in one resource"
-    )
+def bare() -> Subject:
+    """Return the least that a plugin can be with the same libraries."""
+    directory = "{devices_dir}"
+    command = (sys.executable, "-m", "deviceplugin.bench._bare", f"--directory={directory}")
+    return Subject(title="bare", command=command)
+
+
+def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
+    """Measure one resource with so many devices."""
+    subject = replace(many(devices, 1), title=f"core: {devices:,} devices in one resource")
     say(subject.title)
     figures = _measure.starts(subject, plan.core_starts)
     with running(subject) as run:
@@ -117,36 +134,32 @@ def measure_many_devices(plan: Plan, say: Say) -> Section:
     return Section(subject.title, subject.command, figures)
 
 
-def measure_many_resources(plan: Plan, say: Say) -> Section:
-    """Measure one process with very many resources, each with one device."""
-    count = plan.core_resources
-    subject = replace(many(1, count), title=f"core: {count} resources in one process")
+def measure_many_resources(resources: int, plan: Plan, say: Say) -> Section:
+    """Measure one process with so many resources, each with one device."""
+    subject = replace(many(1, resources), title=f"core: {resources} resources in one process")
     say(subject.title)
-    one = _by_name(_measure.starts(many(1, 1), plan.core_starts))
     figures = _measure.starts(subject, plan.core_starts)
-    all_ = _by_name(figures)
     with running(subject) as run:
         run.wait_listed()
         figures += _measure.restarts(run, plan.core_restarts, seed=plan.seed, settle=plan.settle)
-    return Section(
-        subject.title,
-        subject.command,
-        [
-            *figures,
-            _per_further("RSS", "KiB", one["RSS at first list"], all_["RSS at first list"], count),
-            _per_further(
-                "threads", "", one["threads at first list"], all_["threads at first list"], count
-            ),
-        ],
-    )
+    return Section(subject.title, subject.command, figures)
 
 
-def _by_name(figures: Sequence[Figure]) -> dict[str, Figure]:
-    return {figure.name: figure for figure in figures}
+def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
+    """Say how the figures of ``sections``, by their number of ``kind``, grow with each step.
 
-
-def _per_further(name: str, unit: str, one: Figure, all_: Figure, count: int) -> Figure:
-    factor = 1024 if unit == "KiB" else 1
-    further = max(1, count - 1)
-    values = [(value - one.median) * factor / further for value in all_.values]
-    return Figure(f"{name} per further resource", unit, values)
+    A figure that has become no more times larger than the number grows no worse than in
+    proportion.
+    """
+    for small, large in itertools.pairwise(sorted(sections)):
+        after = {figure.name: figure for figure in sections[large].figures}
+        title = f"from {small:,} to {large:,} {kind}, {large / small:g} times as many: times larger"
+        yield Section(
+            title,
+            (),
+            [
+                Figure(figure.name, "x", [after[figure.name].median / figure.median])
+                for figure in sections[small].figures
+                if figure.name in after and figure.unit and figure.median
+            ],
+        )

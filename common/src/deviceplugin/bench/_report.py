@@ -27,7 +27,8 @@ def _lines(sections: Sequence[Section]) -> Iterator[str]:
     for section in sections:
         yield ""
         yield section.title
-        yield f"  {' '.join(section.command)}"
+        if section.command:
+            yield f"  {' '.join(section.command)}"
         yield ""
         numbers = "".join(head.rjust(_NUMBER_WIDTH) for head in heads)
         yield f"  {'':{_NAME_WIDTH}}{numbers}  {'':5} times"

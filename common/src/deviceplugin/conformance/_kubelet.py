@@ -91,14 +91,6 @@ class ObservedKubelet(SimulatedKubelet):
         """
         return self._call(resource, method, request, timeout)
 
-    def socket_of(self, resource: str) -> Path:
-        """Return the socket that the resource's calls go to, or raise ``LookupError``."""
-        with self._host.changed:
-            endpoint = self._manager.endpoints.get(resource)
-            if endpoint is None or endpoint.client is None:
-                raise LookupError(f"{resource} has no plugin")
-            return Path(endpoint.client.path)
-
     def registrations(self, resource: str | None = None) -> list[Registered]:
         """Return all calls of Register so far, or those for ``resource``."""
         with self._host.changed:

@@ -89,6 +89,14 @@ class KubeletView:
                 if endpoint.client and endpoint.client.streaming and not endpoint.stopped
             )
 
+    def socket_of(self, resource: str) -> Path:
+        """Return the socket that the resource's calls go to; ``LookupError`` without plugin."""
+        with self._host.changed:
+            endpoint = self._manager.endpoints.get(resource)
+            if endpoint is None or endpoint.client is None:
+                raise LookupError(f"{resource} has no plugin")
+            return Path(endpoint.client.path)
+
     @property
     def resources(self) -> frozenset[str]:
         """All resources that the kubelet knows of, be it from before its start."""

@@ -1,0 +1,57 @@
+import subprocess
+import sys
+
+import pytest
+
+from deviceplugin.bench import _plan, _streams
+from deviceplugin.bench._soak import soak
+from deviceplugin.bench._subject import BenchError, Subject, running
+
+STARVES = """
+import sys
+from concurrent import futures
+from deviceplugin.bench import _bare
+_bare.ThreadPoolExecutor = lambda max_workers: futures.ThreadPoolExecutor(2)
+sys.argv = ["bare", "--directory", sys.argv[1]]
+_bare.main()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while() -> None:
+    said: list[str] = []
+    section = soak(_plan.gopher(), 4.0, 1, said.append)
+    figures = {figure.name: figure for figure in section.figures}
+    assert 20 == len(said) == len(figures["RSS"].values)
+    assert [0] == figures["kubelet crashed"].values
+    assert {"allocations, times", "changes of devices, times"} <= figures.keys()
+    assert 0 < min(figures["threads"].values)
+
+
+def test_streams_are_opened_and_allocations_go_on_beside_them() -> None:
+    with running(_plan.gopher()) as run:
+        run.wait_listed()
+        figures = {f.name: f for f in _streams.allocations_under(run, 3, 8)}
+    assert [8] == figures["of 8 streams more, taken"].values
+    assert 3 == len(figures["Allocate of 1 device under 8 streams"].values)
+
+
+@pytest.mark.timeout(60)
+def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = "{devices_dir}"
+    subject = Subject(title="starves", command=(sys.executable, "-c", STARVES, directory))
+    monkeypatch.setattr(_streams, "_FIRST_LIST", 0.5)
+    monkeypatch.setattr(_streams, "_ALLOCATE", 0.5)
+    with running(subject) as run:
+        run.wait_listed()
+        with pytest.raises(BenchError, match="under 3 streams: DEADLINE_EXCEEDED"):
+            _streams.allocations_under(run, 1, 3)
+
+
+def test_the_bare_program_says_how_it_is_started() -> None:
+    command = [sys.executable, "-m", "deviceplugin.bench._bare", "--help"]
+    assert (
+        "--directory" in subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    )

@@ -1,0 +1,123 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.bench import _plan, _versus, main
+from deviceplugin.bench._figures import Figure, Section
+from deviceplugin.bench._plan import Plan, Say
+from deviceplugin.bench._subject import BenchError, Subject
+from deviceplugin.bench._versus import alternate, ratios, table
+
+MANY = [*_plan.many(8, 1).command]
+FEW = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=1", "--restarts=2", "--quick"]
+
+
+def section(*figures: Figure) -> Section:
+    return Section("a plugin", ("command",), figures)
+
+
+def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[tuple[str, Plan]] = []
+
+    def measured(subject: Subject, plan: Plan, _say: Say) -> Section:
+        turns.append((subject.title, plan))
+        return section(Figure("start", "ms", [len(turns)]))
+
+    monkeypatch.setattr(_plan, "measure", measured)
+    both = (Subject(title="a", command=["a"]), Subject(title="b", command=["b"]))
+    plan = Plan(starts=10, idle=60.0, allocations=1000, changes=3, restarts=50)
+    first, second = alternate(both, plan, lambda _text: None)
+    assert ["a", "b", "b", "a"] * 2 == [title for title, _ in turns]
+    assert [1, 4, 5, 8] == [*first.figures[0].values]
+    assert [2, 3, 6, 7] == [*second.figures[0].values]
+    part = turns[0][1]
+    assert (2, 15.0, 250, 1, 12) == (
+        part.starts, part.idle, part.allocations, part.changes, part.restarts,
+    )  # fmt: skip
+
+
+def test_figures_are_told_apart_only_where_their_middle_halves_are() -> None:
+    low, high = [1.0, 1.1, 1.2, 1.3], [2.0, 2.1, 2.2, 2.3]
+    wide = [0.5, 1.5, 2.5, 3.5]
+    one = section(Figure("x", "ms", low), Figure("y", "ms", low), Figure("z", "ms", low[:3]))
+    other = section(Figure("x", "ms", high), Figure("y", "ms", wide), Figure("z", "ms", high[:3]))
+    found = ratios(one, other)
+    assert [("x", True), ("y", False), ("z", False)] == [(r.name, r.told_apart) for r in found]
+    assert 2.15 / 1.15 == pytest.approx(found[0].factor)
+
+
+def test_what_only_one_side_has_is_left_out_and_nothing_is_divided_by_0() -> None:
+    found = ratios(
+        section(Figure("gained", "", [0]), Figure("only here", "", [1])),
+        section(Figure("gained", "", [3])),
+    )
+    assert [("gained", None)] == [(ratio.name, ratio.factor) for ratio in found]
+
+
+def test_the_table_says_what_cannot_be_told_apart() -> None:
+    one = section(Figure("start", "ms", [10.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
+    other = section(Figure("start", "ms", [20.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
+    rows = table("old", "new", ratios(one, other)).splitlines()[3:]
+    assert [
+        ["start", "10.00", "20.00", "2.00", "ms"],
+        ["RSS", "40.00", "40.00", "1.00", "MiB", "cannot", "be", "told", "apart"],
+    ] == [row.split() for row in rows]
+
+
+def test_files_of_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = []
+    for name, value in (("old", 2.0), ("new", 3.0)):
+        paths.append(tmp_path / f"{name}.json")
+        given = section(Figure("start", "ms", [value] * 5)).to_json()
+        paths[-1].write_text(json.dumps({"sections": [given]}))
+    assert 0 == main(["--compare", *map(str, paths)])
+    assert "1.50" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"sections": [{"title": 1}]}'])
+def test_a_file_with_something_else_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text(text)
+    with pytest.raises(BenchError, match=r"figures\.json: no figures"):
+        _versus.saved(path)
+
+
+def test_files_without_a_common_section_and_missing_files_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"sections": []}')
+    assert 1 == main(["--compare", str(empty), str(empty)])
+    assert 1 == main(["--compare", str(tmp_path / "none"), str(empty)])
+    errors = capsys.readouterr().err
+    assert "no section in common" in errors
+    assert "No such file" in errors
+
+
+@pytest.mark.timeout(60)
+def test_commands_with_versus_between_them_are_compared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_versus, "ROUNDS", 2)
+    assert 0 == main([*FEW, "--touch={devices_dir}", "--", *MANY, "--versus", *MANY])
+    assert f"A is {Path(sys.executable).name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--"],
+        ["--", "--versus", "x"],
+        ["--", "x", "--versus"],
+        ["--soak=1m", "--", "x", "--versus", "y"],
+        ["--soak=1m", "--core"],
+        ["--soak=soon"],
+        ["--compare", "one"],
+    ],
+)
+def test_what_does_not_go_together_is_a_usage_error(words: list[str]) -> None:
+    assert 2 == main(words)
