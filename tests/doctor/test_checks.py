@@ -22,7 +22,7 @@ from deviceplugin.doctor.checks import (
     _versions,
 )
 from deviceplugin.doctor.checks._cdi_files import SpecError
-from node_tree import write
+from node_tree import PROC, write
 
 HARDWARE = {
     "gpu": [
@@ -310,3 +310,31 @@ def test_a_process_that_ends_meanwhile_is_left_out(bare: Node) -> None:
     write(bare.at("proc/901/status"), f"Name:\tx\nUid:\t{os.geteuid()}\n")
     write(bare.at("proc/902/status"), "Name:\tx\n")
     assert findings(bare, "inotify")[0].found.startswith("0 of 128")
+
+
+JUNK = [
+    "", "\0", "x", "-1", "9" * 40, "[]", "{}", "null", '{"Data": null}', "[" * 5000, "\udcff",
+    '{"Data": {}, "Checksum": 1}', "Uid:", "Uid: x", "a b c d e f - ", "1 2 3", "devices: {a: b}",
+    '{"cdiVersion": [], "kind": {}, "devices": {}}', "devices: [[]]",
+    "devices: [{name: [1], groups: [{paths: [{path: ../..}]}]}]",
+    'devices: [{groups: [{paths: [{path: "/a\\0b"}, {path: ///}, {path: "**/.."}]}]}]',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=range(len(JUNK)))
+def test_no_file_on_the_node_makes_the_doctor_fail(bare: Node, junk: str) -> None:
+    names = [*PROC, "900/status"]
+    names = [f"proc/{name}" for name in names] + [
+        "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
+        "etc/cdi/a.json",
+        "etc/cdi/b.yaml",
+        "etc/generic-device-plugin/config.yaml",
+        "sys/bus/pci/devices/x/vendor",
+        "sys/fs/selinux/enforce",
+    ]
+    for name in names:
+        path = write(bare.at(name))
+        path.write_bytes(junk.encode(errors="surrogateescape"))
+    found = {result.check for result in run(bare, CHECKS)}
+    silent = {"kubelet-socket", "leftover-sockets"}  # there is a directory, and nothing in it
+    assert {check.name for check in CHECKS} - silent == found - silent

@@ -25,7 +25,7 @@ def _look(node: Node) -> Iterator[Finding]:
     except PermissionError:
         yield unknown(path, f"may not be read by this user ({path.owner()} may)", "run as root.")
         return
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield _corrupt(path, f"is no JSON: {error}")
         return
     except CheckpointError:

@@ -1,6 +1,7 @@
 """How many inotify instances and watches are left: without them, events go unnoticed."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -45,10 +46,9 @@ def _judge(key: str, used: int, limit: int) -> Finding:
 
 
 def _owner(node: Node, process: Path) -> int | None:
-    for line in node.peek(process.relative_to(node.root) / "status").splitlines():
-        if line.startswith("Uid:"):
-            return int(line.split()[1])
-    return None
+    status = node.peek(process.relative_to(node.root) / "status")
+    uid = re.search(r"^Uid:\s*(\d+)", status, re.MULTILINE)
+    return int(uid[1]) if uid else None
 
 
 def _instances(process: Path) -> Iterator[int]:
