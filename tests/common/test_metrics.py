@@ -187,3 +187,8 @@ def test_nothing_is_registered_for_the_whole_process() -> None:
     one.kubelet_restarts.inc()
     assert {(): 0} == samples(other, "deviceplugin_kubelet_restarts_total")
     assert b"deviceplugin" not in generate_latest(REGISTRY)
+
+
+def test_a_header_that_makes_no_sense_is_answered_all_the_same() -> None:
+    kind, text = Metrics().expose("application/openmetrics-text; version=x")
+    assert ("text/plain", True) == (kind.partition(";")[0], b"deviceplugin_build_info" in text)

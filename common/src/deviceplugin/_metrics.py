@@ -147,7 +147,7 @@ class Metrics:
         """Return all metrics in a form that ``accept``, an HTTP header, asks for, and its type."""
         try:
             encode, content_type = choose_encoder(accept)
-        except ValueError:  # a header that makes no sense
+        except (ValueError, TypeError):  # a header that makes no sense
             encode, content_type = choose_encoder("")
         body = encode(self.registry)
         held = "".join(_write_held(self._attribution())).encode()
