@@ -1,18 +1,61 @@
 """Fixtures of the end to end suite."""
 
+import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cluster_home import PATIENCE, Cluster, Options
+from home import Home
 from node import Node
+from simulated_home import SimulatedHome
+
+FAILED = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("e2e", "end to end suite")
+    group.addoption(
+        "--cluster",
+        action="store_true",
+        help="use the cluster of KUBECONFIG; its namespaces are made and removed",
+    )
+    group.addoption("--image", default="", help="name and tag of the plugin's image")
+    group.addoption("--pull-policy", default="IfNotPresent", help="of all images")
+    group.addoption("--runtime-class", default="", help="of the plugin's pod")
+    group.addoption("--pod-image", default="busybox:1.37", help="with sh, env and find, for pods")
+    group.addoption("--node", default="", help="the node to use; the first one")
+    group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
+    group.addoption("--images", default="", help="run images of this folder, without a cluster")
+    group.addoption("--logs", default="dist/e2e", help="where to put logs of what fails")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--cluster"):
+        for item in items:
+            if "home" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.timeout(5 * PATIENCE))
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    """Give a node without plugins."""
+def node(pytestconfig: pytest.Config) -> Iterator[Node]:
+    """Give a node without plugins; its kubelet is simulated."""
+    if pytestconfig.getoption("--cluster"):
+        pytest.skip("looks into a simulated kubelet")
     root = Path(tempfile.mkdtemp(prefix="node-"))
     running = Node(root)
     running.kubelet.start()
@@ -22,3 +65,39 @@ def node() -> Iterator[Node]:
         running.stop()
         shutil.rmtree(root, ignore_errors=True)
     assert [] == list(running.kubelet.crashes)
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest) -> Iterator[Home]:
+    """Give a place where plugins run, without any, and leave it so."""
+    options: Any = request.config.getoption
+    root = Path(tempfile.mkdtemp(prefix="home-"))
+    made = _home(root, options)
+    try:
+        yield made
+    finally:
+        if request.node.stash.get(FAILED, False):
+            folder = Path(options("--logs"), re.sub(r"\W+", "-", request.node.name).strip("-"))
+            folder.mkdir(parents=True, exist_ok=True)
+            made.collect(folder)
+        made.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _home(root: Path, options: Any) -> Home:
+    if not options("--cluster"):
+        images = options("--images")
+        return SimulatedHome(root, Path(images).resolve() if images else None)
+    if not os.environ.get("KUBECONFIG"):
+        raise pytest.UsageError("--cluster needs KUBECONFIG, so that it is clear which one")
+    return Cluster(
+        root,
+        Options(
+            image=options("--image"),
+            pull_policy=options("--pull-policy"),
+            runtime_class=options("--runtime-class"),
+            pod_image=options("--pod-image"),
+            node=options("--node"),
+            restart_kubelet=options("--restart-kubelet"),
+        ),
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import IO, Any
 
 from kustomize import Manifest
 
@@ -47,7 +47,10 @@ class Container:
         self._scratch = scratch
 
     def start(
-        self, *flags: str, environment: Mapping[str, str] | None = None
+        self,
+        *flags: str,
+        environment: Mapping[str, str] | None = None,
+        log: int | IO[str] = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         """Start it. The process is the one outside; its only child is process 1 inside."""
         spec = {
@@ -62,9 +65,7 @@ class Container:
             ],
         }
         words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", sys.executable, "-I"]
-        return subprocess.Popen(
-            [*words, str(START), json.dumps(spec)], stderr=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen([*words, str(START), json.dumps(spec)], stderr=log, text=True)
 
     def _environment(self) -> dict[str, str]:
         known = dict(entry.split("=", 1) for entry in self._image["Env"])
@@ -91,13 +92,13 @@ class Container:
         return self._scratch
 
 
-def eventually(condition: Callable[[], bool], timeout: float = 30) -> None:
+def eventually(condition: Callable[[], bool], timeout: float = 30, every: float = 0.05) -> None:
     """Look at ``condition`` until it holds."""
     end = monotonic() + timeout
     pause = Event()
     while not condition():
         assert monotonic() < end, f"not within {timeout:g} s"
-        pause.wait(0.05)
+        pause.wait(every)
 
 
 def first_process(outside: subprocess.Popen[str]) -> int:

@@ -1,0 +1,74 @@
+"""What the common tests ask of a place where plugins run: a simulated kubelet, or a cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What is installed: a folder of deployments/, files on the node, a configuration."""
+
+    name: str
+    resource: str
+    devices: int
+    """How many a node has after the installation."""
+    files: str = ""
+    """The plugin's directory on the node, if its devices are files."""
+    config: str = ""
+    """The file config.yaml of its ConfigMap, in place of that of the folder."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a container that ran has seen."""
+
+    envs: Mapping[str, str] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+
+
+class Home(Protocol):
+    """A node, and one plugin on it at a time. Everything waits until it is so, or fails."""
+
+    def install(self, plugin: Plugin) -> None:
+        """Apply the deployment, and wait until the plugin is ready."""
+
+    def wait_allocatable(self, resource: str, count: int) -> None:
+        """Wait until the node says that it has so many."""
+
+    def add_file(self, name: str) -> None:
+        """Make a file in the plugin's directory on the node."""
+
+    def remove_file(self, name: str) -> None:
+        """Delete it."""
+
+    def run(self, name: str, resource: str, count: int) -> Given:
+        """Run a pod that asks for devices, and keep it."""
+
+    def is_running(self, name: str) -> bool:
+        """Tell whether a pod that was run still runs."""
+
+    def delete(self, name: str) -> None:
+        """Delete a pod."""
+
+    def refusal(self, resource: str, count: int) -> str:
+        """Return why a pod that asks for so many does not run."""
+
+    def metrics(self) -> str:
+        """Return what the plugin serves at /metrics."""
+
+    def restart_plugin(self) -> None:
+        """End the plugin's pod without a warning, and wait for the next one."""
+
+    def restart_kubelet(self) -> None:
+        """Restart the kubelet. Skips the test where that is not to be done."""
+
+    def uninstall(self) -> None:
+        """Delete the deployment, and wait until nothing of it is left."""
+
+    def collect(self, folder: Path) -> None:
+        """Write logs and events to ``folder``, for whoever looks into a failure."""
+
+    def close(self) -> None:
+        """Remove whatever is left, after a failure too."""
