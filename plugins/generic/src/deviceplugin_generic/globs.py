@@ -49,41 +49,45 @@ class Names:
 
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
-        self._hits: dict[str, tuple[list[str], list[str]]] = {}
+        self._hits: dict[str, list[str]] = {}
         self._known_before, self._hits_before = self._known, self._hits
+        self._changed: dict[str, list[str]] = {}
 
     def begin(self) -> None:
         """Begin a look: read the directories again."""
         self._known_before, self._known = self._known, {}
         self._hits_before, self._hits = self._hits, {}
+        self._changed = {}
 
     def of(self, directory: str) -> list[str]:
-        """Return all names, sorted: the same list as at the last look if nothing changed.
-
-        There are none if the directory cannot be read.
-        """
+        """Return all names, sorted; none if the directory cannot be read."""
         if directory not in self._known:
             try:
                 names = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
             except OSError:  # as the pattern says nothing of it, it is no match
                 names = []
-            before = self._known_before.get(directory)
-            self._known[directory] = before if before == names else names
+            before = self._known_before.get(directory, ())
+            self._known[directory] = names
+            self._changed[directory] = [*set(names).symmetric_difference(before)]
         return self._known[directory]
 
     def hits(self, directory: str, name: str) -> list[str]:
-        """Return the paths in a directory whose names match a pattern."""
+        """Return the paths in a directory whose names match a pattern.
+
+        They are looked for if one that matches has come or gone since the last look.
+        """
         pattern = posixpath.join(directory, name)
-        names = self.of(directory)
-        kept = self._hits.get(pattern) or self._hits_before.get(pattern)
-        if kept is None or kept[0] is not names:
-            start = _MAGIC.split(name, maxsplit=1)[0]
-            regex, folder = _regex(name), posixpath.join(directory, "")
-            behind = islice(names, bisect_left(names, start), None)
-            near = takewhile(lambda one: one.startswith(start), behind)
-            kept = names, sorted((folder + one for one in near if regex.fullmatch(one)), key=_bytes)
-        self._hits[pattern] = kept
-        return kept[1]
+        if pattern not in self._hits:
+            names, regex = self.of(directory), _regex(name)
+            hits = self._hits_before.get(pattern)
+            if hits is None or any(map(regex.fullmatch, self._changed[directory])):
+                start = _MAGIC.split(name, maxsplit=1)[0]
+                behind = islice(names, bisect_left(names, start), None)
+                near = takewhile(lambda one: one.startswith(start), behind)
+                folder = posixpath.join(directory, "")
+                hits = sorted((folder + one for one in near if regex.fullmatch(one)), key=_bytes)
+            self._hits[pattern] = hits
+        return self._hits[pattern]
 
 
 def glob(pattern: str, names: Names | None = None) -> list[str]:
