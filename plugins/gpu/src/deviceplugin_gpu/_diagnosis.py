@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._library import MISSING, Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import VERSION_MISMATCH, LibraryMissingError, NvmlError
 
@@ -16,8 +16,7 @@ def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator
     """Yield what was looked for, what is there, and at last what to do, a line each."""
     if error is not None:
         yield f"NVML: {error}" if not isinstance(error, LibraryMissingError) else "NVML: no library"
-    for attempt in library.attempts:
-        yield f"library: {attempt.place}: {attempt.outcome or 'loaded'}"
+    yield from _attempts(library)
     nodes = sorted(path.name for path in _listed(roots.dev) if path.name.startswith("nvidia"))
     yield f"device files: {', '.join(nodes) or f'no {roots.dev}/nvidia*'}"
     modules = _modules(roots.proc)
@@ -25,6 +24,17 @@ def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator
     cards = _cards(roots.sys)
     yield f"NVIDIA GPUs on the PCI bus: {', '.join(cards) or 'none'}"
     yield f"to do: {_advice(error, nodes, modules, cards)}"
+
+
+def _attempts(library: Library) -> Iterator[str]:
+    missing = [Path(one.place).parent for one in library.attempts if one.outcome == MISSING]
+    if missing:
+        folders = ",".join(str(path.relative_to(library.root)) for path in missing)
+        yield f"library: not in {library.root}/{{{folders}}}"
+    for attempt in library.attempts:
+        if attempt.outcome != MISSING:
+            place = f"{attempt.place}: " if attempt.place not in attempt.outcome else ""
+            yield f"library: {place}{attempt.outcome or 'loaded'}"
 
 
 def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:

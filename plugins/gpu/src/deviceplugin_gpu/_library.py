@@ -18,6 +18,9 @@ DIRECTORIES: Final = (
 """Where distributions keep it, below the root of the driver."""
 
 
+MISSING: Final = "no such file"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A place where the library was looked for, and what came of it."""
@@ -36,7 +39,7 @@ class Library:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
         self.attempts: list[Attempt] = []
         """Of the last ``load``."""
         self.path = ""
@@ -63,9 +66,9 @@ class Library:
 
     def _places(self) -> Iterator[str]:
         for directory in DIRECTORIES:
-            path = self._root / directory / SONAME
+            path = self.root / directory / SONAME
             if path.exists():
                 yield str(path.resolve())
             else:
-                self.attempts.append(Attempt(str(path), "no such file"))
+                self.attempts.append(Attempt(str(path), MISSING))
         yield SONAME

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pynvml
 
 import deviceplugin as dp
-from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._library import SONAME, Library
 
 Handle = Any
 """A pointer of NVML's to a GPU, a MIG device or a set of events."""
@@ -59,8 +59,8 @@ class LibraryMissingError(NvmlError):
     def __init__(self, library: Library) -> None:
         super().__init__("load", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no library")
         self.attempts = tuple(library.attempts)
-        tried = "; ".join(f"{one.place}: {one.outcome}" for one in self.attempts)
-        self.args = (f"the NVML library cannot be loaded; tried {tried}",)
+        count = len(self.attempts)
+        self.args = (f"the NVML library, {SONAME}, is in none of {count} places",)
 
 
 def call(function: str, *arguments: object) -> Any:

@@ -1,0 +1,67 @@
+"""The plugin's page says what the code says, and shows what the command prints."""
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import yaml
+
+import deviceplugin as dp
+from deviceplugin import _settings
+from deviceplugin_gpu._choices import Naming
+from deviceplugin_gpu._document import read
+from deviceplugin_gpu._settings import GpuSettings
+from deviceplugin_gpu._sharing import Sharing
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = ROOT / "plugins/gpu"
+PAGE = (PLUGIN / "README.md").read_text()
+COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
+
+
+def test_the_page_lists_the_settings_of_the_code() -> None:
+    common = {field.name for field in fields(dp.Settings)}
+    texts = _settings.helps(GpuSettings)
+    defaults = _settings.dump(GpuSettings())
+    expected = []
+    for field in fields(GpuSettings):
+        if field.name not in common:
+            key = _settings.key(field)
+            others = [*_settings.flags(field)[1:], *_settings.variables(field)[1:]]
+            also = ", ".join(f"`{name}`" for name in others) or "-"
+            expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
+    table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]
+    assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)
+
+
+def test_the_table_on_the_page_is_what_the_command_prints(nvml_library: Path) -> None:
+    shown = PAGE.partition("$ gpu-device-plugin --once --mig-strategy mixed\n")[2]
+    done = subprocess.run(
+        [COMMAND, "--once", "--mig-strategy", "mixed", "--log-level=error"],
+        env={
+            "LD_LIBRARY_PATH": str(nvml_library.parent),
+            "FAKE_NVML_FLEET": str(PLUGIN / "fake-nvml/fleets/mig-mixed.fleet"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=15,
+    )
+    assert shown.partition("```")[0] == done.stdout
+
+
+def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "config.yaml"
+    path.write_text(block)
+    found = read(path, ["exclude"])
+    assert yaml.safe_load(block)["exclude"] == found["exclude"]
+    assert 4 == Sharing.parse(found["sharing"]).shares[0].replicas
+    assert (("*H100*", "nvidia.com/h100"),) == Naming.parse(found["resources"]).gpus
+
+
+def test_the_pages_that_are_referred_to_exist() -> None:
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", PAGE)
+    assert [] == [link for link in links if not (PLUGIN / link).exists()]
