@@ -350,6 +350,25 @@ def test_when_no_watches_are_left_files_are_looked_at_and_it_is_said_once(
     ]
 
 
+def test_when_watches_are_to_be_had_again_files_are_no_longer_looked_at_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exhausted(*_: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    caplog.set_level(logging.INFO)
+    poller, looked = Poller(SOON), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(inotify_simple.INotify, "add_watch", exhausted)
+        poller.watch(tmp_path / "a", Changes())
+        assert poller._short
+    poller.every(looked.set)
+    with running(poller):
+        assert looked.wait(TIMEOUT)
+    assert not poller._short
+    assert "inotify watches all files again" == caplog.messages[-1]
+
+
 def test_a_poller_that_is_stopped_first_does_not_run() -> None:
     poller = Poller(NEVER)
     poller.stop()

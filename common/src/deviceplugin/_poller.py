@@ -67,8 +67,10 @@ class Poller:
         self._ticks: list[Callable[[], None]] = []
         self._wakeup: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
+        self._warned = False
         self._inotify: Any = self._open() if inotify else None
         self._short = self._inotify is None
+        """Whether something is not watched, so that one has to look more often."""
 
     def _open(self) -> Any:
         try:
@@ -78,6 +80,10 @@ class Poller:
             return None
 
     def _fall_back(self, error: OSError) -> None:
+        self._short = True
+        if self._warned:
+            return
+        self._warned = True
         hint = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "mend the cause"
         log.warning(
             "no inotify for some files, looking at all every second instead",
@@ -192,10 +198,14 @@ class Poller:
         """Tell of what has changed since the last look; of everything if events were ``lost``."""
         with self._lock:
             watches, ticks = list(self._watches), list(self._ticks)
+            self._short = self._inotify is None  # what still cannot be watched says so again
         for watch in watches:
             old, new = self._rearm(watch)
             if lost or old != new:
                 watch.callback(None)
+        if self._warned and not self._short:
+            self._warned = False
+            log.info("inotify watches all files again")
         for tick in ticks:
             tick()
 
@@ -217,9 +227,7 @@ class Poller:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if not self._short:
-                    self._short = True
-                    self._fall_back(error)
+                self._fall_back(error)
                 return None
             return path
         return None
