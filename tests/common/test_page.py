@@ -161,10 +161,10 @@ def test_events_are_told_the_latest_first() -> None:
 def test_only_the_last_events_are_kept_and_not_all_of_a_long_text() -> None:
     events = Events()
     for number in range(MAX_EVENTS + 1):
-        events.add(str(number), detail="x" * 1000)
+        events.add(str(number), device="x" * 1000, detail="x" * 1000)
     latest = events.latest()
     assert [str(number) for number in range(MAX_EVENTS, 0, -1)] == [e.event for e in latest]
-    assert {300} == {len(event.detail) for event in latest}
+    assert {(300, 300)} == {(len(event.device), len(event.detail)) for event in latest}
 
 
 def test_nothing_that_is_told_is_taken_for_html() -> None:

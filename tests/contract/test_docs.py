@@ -26,10 +26,14 @@ import deviceplugin as dp
 from deviceplugin import (
     _discovery,
     _endpoint,
+    _events,
     _hints,
+    _holders,
     _kubelet,
     _lifecycle,
     _listing,
+    _page,
+    _release,
     _roster,
     _servicer,
     _settings,
@@ -51,6 +55,7 @@ DOCS = sorted(
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
 AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
 
+PACE = _holders.Pace.of(dp.Settings().pod_resources_interval.total_seconds())
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>\w+) -->\n)?(?P<fence>```+)(?P<kind>\w*)\n(?P<body>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
@@ -295,6 +300,23 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
         ("discovery", f"more than {_listing.MAX_DEVICES:,} devices"),
         ("discovery", f"a rest of {1000 * _discovery._REST:g} ms"),
+        ("plugins", f"`hook-released`, a new one for each call | {_release._TIMEOUT:g} s |"),
+        ("attribution", f"does not return within {_release._TIMEOUT:g} s"),
+        ("attribution", f"every `pod-resources-interval` ({PACE.interval:g} s)"),
+        (
+            "attribution",
+            f"{PACE.soon:g} s after an allocation has ended; of many in a row, {PACE.at_last:g} s",
+        ),
+        ("attribution", f"more than {_holders._MOST_GETS} pods to ask for"),
+        ("attribution", f"{PACE.retry:g} s after a failure"),
+        ("attribution", f"two looks, at least {PACE.confirm:g} s apart"),
+        ("attribution", f"has run for two intervals ({PACE.settle:g} s)"),
+        ("attribution", f"once it is free for {PACE.admission:g} s"),
+        ("attribution", f"which may take {_holders._CHECK_TIMEOUT:g} s at most"),
+        ("attribution", f"from 3 intervals ({PACE.stale:g} s) after"),
+        ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
+        ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
+        ("page", f"the last {_events.MAX_EVENTS}, of this process"),
         ("vanished-devices", f"at most every {_discovery._ASK_INTERVAL:g} s"),
         ("vanished-devices", f"`{_roster.VANISHED}`"),
         ("vanished-devices", f"`{_roster.HELD_BUT_ABSENT}`"),

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 MAX_EVENTS: Final = 100
 """Events that are kept; those before are in the log."""
-_MAX_DETAIL: Final = 300
-"""Characters of a detail that are kept."""
+_MAX_TEXT: Final = 300
+"""Characters of each text that are kept."""
 
 
 class Event(NamedTuple):
@@ -32,7 +32,7 @@ class Events:
 
     def add(self, event: str, *, resource: str = "", device: str = "", detail: str = "") -> None:
         """Remember that ``event`` happened now."""
-        new = Event(time.time(), event, resource, device, detail[:_MAX_DETAIL])
+        new = Event(time.time(), event, resource, device[:_MAX_TEXT], detail[:_MAX_TEXT])
         with self._lock:
             self._events.append(new)
 

@@ -51,8 +51,9 @@ class Settings:
     the end of a pod is noticed; a start is a second after its allocation. No shorter than needed:
     all that ask a kubelet share its limit of 100 calls a second."""
     http_address: str = "127.0.0.1:9494"
-    """Where to serve /metrics, /healthz, /readyz and /devices: host:port, :port for all addresses
-    of the machine, or off. Only this machine by default, because there is no access control."""
+    """Where to serve /metrics, /healthz, /readyz, /devices and the page /: host:port, :port for
+    all addresses of the machine, or off. Only this machine by default, because there is no access
+    control."""
     discovery_interval: timedelta = timedelta(seconds=30)
     """Time between discoveries that nothing called for. Events make most changes known at once;
     this catches the rest, and is what a node pays for while nothing happens."""
