@@ -1,0 +1,87 @@
+"""The plugin's page says what the code says."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+import deviceplugin as dp
+from deviceplugin import _settings, _values
+from deviceplugin_fpga import FpgaSettings, _install, _names
+from deviceplugin_fpga.hook import _main
+from fpga_trees import AFU, OTHER_AFU, FpgaTree
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "plugins/fpga/README.md").read_text()
+TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+
+
+def test_the_commands_print_what_the_page_shows(tree: FpgaTree) -> None:
+    tree.simple(AFU, OTHER_AFU)
+    (block,) = re.findall(
+        r"^```console\n(\$ fpga-device-plugin .*?)^```", PAGE, re.MULTILINE | re.DOTALL
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shown = ""
+    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+        done = subprocess.run(
+            command.split(),
+            env={"PATH": path, "DP_SYSFS_DIR": str(tree.sys)},
+            executable=str(Path(sys.executable).with_name(command.split()[0])),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=15,
+        )
+        shown += f"$ {command}\n{done.stdout}"
+    assert shown == block
+
+
+def test_the_page_lists_the_settings_of_the_code() -> None:
+    common = {field.name for field in fields(dp.Settings)}
+    texts = _settings.helps(FpgaSettings)
+    expected = []
+    for field in fields(FpgaSettings):
+        if field.name not in common:
+            key, default = _settings.key(field), _values.write(field.default)
+            written = "none" if default in ("", []) else f"`{default}`"
+            expected.append(f"| `{key}` | {written} | {texts[key]} |")
+    table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]
+    assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)
+
+
+def test_the_names_on_the_page_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `([0-9a-f]{32})` \| `([0-9a-f]{32})` \| `(.*)` \|$", PAGE, re.MULTILINE)
+    assert 2 == len(rows)
+    for interface, afu, expected in rows:
+        assert f"fpga.intel.com/{expected}" == _names.af(interface, afu)
+
+
+def test_every_claim_about_the_reference_has_a_test() -> None:
+    table = PAGE.partition("## Against the reference plugin\n")[2]
+    rows = re.findall(r"^\| .*\| (`test_.*)\|$", table, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| ", table, re.MULTILINE)) - 1
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert [] == [name for name in named if f"def {name}(" not in TESTS]
+
+
+def test_the_pod_on_the_page_asks_for_its_region() -> None:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    container = yaml.safe_load(text)
+    (resource,) = container["resources"]["limits"]
+    assert resource == _names.region(container["env"][0]["value"])
+
+
+@pytest.mark.parametrize("option", ["bitstreams", "lock"])
+def test_the_paths_of_the_hook_are_those_of_the_code(option: str) -> None:
+    assert f"`{_main._parser().get_default(option)}" in PAGE
+
+
+def test_the_interpreter_on_the_page_is_that_of_the_hook() -> None:
+    assert f"`{_install.INTERPRETER.partition(' ')[0]}`" in PAGE
+    assert "sys.version_info < (3, 9)" in _install._MAIN
