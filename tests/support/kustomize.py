@@ -115,7 +115,8 @@ def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
 def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
     if manifest["kind"] != "DaemonSet":
         return
-    for container in manifest["spec"]["template"]["spec"]["containers"]:
+    pod = manifest["spec"]["template"]["spec"]
+    for container in [*pod["containers"], *pod.get("initContainers", ())]:
         for entry in entries:
             if container["image"] == entry["name"]:
                 container["image"] = f"{entry['newName']}:{entry['newTag']}"
