@@ -134,6 +134,9 @@ def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCapture
 # Going on with another configuration.
 
 
+SOON = timedelta(milliseconds=50)
+
+
 class NamedPlugin(ScriptedPlugin):
     def __init__(self, name: str, *devices: str, resource: str = RESOURCE) -> None:
         super().__init__(*devices, resource=resource)
@@ -399,3 +402,37 @@ def test_what_the_old_plugin_finds_after_its_replacement_does_not_count(kubelet:
         node.host.replace([NamedPlugin("new", "b", resource="example.com/new")])
         release.set()
         node.wait_for("example.com/new", {"b"})
+
+
+def test_plugins_of_one_class_have_names_of_their_own(kubelet: Kubelet) -> None:
+    other = ScriptedPlugin("b0", resource="x.io/other")
+    with kubelet.running(ScriptedPlugin("a0"), other, http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a0"})
+        node.wait_for("x.io/other", {"b0"})
+        found = samples(node)
+    name = "deviceplugin_discovery_errors_total"
+    assert {f"{name} ScriptedPlugin", f"{name} ScriptedPlugin-2"} == {
+        key for key in found if key.startswith(name)
+    }
+
+
+def test_a_resource_comes_back_after_a_stop_hook_that_took_its_time(kubelet: Kubelet) -> None:
+    stopping, go_on = threading.Event(), threading.Event()
+
+    class SlowToStop(ScriptedPlugin):
+        @override
+        def stop(self, resource: str) -> None:
+            if resource == "x.io/loose":
+                stopping.set()
+                go_on.wait(10)
+
+    loose = dp.Device("a0", resource="x.io/loose")
+    plugin = SlowToStop(loose, resource=RESOURCE)
+    with kubelet.running(plugin, http_address="127.0.0.1:0", vanished_grace=SOON) as node:
+        node.wait_for("x.io/loose", {"a0"})
+        plugin.set()
+        assert stopping.wait(10)
+        plugin.set(loose)
+        go_on.set()
+        node.wait_for("x.io/loose", {"a0"})
+        node.kubelet.wait(lambda: samples(node).get("deviceplugin_registered x.io/loose") == 1)

@@ -68,12 +68,15 @@ class Discovery:
         self,
         plugin: Plugin,
         *,
+        name: str,
         timing: Timing,
         catalogue: Catalogue,
         ask: Ask,
         poller: Poller,
         metrics: Metrics,
     ) -> None:
+        self.name = name
+        """The plugin's name in logs and metrics."""
         self._plugin = plugin
         self._timing = timing
         self._catalogue = catalogue
@@ -100,11 +103,6 @@ class Discovery:
     def plugin(self) -> Plugin:
         """The plugin that is asked; another one after ``replace``."""
         return self._plugin
-
-    @property
-    def name(self) -> str:
-        """The plugin's name for logs and metrics."""
-        return type(self._plugin).__name__
 
     @property
     def hanging(self) -> bool:

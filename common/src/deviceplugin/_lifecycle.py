@@ -4,6 +4,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
-_HANDOVER_TIMEOUT: Final = 2.0
-"""Seconds for a withdrawn resource to end before it may come back."""
+_HANDOVER_TIMEOUT: Final = 15.0
+"""Seconds for a withdrawn resource to end before it may come back; its ``stop`` may take 10."""
 
 
 class Group:
@@ -135,13 +136,14 @@ class Host:
         self._discoveries = [
             Discovery(
                 plugin,
+                name=name,
                 timing=timing,
                 catalogue=self,
                 ask=self._holders.ask,
                 poller=self._poller,
                 metrics=self._metrics,
             )
-            for plugin in plugins
+            for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
         self._metrics.count_devices(self._count_devices)
         self._metrics.attribute(self._attribute)
@@ -297,3 +299,14 @@ class Host:
                 for report in self.reports()
             ]
         }
+
+
+def _names(plugins: Sequence[Plugin]) -> list[str]:
+    """Return the names of ``plugins`` in logs and metrics: their classes, numbered if need be."""
+    seen: Counter[str] = Counter()
+    names = []
+    for plugin in plugins:
+        name = type(plugin).__name__
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return names
