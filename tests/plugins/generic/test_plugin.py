@@ -1,7 +1,6 @@
 """The plugin on a kubelet: hot-plug, kernel events, reload, and files of smarter-device-manager."""
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,12 +99,6 @@ def test_events_of_things_without_nodes_are_no_news(
     action: str | None, subsystem: str | None, expected: bool
 ) -> None:
     assert expected == _udev.is_news(action, subsystem)
-
-
-def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyudev", None)
-    with pytest.raises(dp.DiscoveryError, match="no kernel events: import of pyudev halted"):
-        next(_udev.events(threading.Event()))
 
 
 def test_a_device_made_by_mknod_is_healthy(make: Make, hardware: Hardware) -> None:

@@ -1,0 +1,136 @@
+"""Kernel events: where they come, and what is said where they cannot."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.testing import Kubelet
+from deviceplugin_generic import _udev
+from generic_plugin import Make
+
+UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
+PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
+LISTEN = """
+import sys, threading
+from deviceplugin_generic import _udev
+print(_udev.are_sent(), flush=True)
+monitor = _udev._monitor()
+print("listening", flush=True)
+for _ in range(15):
+    if monitor.poll(timeout=0.1) is not None:
+        print("heard")
+        break
+"""
+
+
+def emit() -> None:
+    """Have the kernel send an event of a device."""
+    try:
+        UEVENT.write_text("change")
+    except OSError as error:
+        pytest.skip(f"the kernel cannot be asked for events here: {error}")
+
+
+def unshared(*options: str) -> list[str]:
+    """Return what runs a command in namespaces of its own."""
+    words = ["unshare", *options]
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if done.returncode:
+        pytest.skip(f"not allowed here: {done.stderr.strip()}")
+    return words
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--net"], ["True", "listening", "heard"]),  # as in a pod without the host's network
+        (["--net", "--user", "--map-root-user"], ["False", "listening"]),  # hostUsers: false
+        (["--user", "--map-root-user"], ["True", "listening", "heard"]),
+    ],
+)
+def test_kernel_events_reach_network_namespaces_of_the_first_user_namespace(
+    options: list[str], expected: list[str]
+) -> None:
+    emit()
+    command = [*unshared(*options), sys.executable, "-c", LISTEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline().strip() for _ in range(2)]
+        emit()
+        said += process.stdout.read().split()
+    assert expected == said
+
+
+def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path: Path) -> None:
+    assert _udev.are_sent(tmp_path / "none")
+
+
+def logged(process: "subprocess.Popen[str]", kubelet: SimulatedKubelet, dev: Path) -> list[str]:
+    """Return the warnings of a plugin up to its exit, after it noticed a new node by inotify."""
+    kubelet.wait(lambda: len(kubelet.devices("squat.ai/port")) == 1, timeout=15, what="a device")
+    (dev / "port2").symlink_to("/dev/null")
+    kubelet.wait(lambda: len(kubelet.devices("squat.ai/port")) == 2, timeout=15, what="another")
+    process.terminate()
+    _, err = process.communicate(timeout=10)
+    assert 0 == process.returncode
+    lines = [json.loads(line) for line in err.splitlines()]
+    return [line["error"] for line in lines if line["event"].startswith("no kernel events")]
+
+
+@pytest.mark.parametrize(
+    ("words", "without_libudev", "expected"),
+    [
+        ([], True, ["No library named udev"]),
+        (["--net", "--user", "--map-root-user"], False, ["not sent to this user namespace"]),
+        ([], False, []),
+    ],
+)
+def test_a_plugin_without_kernel_events_says_so_once_and_goes_on(
+    kubelet: Kubelet,
+    tmp_path: Path,
+    words: list[str],
+    without_libudev: bool,
+    expected: list[str],
+) -> None:
+    dev, hidden = tmp_path / "dev", tmp_path / "hidden"
+    dev.mkdir()
+    hidden.mkdir()
+    (dev / "port1").symlink_to("/dev/null")
+    if without_libudev:  # as in an image that has none
+        (hidden / "sitecustomize.py").write_text(
+            "import ctypes.util\nctypes.util.find_library = lambda name: None\n"
+        )
+    settings = kubelet.settings()
+    command = [
+        *(unshared(*words) if words else []),
+        *(str(PLUGIN), f"--plugin-dir={settings.plugin_dir}", "--http-address=off"),
+        *("--log-format=json", "--discovery-interval=1h", "--poll-interval=1h"),
+        f"--pod-resources-socket={settings.pod_resources_socket}",
+        f"--device={{name: port, groups: [{{paths: [{{path: {dev}/port*}}]}}]}}",
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(hidden)}
+    ) as process:
+        assert expected == logged(process, kubelet.simulated, dev)
+
+
+def test_listening_ends_where_there_is_nothing_to_hear(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+    stop = threading.Event()
+    plugin = make("{name: ab, groups: [{paths: [{path: /dev/null}]}]}")
+    thread = threading.Thread(target=lambda: list(plugin.changes(stop)))
+    thread.start()
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
