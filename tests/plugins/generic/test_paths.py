@@ -31,6 +31,9 @@ def test_ids_are_those_of_generic_device_plugin(make: Make) -> None:
         ("{path: a*}, {path: c, limit: 2}", ["a1c", "a2c"]),
         ("{path: a*}, {path: c, limit: 10}", ["a1c", "a2c", "a3c"]),
         ("{path: a*}, {path: b*, limit: 2}", ["a1b1", "a2b2", "a3b1"]),
+        ("{path: b*, limit: 2}, {path: a*}", ["b1a1", "b2a2", "b1a3"]),
+        ("{path: ?*}, {path: b*, limit: 3}", ["a1b1", "a2b2", "a3b1", "b1b2", "b2b1", "cb2"]),
+        ("{path: ?*}, {path: b*, limit: 2}", ["a1b1", "a2b2", "a3b1", "b1b2"]),
         ("{path: c, limit: 5}", ["c"]),
         ("{path: a*}, {path: none}", []),
         ("{path: a*}, {path: none, optional: true}", ["a1", "a2", "a3"]),
@@ -47,6 +50,17 @@ def test_paths_are_zipped_and_never_crossed(
     devices = make(f"{{name: ab, groups: [{{paths: [{absolute}]}}]}}").discover()
     found = ["".join(Path(node.host_path).name for node in device.nodes) for device in devices]
     assert expected == found
+
+
+def test_hits_that_are_used_again_take_turns_and_count_in_the_id(
+    make: Make, hardware: Hardware
+) -> None:
+    for name in ("a1", "a2", "a3", "b1", "b2"):
+        hardware.node(name)
+    a, b = f"{hardware.dev}/a", f"{hardware.dev}/b"
+    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {a}*}}, {{path: {b}*, limit: 2}}]}}]}}")
+    expected = [sha1(text) for text in (f"0{a}1{b}1", f"0{a}2{b}2", f"0{a}3{b}1")]
+    assert expected == list(found(plugin))
 
 
 def test_shares_are_numbered_before_the_paths(make: Make, hardware: Hardware) -> None:
