@@ -1,0 +1,251 @@
+"""What the generic plugin costs with very many devices, and how soon it tells of one.
+
+    python build/bench_generic.py
+
+Needs root, for device nodes and loop devices; what cannot be had is said and left out. The last
+part is ``deviceplugin bench``, with fewer entries: a resource each, and 500 of them would say more
+of the simulated kubelet, which has a thread for each.
+"""
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
+from typing import Final, Self
+
+from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_generic import GenericPlugin, GenericSettings, documents
+
+ENTRIES: Final = 500
+NODES: Final = 5000
+SERVED: Final = 20
+"""Entries, of as many nodes together, of the plugin that serves a kubelet."""
+TIMES: Final = 200
+BIN: Final = Path(sys.executable).parent
+PLUGIN: Final = str(BIN / "generic-device-plugin")
+LOOP_CONTROL: Final = Path("/dev/loop-control")
+LOOP_ADD: Final = 0x4C80
+LOOP_REMOVE: Final = 0x4C81
+LOOP: Final = 200
+"""Number of the loop device that comes and goes."""
+NETLINK_KOBJECT_UEVENT: Final = 15
+UEVENT: Final = Path("/sys/devices/virtual/mem/null/uevent")
+
+
+def main() -> None:
+    """Print all figures."""
+    root = Path(tempfile.mkdtemp(prefix="generic-"))
+    try:
+        for number in range(NODES):
+            make_node(root / f"d{number:04}", number)
+        looks(write(root, ENTRIES), root)
+        config = write(root, SERVED)
+        soon("a node in a directory", node_of(root / "dp-soon"), config, time.monotonic)
+        if os.access(LOOP_CONTROL, os.W_OK):
+            with LoopEvents() as events:
+                soon("a device, by the kernel's event", loop, loops(root), events.take)
+        else:
+            print(f"{LOOP_CONTROL} cannot be used: no figures from the kernel's event")
+        options = ["--starts=3", "--idle=10", "--allocations=200", "--changes=100", "--restarts=3"]
+        command = [PLUGIN, f"--config={config}"]
+        bench = [str(BIN / "deviceplugin"), "bench", *options, f"--resources={SERVED}"]
+        subprocess.run([*bench, f"--touch={root}", "--", *command], check=True)
+    finally:
+        shutil.rmtree(root)
+
+
+def write(root: Path, entries: int) -> Path:
+    """Return a configuration of so many entries, which share the nodes."""
+    patterns: list[list[str]] = [[] for _ in range(entries)]
+    for ten in range(NODES // 10):
+        patterns[ten % entries].append(f"{root}/d{ten:03}*")
+    patterns[0].append(f"{root}/dp-*")
+    devices = [
+        {"name": f"e{number}", "groups": [{"paths": [{"path": path}]} for path in paths]}
+        for number, paths in enumerate(patterns)
+    ]
+    config = root / "config.json"
+    config.write_text(json.dumps({"devices": devices}))
+    return config
+
+
+def loops(root: Path) -> Path:
+    """Return a configuration for loop devices."""
+    config = root / "loops.json"
+    group = {"select": {"subsystem": "block", "name": "loop*"}}
+    config.write_text(json.dumps({"devices": [{"name": "loop", "groups": [group]}]}))
+    return config
+
+
+def make_node(path: Path, minor: int) -> None:
+    """Make a device node, or a link to one where that is not allowed."""
+    try:
+        os.mknod(path, 0o020600, os.makedev(240, minor))
+    except PermissionError:
+        path.symlink_to("/dev/null")
+
+
+def looks(config: Path, root: Path) -> None:
+    """Print what looking for devices costs, and the memory of a process that only looks."""
+    plugin = GenericPlugin(GenericSettings(**dict(documents.read(config))))
+    print(f"{ENTRIES} entries, {NODES} nodes; CPU time of one look, ms")
+    row("the first look", [cpu(plugin.discover)])
+    row("nothing changed", [cpu(plugin.discover) for _ in range(TIMES)])
+    row("one node changed", list(after(plugin, node_of(root / "dp-one"))))
+    with suppress(OSError):
+        row("the kernel sent an event", list(after(plugin, sent_event)))
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  {'resident memory, with this script':36}{rss:9.1f} MiB")
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """Return the milliseconds of CPU time that ``work`` takes."""
+    begin = time.process_time()
+    work()
+    return (time.process_time() - begin) * 1000
+
+
+Change = Callable[[bool], None]
+"""Makes something, or takes it away."""
+
+
+def after(plugin: GenericPlugin, change: Change) -> Iterator[float]:
+    """Yield what looks cost after a change each."""
+    for number in range(TIMES):
+        change(number % 2 == 0)
+        yield cpu(plugin.discover)
+
+
+def node_of(path: Path) -> Change:
+    """Return what makes and removes a node."""
+
+    def change(is_new: bool) -> None:  # noqa: FBT001
+        if is_new:
+            make_node(path, 9999)
+        else:
+            path.unlink()
+
+    return change
+
+
+def sent_event(_is_new: bool) -> None:  # noqa: FBT001
+    """Have the kernel send an event that changes nothing."""
+    UEVENT.write_text("change")
+
+
+def loop(is_new: bool) -> None:  # noqa: FBT001
+    """Make and remove a loop device: its node and the kernel's event are real."""
+    control = os.open(LOOP_CONTROL, os.O_RDWR)
+    try:
+        fcntl.ioctl(control, LOOP_ADD if is_new else LOOP_REMOVE, LOOP)
+    finally:
+        os.close(control)
+
+
+class LoopEvents:
+    """Hears when the kernel sends an event of the loop device."""
+
+    def __enter__(self) -> Self:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT)
+        self._socket.bind((0, 1))
+        self._heard: Queue[float] = Queue()
+        self._socket.settimeout(0.2)
+        self._stop = Event()
+        self._thread = Thread(target=self._listen)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._socket.close()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                message = self._socket.recv(16384)
+                if message.partition(b"\0")[0].endswith(b"/block/loop%d" % LOOP):
+                    self._heard.put(time.monotonic())
+
+    def take(self) -> float:
+        """Return when the event after the last one came."""
+        return self._heard.get(timeout=5)
+
+
+def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) -> None:
+    """Print how long it takes from a change to the list at the kubelet."""
+    took = []
+    with running(config) as kubelet:
+        name = min(kubelet.registered)
+        before = healthy(kubelet, name)
+        for number in range(TIMES):
+            time.sleep(0.1)
+            is_new = number % 2 == 0
+            began = begin() if begin is time.monotonic else None
+            thread = Thread(target=change, args=[is_new])  # a loop device takes its time to go
+            thread.start()
+            wait_healthy(kubelet, name, before + is_new)
+            listed = time.monotonic()
+            took.append((listed - (began or begin())) * 1000)
+            thread.join()
+    print(f"from {what} to the list at the kubelet, ms")
+    row("", took)
+
+
+def wait_healthy(kubelet: SimulatedKubelet, name: str, wanted: int) -> None:
+    """Wait until the kubelet knows that many healthy devices."""
+    kubelet.wait(lambda: wanted == healthy(kubelet, name), what=f"{wanted} devices")
+
+
+def healthy(kubelet: SimulatedKubelet, name: str) -> int:
+    """Return how many healthy devices the kubelet knows."""
+    return sum(health == "Healthy" for health in kubelet.devices(name).values())
+
+
+@contextmanager
+def running(config: Path) -> Iterator[SimulatedKubelet]:
+    """Run the plugin on a kubelet."""
+    folder = Path(tempfile.mkdtemp(prefix="kubelet-"))
+    with SimulatedKubelet(folder) as kubelet:
+        arguments = [f"--config={config}", "--discovery-interval=1h", "--http-address=off"]
+        paths = [f"--plugin-dir={kubelet.plugin_dir}", "--log-level=error"]
+        paths += [f"--pod-resources-socket={kubelet.pod_resources_socket}"]
+        process = subprocess.Popen([PLUGIN, *arguments, *paths])
+        wanted = len(json.loads(config.read_text())["devices"])
+        try:
+            kubelet.wait(
+                lambda: (
+                    len(kubelet.registered) >= wanted
+                    and all(map(kubelet.lists_received, kubelet.registered))
+                ),
+                timeout=30,
+                what="a list",
+            )
+            yield kubelet
+        finally:
+            process.terminate()
+            process.wait()
+    shutil.rmtree(folder)
+
+
+def row(name: str, values: list[float]) -> None:
+    """Print median, 95th percentile and maximum."""
+    ordered = sorted(values)
+    middle, high = statistics.median(ordered), ordered[int(len(ordered) * 0.95)]
+    print(f"  {name:36}{middle:9.1f} {high:9.1f} {ordered[-1]:9.1f}   {len(values):4} times")
+
+
+if __name__ == "__main__":
+    main()
