@@ -20,8 +20,8 @@ help: ## List the verbs.
 
 setup: $(READY) ## Install everything into .venv (the other verbs do it when needed).
 
-demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet.
-	@$(BIN)/python demo/demo.py
+demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet; ARGS=gpu: the GPU plugin.
+	@$(BIN)/python -m demo.$(or $(ARGS),demo)
 
 test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
 	@$(PYTEST) -n auto $(ARGS)

@@ -263,3 +263,19 @@ def test_9_some_gpus_are_left_out_some_shared_and_some_have_a_name(
         node.wait_for("nvidia.com/slice", {f"{uuid(1)}::0", f"{uuid(1)}::1"})
         node.wait_for(GPU, uuids(2))
         node.wait_for("nvidia.com/h100", uuids(3))
+
+
+def test_1_a_gpu_that_reports_its_own_loss_casts_no_suspicion_on_others(
+    rig: GpuRig, kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kubelet.running(rig.has(Fleet.of(4)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        listening(rig)
+        rig.fake.change(2, state="lost")
+        rig.fake.xid(2, 79)
+        node.wait_for(GPU, uuids(0, 1, 3), unhealthy=uuids(2))
+        eventually(lambda: "XID" in caplog.messages, "the event")
+    told = [vars(record)["gpu"] for record in caplog.records if record.message == "XID"]
+    assert [uuid(2)] == told
+    ill = [record for record in caplog.records if record.message == "GPU is unhealthy"]
+    assert {uuid(2)} == {vars(record)["gpu"] for record in ill}

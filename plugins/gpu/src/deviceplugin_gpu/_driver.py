@@ -53,7 +53,7 @@ class Driver:
         self._rest = _FIRST_REST
 
     def look(self) -> Sight:
-        """Look at all GPUs, and once more with NVML initialized anew where something is wrong.
+        """Look at all GPUs, with NVML initialized anew where something has been wrong before.
 
         Only then does NVML see a GPU that is back after a reset, or a driver that was reloaded.
 
@@ -69,14 +69,19 @@ class Driver:
                 self.close()
                 raise
         else:
-            others = self._are_others()
-            if not sight.is_troubled:
-                self._rest = _FIRST_REST
-            if fresh or not (others or (sight.is_troubled and self._may_reopen())):
+            if fresh or not self._should_reopen(sight):
                 return self._keep(sight)
-        self.session.close()
-        self.session.open()
+        self.session.reopen()
         return self._keep(self._look())
+
+    def _should_reopen(self, sight: Sight) -> bool:
+        others = self._are_others()
+        if not sight.is_troubled:
+            self._rest = _FIRST_REST
+            return others
+        # What is new is told first: another initialization may have to wait.
+        lasting = self._sight is not None and self._sight.is_troubled
+        return others or (lasting and self._may_reopen())
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

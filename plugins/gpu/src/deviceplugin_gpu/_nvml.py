@@ -1,7 +1,8 @@
 """NVML: the only module that knows pynvml, with types, and with errors of one kind."""
 
+import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -121,36 +122,59 @@ class Session:
             NvmlError: There is no library, no driver, or they do not go together.
         """
         with self._opening:
-            if self._open:
-                return
-            found = self.library.load()
-            if found is not None:
-                # pynvml would open the first library of this name again after an upgrade.
-                pynvml.nvmlLib = found
-                pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
-            elif not self.library.path:
-                raise LibraryMissingError(self.library)
-            call("nvmlInit")
-            with self._changed:
-                self.generation += 1
-                self._open = True
+            if not self._open:
+                self._initialize()
+
+    def reopen(self) -> None:
+        """Shut NVML down and initialize it again, so that it sees what has changed.
+
+        Others who want to use it wait meanwhile.
+
+        Raises:
+            NvmlError: As for ``open``, or calls under way do not return.
+        """
+        with self._opening, self._alone():
+            self._shut_down()
+            self._initialize()
 
     def close(self) -> None:
-        """Shut NVML down, so that the next ``open`` sees what has changed.
+        """Shut NVML down.
 
         Raises:
             NvmlError: Calls under way do not return.
         """
-        with self._opening, self._changed:
-            if not self._open:
-                return
+        with self._opening, self._alone():
+            self._shut_down()
+
+    def _initialize(self) -> None:
+        found = self.library.load()
+        if found is not None:
+            # pynvml would open the first library of this name again after an upgrade.
+            pynvml.nvmlLib = found
+            pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
+        elif not self.library.path:
+            raise LibraryMissingError(self.library)
+        call("nvmlInit")
+        self.generation += 1
+        self._open = True
+
+    def _shut_down(self) -> None:
+        if self._open:
+            self._open = False
+            call("nvmlShutdown")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let nobody use NVML meanwhile."""
+        with self._changed:
             self._closing = True
-            try:
-                if not self._changed.wait_for(lambda: not self._users, _PATIENCE):
-                    raise NvmlError("nvmlShutdown", TIMEOUT, "another call does not return")
-                self._open = False
-                call("nvmlShutdown")
-            finally:
+            done = self._changed.wait_for(lambda: not self._users, _PATIENCE)
+        try:
+            if not done:
+                raise NvmlError("nvmlShutdown", TIMEOUT, "another call does not return")
+            yield
+        finally:
+            with self._changed:
                 self._closing = False
                 self._changed.notify_all()
 
@@ -179,15 +203,17 @@ class EventSet:
 
     def __init__(self) -> None:
         self._set = call("nvmlEventSetCreate")
+        self._names: dict[int, str] = {}
 
-    def register(self, gpu: Handle, kinds: int) -> None:
+    def register(self, gpu: Handle, uuid: str, kinds: int) -> None:
         """Ask for the ``kinds`` of events of ``gpu`` too."""
         call("nvmlDeviceRegisterEvents", gpu, kinds, self._set)
+        self._names[_address(gpu)] = uuid
 
-    def wait(self, seconds: float, name: Callable[[Handle], str]) -> "tuple[str, int, int] | None":
+    def wait(self, seconds: float) -> "tuple[str, int, int] | None":
         """Return the GPU, the kind and the number of the next event; None after ``seconds``.
 
-        ``name`` makes a UUID of a GPU's handle; it is empty where that cannot be told.
+        The GPU is a UUID, empty where it cannot be told.
         """
         try:
             event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
@@ -195,12 +221,21 @@ class EventSet:
             if error.code == TIMEOUT:
                 return None
             raise
+        return self._name(event.device), int(event.eventType), int(event.eventData)
+
+    def _name(self, gpu: Handle) -> str:
+        # Not asked if possible: a GPU that has just been lost does not know its name.
+        if uuid := self._names.get(_address(gpu)):
+            return uuid
         try:
-            uuid = name(event.device)
+            return str(call("nvmlDeviceGetUUID", gpu))
         except NvmlError:
-            uuid = ""
-        return uuid, int(event.eventType), int(event.eventData)
+            return ""
 
     def close(self) -> None:
         """Free it."""
         call("nvmlEventSetFree", self._set)
+
+
+def _address(handle: Handle) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -9,7 +9,7 @@ from threading import Event as Flag
 from typing import Final
 
 from deviceplugin_gpu import _nvml
-from deviceplugin_gpu._nvml import EventSet, Handle, NvmlError, Session, ask, call
+from deviceplugin_gpu._nvml import EventSet, NvmlError, Session, ask, call
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Watch:
                 with self._session.use():
                     if self._session.generation != generation:
                         return
-                    found = events.wait(self._session.turn, _uuid)
+                    found = events.wait(self._session.turn)
                 self._heard_at = self._clock()
                 if self._problem:
                     log.info("events of GPUs again")
@@ -119,13 +119,9 @@ class Watch:
                 uuid = call("nvmlDeviceGetUUID", gpu)
                 kinds = ask(0, "nvmlDeviceGetSupportedEventTypes", gpu) & _nvml.EVENTS
                 if kinds & _nvml.EVENT_XID:
-                    events.register(gpu, kinds)
+                    events.register(gpu, uuid, kinds)
                 else:
                     mute.add(uuid)
             except NvmlError as error:
                 deaf[uuid] = str(error)  # without a UUID: nobody's, it cannot be read anyway
         self.deaf, self.mute = deaf, frozenset(mute)
-
-
-def _uuid(gpu: Handle) -> str:
-    return str(call("nvmlDeviceGetUUID", gpu))

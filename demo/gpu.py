@@ -1,0 +1,210 @@
+"""The GPU plugin on a simulated kubelet and a fake driver: every step is shown and checked.
+
+    make demo ARGS=gpu
+
+Needs a C compiler (cc) for the fake driver; no root, no cluster, no GPU. All files are in a
+temporary directory. Exits with 1 at the first step that is not as it should be.
+"""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from demo.demo import (
+    BOLD,
+    DIM,
+    GREEN,
+    PATIENCE,
+    PLAIN,
+    RED,
+    SOON,
+    DemoError,
+    Stopwatch,
+    check,
+    say,
+)
+
+from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
+
+GPU: Final = "nvidia.com/gpu"
+COMMAND: Final = Path(sys.executable).with_name("gpu-device-plugin")
+SOURCES: Final = Path(__file__).parents[1] / "plugins/gpu/fake-nvml"
+FLEET: Final = SOURCES / "fleets/dgx-1.fleet"
+LIBRARY: Final = "libnvidia-ml.so.1"
+ROW: Final = struct.Struct("56sQ")
+GPUS: Final = [f"GPU-{slot:08x}-0000-4000-8000-{slot:012x}" for slot in range(8)]
+
+
+class GpuDemo:
+    """One kubelet, one fake driver with a fleet of GPUs, one plugin."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.fleet = root / "node.fleet"
+        self.counters = root / "calls"
+        self.kubelet = SimulatedKubelet(root / "kubelet")
+        self.log = root / "plugin.log"
+        self.plugin: subprocess.Popen[bytes] | None = None
+        self.stamp = time.time_ns()
+
+    def has(self, *lines: str) -> None:
+        """Have the fleet as it is, but for ``lines``."""
+        partial = self.fleet.with_suffix(".new")
+        partial.write_text("\n".join([FLEET.read_text(), *lines, ""]))
+        self.stamp += 1_000_000
+        os.utime(partial, ns=(self.stamp, self.stamp))
+        partial.replace(self.fleet)
+
+    def build(self) -> None:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            raise DemoError("a C compiler is needed for the fake driver: install gcc or clang")
+        sources = sorted(str(path) for path in SOURCES.glob("*.c"))
+        flags = ["-std=gnu11", "-O1", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
+        target = self.root / "driver/usr/lib64" / LIBRARY
+        target.parent.mkdir(parents=True)
+        subprocess.run(
+            [compiler, *flags, f"-Wl,-soname,{LIBRARY}", "-o", str(target), *sources], check=True
+        )
+
+    def start_plugin(self) -> None:
+        with self.log.open("ab") as log:
+            self.plugin = subprocess.Popen(
+                [
+                    COMMAND,
+                    f"--driver-root-ctr-path={self.root}/driver",
+                    f"--plugin-dir={self.kubelet.plugin_dir}",
+                    f"--pod-resources-socket={self.kubelet.pod_resources_socket}",
+                    f"--state-file={self.root}/health.json",
+                    *("--discovery-interval=200ms", "--discovery-deadline=1s"),
+                    *("--recovery-time=1s", "--http-address=off", "--log-format=text"),
+                ],
+                env={
+                    **os.environ,
+                    "FAKE_NVML_FLEET": str(self.fleet),
+                    "FAKE_NVML_CALLS": str(self.counters),
+                },
+                stderr=log,
+            )
+
+    def expect(self, healthy: Collection[str], unhealthy: Collection[str] = ()) -> None:
+        self.kubelet.wait_for(GPU, healthy, unhealthy, timeout=PATIENCE)
+
+    def run_pod(self, pod: Pod) -> RunOptions:
+        outcome = self.kubelet.admit(pod)
+        options = self.kubelet.start_container(pod, pod.containers[0].name) if outcome else None
+        if options is None:
+            raise DemoError(f"pod {pod.name} was rejected: {outcome.message}")
+        return options
+
+    def calls(self, function: str) -> int:
+        """Return how often a function of the fake driver was called."""
+        rows = ROW.iter_unpack(self.counters.read_bytes())
+        return next((n for name, n in rows if name.rstrip(b"\0").decode() == function), 0)
+
+    # The steps, in order.
+
+    def a_plugin_starts(self) -> None:
+        self.build()
+        self.has()
+        self.kubelet.start()
+        say(f"a fake {LIBRARY} with {FLEET.name}: 8 GPUs in two islands of NVLinks")
+        with Stopwatch() as took:
+            self.start_plugin()
+            self.expect(GPUS)
+        check(f"started, and 8 GPUs are listed as healthy after {took}", truth=True)
+
+    def a_pod_gets_near_ones(self) -> None:
+        links = self.calls("nvmlDeviceGetNvLinkState")
+        pod = Pod.of("training", main={GPU: 4})
+        visible = self.run_pod(pod).envs["NVIDIA_VISIBLE_DEVICES"].split(",")
+        numbers = [GPUS.index(one) for one in visible]
+        say(f"pod default/training has the GPUs {numbers}")
+        check("four of one island: 0 to 3, or 4 to 7", numbers in ([0, 1, 2, 3], [4, 5, 6, 7]))
+        asked = self.calls("nvmlDeviceGetNvLinkState") - links
+        check("the driver was not asked for that: the links are known", asked == 0)
+        self.kubelet.delete(pod)
+
+    def a_gpu_falls_off_the_bus(self) -> None:
+        lost, others = GPUS[2], [one for one in GPUS if one != GPUS[2]]
+        with Stopwatch() as took:
+            self.has("gpu 2 state=lost", "event 1 xid gpu=2 code=79")
+            self.expect(others, {lost})
+        check(f"GPU 2 is unhealthy after {took}", took.ms < SOON)
+        pod = Pod.of("others", main={GPU: 7})
+        visible = self.run_pod(pod).envs["NVIDIA_VISIBLE_DEVICES"].split(",")
+        check("a pod that asks for seven gets the seven others", set(visible) == set(others))
+        self.kubelet.delete(pod)
+
+    def it_is_reset(self) -> None:
+        self.has()
+        self.expect(GPUS)
+        check("after a reset, and some quiet time, it is healthy again", truth=True)
+
+    def the_driver_is_unloaded(self) -> None:
+        self.has("driver gone=yes")
+        self.expect((), GPUS)
+        check(
+            "nobody can say that the GPUs are well: all are unhealthy, and stay listed", truth=True
+        )
+        self.has()
+        self.expect(GPUS)
+        check("the driver is back, and so are they; nothing was restarted", truth=True)
+
+    def it_stops(self) -> None:
+        if self.plugin is None:
+            raise DemoError("there is no plugin")
+        self.plugin.send_signal(signal.SIGTERM)
+        with Stopwatch() as took:
+            self.plugin.wait()
+        check(f"exit status 0 after {took}", self.plugin.returncode == 0)
+        check("one registration in all", self.kubelet.registration_count(GPU) == 1)
+
+    def close(self) -> None:
+        if self.plugin is not None and self.plugin.poll() is None:
+            self.plugin.kill()
+            self.plugin.wait()
+        self.kubelet.stop()
+
+
+def main() -> int:
+    """Run all steps; 0 if each was as claimed."""
+    start = time.monotonic()
+    root = Path(tempfile.mkdtemp(prefix="gpus-"))
+    running = GpuDemo(root)
+    steps = {
+        "Eight GPUs, a kubelet, the plugin": running.a_plugin_starts,
+        "A pod asks for four": running.a_pod_gets_near_ones,
+        "A GPU falls off the bus (XID 79)": running.a_gpu_falls_off_the_bus,
+        "It is reset": running.it_is_reset,
+        "The driver is unloaded, and loaded again": running.the_driver_is_unloaded,
+        "SIGTERM": running.it_stops,
+    }
+    try:
+        for number, (title, step) in enumerate(steps.items(), 1):
+            print(f"\n{BOLD}{number}. {title}{PLAIN}", flush=True)
+            step()
+    except (DemoError, TimeoutError, OSError, subprocess.CalledProcessError) as error:
+        if running.log.exists():
+            sys.stderr.write(f"--- log of the plugin\n{running.log.read_text()}")
+        print(f"\n{RED}FAILED{PLAIN}  {error}", flush=True)
+        return 1
+    finally:
+        running.close()
+        shutil.rmtree(root, ignore_errors=True)
+    took = time.monotonic() - start
+    print(f"\n{GREEN}All {len(steps)} steps were as claimed{PLAIN} ({took:.1f} s).")
+    print(f"{DIM}Next: plugins/gpu/README.md.{PLAIN}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
