@@ -75,13 +75,13 @@ class Cluster:
         if capacity.get(plugin.resource, "0") != "0":
             pytest.skip(f"{self._node} has {plugin.resource} already: another plugin is there")
         self._plugin = plugin
-        self._write_overlay(plugin)
+        self.write_overlay(plugin)
         self.kubectl("apply", f"--kustomize={self._root}")
         self.kubectl(*self._in("rollout", "status", "daemonset", f"--timeout={PATIENCE:g}s"))
 
-    def _write_overlay(self, plugin: Plugin) -> None:
+    def write_overlay(self, plugin: Plugin) -> None:
+        """Write the kustomization that is applied: the deployment, in this namespace."""
         name = f"{plugin.name}-device-plugin"
-        image, _, tag = self._options.image.rpartition(":")
         spec: dict[str, Any] = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
@@ -90,6 +90,9 @@ class Cluster:
             "patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())}],
         }
         if self._options.image:
+            image, _, tag = self._options.image.rpartition(":")
+            assert image, "--image needs a tag"
+            assert "/" not in tag, "--image needs a tag"
             spec["images"] = [{"name": name, "newName": image, "newTag": tag}]
         if plugin.config:
             change = [{"op": "add", "path": "/data/config.yaml", "value": plugin.config}]

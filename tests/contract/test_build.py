@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
-PLUGINS = sorted(path.name for path in ROOT.glob("deployments/*") if path.name != "base")
+PLUGINS = sorted({path.parent.name for path in ROOT.glob("deployments/*/kustom*.yaml")} - {"base"})
 
 
 def locked(*words: str, lock: str = LOCK) -> subprocess.CompletedProcess[str]:

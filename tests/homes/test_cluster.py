@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from cluster_home import Cluster, Options
+from home import Plugin
+from kustomize import render, render_by_kustomize
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(120)  # each is a run of the suite
 FAKE = ROOT / "tests/support/fake_kubectl.py"
@@ -77,6 +81,22 @@ def test_the_suite_passes_and_leaves_nothing_behind(cluster: Path) -> None:
     assert "Never" == pod["containers"][0]["imagePullPolicy"]
     assert "special" == pod["runtimeClassName"]
     assert "node-1" == pod["nodeSelector"]["kubernetes.io/hostname"]
+
+
+def test_kustomize_makes_the_same_of_what_the_suite_applies(tmp_path: Path) -> None:
+    options = Options("registry.example.com:5000/g:7", "Never", "special", node="node-1")
+    Cluster(tmp_path, options).write_overlay(Plugin("generic", "a/b", 1, config="devices: []\n"))
+    rendered = render_by_kustomize(tmp_path)
+    if rendered is None:
+        pytest.skip("no kustomize")
+    own = {one["kind"]: one for one in render(tmp_path)}
+    theirs = {one["kind"]: one for one in rendered}
+    for kind in ("Namespace", "ConfigMap", "ServiceAccount"):
+        assert own[kind] == theirs[kind]
+    (pod, same) = (one["DaemonSet"]["spec"]["template"]["spec"] for one in (own, theirs))
+    assert pod["containers"] == same["containers"]
+    assert "special" == pod["runtimeClassName"] == same["runtimeClassName"]
+    assert pod["nodeSelector"] == same["nodeSelector"]
 
 
 def test_every_test_has_a_namespace_of_its_own(cluster: Path) -> None:

@@ -118,7 +118,7 @@ def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
     pod = manifest["spec"]["template"]["spec"]
     for container in [*pod["containers"], *pod.get("initContainers", ())]:
         for entry in entries:
-            if container["image"] == entry["name"]:
+            if container["image"].partition(":")[0] == entry["name"]:
                 container["image"] = f"{entry['newName']}:{entry['newTag']}"
 
 
