@@ -160,6 +160,32 @@ def test_the_settings_can_be_printed_and_read_again(tmp_path: Path) -> None:
     assert (0, out, []) == run("--print-config", "--config", str(file))
 
 
+def test_help_names_other_variables_and_shows_defaults_as_they_are_written(
+    script: Callable[[str], str],
+) -> None:
+    command = script("""
+        from dataclasses import dataclass, field
+        import deviceplugin as dp
+
+        @dataclass(frozen=True, kw_only=True)
+        class Mine(dp.Settings):
+            root: str | None = field(default=None, metadata={"env": ("ROOT", "BASE")})
+            fast: bool = False
+            names: tuple[str, ...] = ("a", "b")
+
+        class P(dp.Plugin):
+            def __init__(self, settings): pass
+            def discover(self): return []
+
+        dp.main(P, settings=Mine)
+        """)
+    _, out, _ = run("--help", command=command)
+    words = " ".join(out.split())
+    assert "--root TEXT (also ROOT, BASE in the environment) " in words
+    assert "--fast [true|false] (default: false)" in words
+    assert '(default: ["a", "b"])' in words
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("directory: /file\nvariable: FILE\nresource: file.io/file\n")

@@ -12,7 +12,7 @@ import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -140,9 +140,6 @@ class _Command:
         common = [field for field in fields(self._settings) if field.name in _COMMON]
         for field in (*own, *common):
             name = _settings.key(field)
-            default = (
-                "" if field.default is MISSING else f" (default: {_values.write(field.default)})"
-            )
             # A truth may stand without its value: --verbose is --verbose=true.
             options: dict[str, Any] = {}
             if types[field.name] is bool:
@@ -153,7 +150,7 @@ class _Command:
                 default=argparse.SUPPRESS,
                 action="append" if _values.is_own(types[field.name]) else "store",
                 metavar=_values.metavar(types[field.name]),
-                help=f"{texts.get(name, '')}{default}".replace("%", "%%"),
+                help=f"{texts.get(name, '')}{_notes(field)}".replace("%", "%%"),
                 **options,
             )
 
@@ -281,6 +278,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))
+
+
+def _notes(field: Field[Any]) -> str:
+    """Return what the help says behind the text of a setting."""
+    notes = []
+    if others := _settings.variables(field)[1:]:
+        notes.append(f"also {', '.join(others)} in the environment")
+    value = None if field.default is MISSING else _values.write(field.default)
+    if value not in (None, "", [], {}):
+        shown = value if isinstance(value, str) else json.dumps(value)
+        notes.append(f"default: {shown}")
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _first_paragraph(text: str | None) -> str:
