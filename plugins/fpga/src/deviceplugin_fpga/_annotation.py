@@ -1,14 +1,10 @@
 """The node's own say in the mode: an annotation, asked for once from the API server."""
 
-import json
 import logging
 import os
-import ssl
 import threading
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from deviceplugin_fpga._settings import MODES, FpgaSettings, Mode
 
@@ -59,6 +55,12 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
 
 def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
     """Return the annotation's value; empty if the node has none."""
+    # Late: TLS takes memory that most plugins never need.
+    import json
+    import ssl
+    from urllib.parse import quote
+    from urllib.request import Request, urlopen
+
     url = f"{settings.api_server or _in_cluster()}/api/v1/nodes/{quote(settings.node_name, '')}"
     token = (account / "token").read_text(encoding="ascii").strip()
     request = Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - set by the operator

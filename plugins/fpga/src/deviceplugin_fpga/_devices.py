@@ -1,6 +1,6 @@
 """What each mode offers of the FPGAs that were found."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,13 +30,11 @@ class Offer:
 
     def devices(self, mode: Mode) -> Iterator[dp.Device]:
         """Yield what ``mode`` offers."""
-        make: Callable[[Fme], Iterator[dp.Device]] = {
-            "af": self._ports,
-            "region": self._region,
-            "regiondevel": self._development_region,
-        }[mode]
         for fme in self.found.fmes:
-            yield from make(fme)
+            if mode == "af":
+                yield from self._ports(fme)
+            else:
+                yield self._region(fme, with_engine=mode == "regiondevel")
 
     def _ports(self, fme: Fme) -> Iterator[dp.Device]:
         for port in fme.ports:
@@ -50,13 +48,8 @@ class Offer:
             sick = _all_ones(f"{port.name}: afu_id", afu_id)
             yield self._device(port.name, resource, fme, [port], [port.name], facts, sick)
 
-    def _region(self, fme: Fme) -> Iterator[dp.Device]:
-        yield self._whole(fme, [port.name for port in fme.ports])
-
-    def _development_region(self, fme: Fme) -> Iterator[dp.Device]:
-        yield self._whole(fme, [*(port.name for port in fme.ports), fme.name])
-
-    def _whole(self, fme: Fme, nodes: Sequence[str]) -> dp.Device:
+    def _region(self, fme: Fme, *, with_engine: bool) -> dp.Device:
+        nodes = [*(port.name for port in fme.ports), *([fme.name] if with_engine else [])]
         facts = {port.name: afu_id for port in fme.ports if (afu_id := _programmed(port))}
         resource = _names.region(fme.interface_id)
         sick = _all_ones(f"{fme.name}: interface id", fme.interface_id)

@@ -28,6 +28,8 @@ _ANNOTATIONS: Final[Mapping[str, str]] = {"com.intel.fpga.mode": _names.REGION_M
 class FpgaPlugin(dp.Plugin):
     """Intel FPGAs: as what they are programmed, or as regions to be programmed."""
 
+    exclusive = True
+
     def __init__(self, settings: FpgaSettings | None = None) -> None:
         self._settings = settings or FpgaSettings()
         self.mode: Mode = _annotation.mode(self._settings)
@@ -65,11 +67,11 @@ class FpgaPlugin(dp.Plugin):
 
     @override
     def start(self, resource: str) -> None:
+        self._served.add(resource)
         if self.mode == "region":
             for device in self._last:
                 if device.resource == resource:
                     self._write_specification(device)
-        self._served.add(resource)
 
     @override
     def stop(self, resource: str) -> None:

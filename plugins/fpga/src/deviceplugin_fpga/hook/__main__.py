@@ -1,5 +1,0 @@
-"""``python -m deviceplugin_fpga.hook``."""
-
-from deviceplugin_fpga.hook import main
-
-main()
