@@ -71,11 +71,9 @@ def write(root: Path, entries: int) -> Path:
     patterns: list[list[str]] = [[] for _ in range(entries)]
     for ten in range(NODES // 10):
         patterns[ten % entries].append(f"{root}/d{ten:03}*")
-    patterns[0].append(f"{root}/dp-*")
-    devices = [
-        {"name": f"e{number}", "groups": [{"paths": [{"path": path}]} for path in paths]}
-        for number, paths in enumerate(patterns)
-    ]
+    groups = [[{"paths": [{"path": path}]} for path in paths] for paths in patterns]
+    groups[0].append({"paths": [{"path": f"{root}/dp-*", "type": "Mount"}]})  # any file will do
+    devices = [{"name": f"e{number}", "groups": some} for number, some in enumerate(groups)]
     config = root / "config.json"
     config.write_text(json.dumps({"devices": devices}))
     return config
