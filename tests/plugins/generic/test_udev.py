@@ -1,5 +1,6 @@
 """Kernel events: where they come, and what is said where they cannot."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -9,16 +10,20 @@ from pathlib import Path
 
 import pytest
 
+import deviceplugin as dp
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import _udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
+from deviceplugin_generic.documents import Devices
 from generic_plugin import Make
 
 UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
 PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
+LOOP_ADD, LOOP_REMOVE = 0x4C80, 0x4C81
 LISTEN = """
 import sys, threading
-from deviceplugin_generic import _udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
+from deviceplugin_generic.documents import Devices
 print(_udev.are_sent(), flush=True)
 monitor = _udev._monitor()
 print("listening", flush=True)
@@ -68,6 +73,40 @@ def test_kernel_events_reach_network_namespaces_of_the_first_user_namespace(
         emit()
         said += process.stdout.read().split()
     assert expected == said
+
+
+def change_loop(request: int, number: int) -> None:
+    try:
+        control = os.open("/dev/loop-control", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"no loop devices can be made here: {error}")
+    try:
+        fcntl.ioctl(control, request, number)
+    except OSError as error:
+        pytest.skip(f"no loop device can be made here: {error}")
+    finally:
+        os.close(control)
+
+
+def test_a_device_that_the_kernel_makes_and_removes_is_known_by_its_events(
+    kubelet: Kubelet,
+) -> None:
+    number = 1000 + os.getpid() % 1000
+    name = f"loop{number}"
+    entry = f"{{name: loop, groups: [{{select: {{subsystem: block, name: '{name}'}}}}]}}"
+    other = "{name: mem, groups: [{select: {subsystem: mem, name: 'null'}}]}"
+    plugin = GenericPlugin(GenericSettings(device=Devices.parse([entry, other])))
+    hour = dp.Settings().vanished_retention
+    with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
+        node.wait_for("squat.ai/mem", {"mem-null"})
+        change_loop(LOOP_ADD, number)
+        try:
+            node.wait_for("squat.ai/loop", {f"loop-{name}"})
+            (given,) = node.allocate(f"loop-{name}", resource="squat.ai/loop").nodes
+            assert f"/dev/{name}" == given.host_path
+        finally:
+            change_loop(LOOP_REMOVE, number)
+        node.wait_for("squat.ai/loop", (), {f"loop-{name}"})
 
 
 def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path: Path) -> None:
