@@ -283,7 +283,7 @@ def test_an_attribute_that_cannot_be_read_is_told(tree: FpgaTree) -> None:
         found.afu_id()
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "4294967296"])
 def test_a_port_number_that_is_none_is_told(tree: FpgaTree, text: str) -> None:
     (port,) = tree.simple(AFU)
     (port / "id").write_text(text)

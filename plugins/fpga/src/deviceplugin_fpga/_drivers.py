@@ -22,6 +22,7 @@ ID = re.compile(r"[0-9a-f]{32}")
 ALL_ONES = "f" * 32
 """What hardware that does not answer gives as an id."""
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _ACCELERATOR = "0x120000"
 
 
@@ -97,7 +98,7 @@ class Port:
             SysfsError: There is none.
         """
         text = _sysfs.read(self.folder, "id")
-        if not (text.isascii() and text.isdigit()):
+        if not _NUMBER.fullmatch(text):
             raise SysfsError(f"{self.name}: id: {text!r} is no number")
         return int(text)
 
@@ -117,7 +118,7 @@ class Fme:
         return self.folder.name
 
 
-@dataclass(frozen=True)
+@dataclass
 class Found:
     """What a look found."""
 
