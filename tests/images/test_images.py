@@ -6,6 +6,7 @@ import re
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -267,3 +268,25 @@ def test_the_generic_image_hears_of_kernel_events(
         subprocess.run(["kill", "-TERM", str(first_process(process))], check=True)
         _, log = process.communicate(timeout=5)
     assert "no kernel events" not in log
+
+
+@running
+@needs("fpga")
+def test_the_fpga_images_init_container_puts_the_hook_on_the_host(
+    image: Callable[[str], Image], node: Node
+) -> None:
+    manifests = render(ROOT / "deployments/fpga")
+    (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
+    pod = daemon_set["spec"]["template"]["spec"]
+    pod["containers"] = pod["initContainers"]
+    host = {"/opt/intel/fpga-sw": node.root / "fpga-sw"}
+    fpga = image("fpga")
+    with Container(fpga.root, fpga.config, manifests, host, node.root).start() as process:
+        _, log = process.communicate(timeout=60)
+    assert (0, "") == (process.returncode, log)
+    hook = node.root / "fpga-sw/intel-fpga-crihook"
+    assert os.access(hook, os.X_OK)
+    done = subprocess.run(
+        [sys.executable, "-I", hook], input="{}", capture_output=True, text=True, check=False
+    )
+    assert "fpga-hook: the state on standard input: no bundle\n" == done.stderr
