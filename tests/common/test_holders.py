@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._holders import Holders, Pace
+from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
+from deviceplugin._pace import Pace
 from deviceplugin._podresources import Holdings, PodResources
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod

@@ -42,6 +42,7 @@ from deviceplugin import (
 )
 from deviceplugin._listing import sort_out
 from deviceplugin._metrics import Attribution, Metrics
+from deviceplugin._pace import Pace
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin_gopher import GopherSettings
@@ -55,7 +56,7 @@ DOCS = sorted(
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
 AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
 
-PACE = _holders.Pace.of(dp.Settings().pod_resources_interval.total_seconds())
+PACE = Pace.of(dp.Settings().pod_resources_interval.total_seconds())
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>\w+) -->\n)?(?P<fence>```+)(?P<kind>\w*)\n(?P<body>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,

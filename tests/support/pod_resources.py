@@ -1,6 +1,6 @@
 """A kubelet's PodResources socket that says what a test wants."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,10 +34,12 @@ class PodResources:
 
 
 @contextmanager
-def pod_resources(socket: Path) -> Iterator[PodResources]:
-    """Serve on ``socket``."""
+def pod_resources(socket: Path, **methods: Callable[..., Any]) -> Iterator[PodResources]:
+    """Serve on ``socket``, with these methods besides."""
     socket.parent.mkdir(parents=True, exist_ok=True)
     answers = PodResources()
+    for name, method in methods.items():
+        setattr(answers, name, method)
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
     server = grpc.server(ThreadPoolExecutor(2), handlers=[_rpc.service(lister, answers)])
     server.add_insecure_port(f"unix:{socket}")

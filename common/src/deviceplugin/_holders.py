@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import replace
+from typing import Final
 
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Identity, file_identity
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
+from deviceplugin._pace import Pace
 from deviceplugin._podresources import Holdings, NoGetError, PodResources
 from deviceplugin._release import Ledger, Releases, Sight
 from deviceplugin.errors import AllocationError, KubeletUnavailableError
@@ -32,40 +33,6 @@ _IDLE_TIMEOUT: Final = 2.0
 """Seconds to wait, at most, for an allocation to end before a list is asked for."""
 _CHECK_TIMEOUT: Final = 1.0
 """Seconds for the one question that an Allocate may ask: its node waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """When to look; seconds."""
-
-    interval: float
-    soon: float
-    """After the end of an allocation: the kubelet writes it down and admits the pod."""
-    at_last: float
-    """After the first of a row of allocations."""
-    retry: float
-    stale: float
-    """Age from which on the last answer says nothing any more."""
-    settle: float
-    """From the start of another kubelet until it has heard of all pods."""
-    confirm: float
-    """Between two looks that find a device free."""
-    admission: float
-    """From an allocation until its pod is listed, or has been rejected."""
-
-    @classmethod
-    def of(cls, interval: float) -> Self:
-        """Return what goes with a look every ``interval``."""
-        return cls(
-            interval=interval,
-            soon=min(interval, 1.0),
-            at_last=min(interval, 5.0),
-            retry=min(interval, 5.0),
-            stale=3 * interval,
-            settle=2 * interval,
-            confirm=min(interval, 5.0),
-            admission=min(interval, 10.0),
-        )
 
 
 class Holders:

@@ -12,11 +12,12 @@ from deviceplugin import _http
 from deviceplugin._additions import Additions
 from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
-from deviceplugin._holders import Holders, Pace
+from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
 from deviceplugin._listing import check_resources, counts
 from deviceplugin._metrics import Attribution, Count, Metrics
+from deviceplugin._pace import Pace
 from deviceplugin._podresources import PodResources
 from deviceplugin._poller import Poller
 from deviceplugin._registry import Registry

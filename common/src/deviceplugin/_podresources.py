@@ -137,24 +137,29 @@ class PodResources:
                 try:
                     answer = methods[method](request, timeout=timeout)
                 except grpc.RpcError as error:
+                    if _says_not_found(method, error):
+                        self._count(method, "NOT_FOUND")
+                        return None
                     self._count(method, cast("grpc.Call", error).code().name)
-                    return _absent(method, error, self.socket)
+                    raise _failure(method, error, self.socket) from error
                 self._count(method, "OK")
                 return answer
 
             yield call
 
 
-def _absent(method: str, error: grpc.RpcError, socket: Path) -> None:
-    """Return if ``error`` says that the pod is not there; raise what it says otherwise."""
+def _says_not_found(method: str, error: grpc.RpcError) -> bool:
     call = cast("grpc.Call", error)
-    code, text = call.code(), f"{socket}: {_rpc.status_text(error)}"
-    if method == "Get" and code is grpc.StatusCode.UNKNOWN and _NOT_FOUND in str(call.details()):
-        return
+    unknown = call.code() is grpc.StatusCode.UNKNOWN
+    return method == "Get" and unknown and _NOT_FOUND in str(call.details())
+
+
+def _failure(method: str, error: grpc.RpcError, socket: Path) -> KubeletUnavailableError:
     # The latter is what a kubelet says that has the method, but not switched on.
-    disabled = code in {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
-    kind = NoGetError if method == "Get" and disabled else KubeletUnavailableError
-    raise kind(text) from error
+    disabled = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
+    without = method == "Get" and cast("grpc.Call", error).code() in disabled
+    kind = NoGetError if without else KubeletUnavailableError
+    return kind(f"{socket}: {_rpc.status_text(error)}")
 
 
 def _holds(pod: pb.PodResources) -> Iterator[Hold]:

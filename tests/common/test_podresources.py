@@ -1,0 +1,103 @@
+"""What the kubelet says about what pods hold, and what becomes of what it cannot say."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from deviceplugin._podresources import Hold, Holdings, NoGetError, PodResources
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+from pod_resources import pod_resources
+from scripted import RESOURCE, ScriptedPlugin
+
+DOOR = ("default", "door")
+
+
+@pytest.fixture
+def calls() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def service(kubelet: Kubelet, calls: list[tuple[str, str]]) -> PodResources:
+    return PodResources(
+        kubelet.simulated.pod_resources_socket, lambda method, code: calls.append((method, code))
+    )
+
+
+def test_all_pods_and_what_they_hold_are_listed(
+    kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
+) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
+        before = len(calls)
+        listed = service.list()
+    hold = Hold(RESOURCE, "a", *DOOR, "main")
+    assert frozenset({hold}) == listed.holds
+    assert {DOOR, ("default", "plugin")} == listed.pods
+    assert ({"a"}, True) == (listed.of(RESOURCE), listed.complete)
+    assert ({"a": [hold]}, {}) == (listed.holders(RESOURCE), listed.holders("example.com/other"))
+    assert [("List", "OK")] == calls[before:]
+
+
+def test_single_pods_are_asked_for_and_those_that_have_gone_hold_nothing(
+    kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
+) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
+        found = service.get([DOOR, ("default", "gone"), ("default", "plugin")])
+    assert {Hold(RESOURCE, "a", *DOOR, "main")} == found
+    assert [("Get", "OK"), ("Get", "NOT_FOUND"), ("Get", "OK")] == calls
+
+
+def test_nothing_is_known_where_the_directory_is_not_mounted(tmp_path: Path) -> None:
+    service = PodResources(tmp_path / "nowhere" / "kubelet.sock", lambda _method, _code: None)
+    listed = service.list()
+    assert (Holdings(), None) == (listed, listed.of(RESOURCE))
+
+
+def test_a_socket_that_is_not_there_is_a_kubelet_that_is_not_there(tmp_path: Path) -> None:
+    service = PodResources(tmp_path / "kubelet.sock", lambda _method, _code: None)
+    for ask in (service.list, lambda: service.get([DOOR])):
+        with pytest.raises(KubeletUnavailableError, match=r"kubelet\.sock: no such socket$"):
+            ask()
+
+
+def test_a_kubelet_that_lists_no_pod_is_not_believed_to_know_all(
+    kubelet: Kubelet, service: PodResources
+) -> None:
+    kubelet.simulated.restart(readmit=False)
+    listed = service.list()
+    assert (frozenset(), False) == (listed.holds, listed.complete)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind"),
+    [
+        (grpc.StatusCode.UNIMPLEMENTED, "unknown method", NoGetError),
+        (grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled", NoGetError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit", KubeletUnavailableError),
+    ],
+)
+def test_a_kubelet_that_has_no_get_is_told_from_one_that_is_busy(
+    tmp_path: Path,
+    calls: list[tuple[str, str]],
+    code: grpc.StatusCode,
+    text: str,
+    kind: type[Exception],
+) -> None:
+    def get(_request: Any, context: grpc.ServicerContext) -> None:
+        context.abort(code, text)
+
+    socket = tmp_path / "kubelet.sock"
+    with pod_resources(socket, Get=get):
+        service = PodResources(socket, lambda method, name: calls.append((method, name)))
+        with pytest.raises(KubeletUnavailableError) as raised:
+            service.get([DOOR])
+    assert (kind, f"{socket}: {code.name}: {text}") == (raised.type, str(raised.value))
+    assert [("Get", code.name)] == calls
