@@ -33,6 +33,8 @@ NODES: Final = 5000
 SERVED: Final = 20
 """Entries, of as many nodes together, of the plugin that serves a kubelet."""
 TIMES: Final = 200
+PAUSE: Final = 0.5
+"""Seconds between changes: after a long look the plugin rests as long, however many come."""
 BIN: Final = Path(sys.executable).parent
 PLUGIN: Final = str(BIN / "generic-device-plugin")
 LOOP_CONTROL: Final = Path("/dev/loop-control")
@@ -189,7 +191,7 @@ def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) ->
         name = min(kubelet.registered)
         before = healthy(kubelet, name)
         for number in range(TIMES):
-            time.sleep(0.1)
+            time.sleep(PAUSE)
             is_new = number % 2 == 0
             began = begin() if begin is time.monotonic else None
             thread = Thread(target=change, args=[is_new])  # a loop device takes its time to go

@@ -26,6 +26,7 @@ PLACES: Final = (
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
     ("build/Dockerfile", r"^ARG VERSION=(.+)$"),
     ("build/Dockerfile", r"-device-plugin:(\d+\.\d+\.\d+)"),
+    ("common/docs/deploying.md", r"(?:-device-plugin:|newTag: )(\d+\.\d+\.\d+)"),
     ("build/README.md", r"-device-plugin[:-](\d+\.\d+\.\d+)"),
     ("demo/examples/*/README.md", r"-device-plugin:(\d+\.\d+\.\d+)"),
 )

@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.images,
     pytest.mark.skipif(not ARCHIVES, reason="no images: make images"),
     pytest.mark.timeout(120),
-    pytest.mark.xdist_group("images"),
 ]
 running = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 each = pytest.mark.parametrize("plugin", PLUGINS)
