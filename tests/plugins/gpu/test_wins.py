@@ -5,9 +5,11 @@ health (3), waiting for events (4), a late driver (5).
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import grpc
 import pytest
@@ -18,11 +20,12 @@ from deviceplugin_gpu._diagnosis import explain
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
-from fake_nvml import FakeMig, Fleet
+from fake_nvml import SOURCES, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from scripted import eventually
 
 EIGHT = tuple(range(8))
+FLEETS = sorted((SOURCES / "fleets").glob("*.fleet"))
 
 
 # 1. A lost GPU costs no other one anything.
@@ -103,6 +106,24 @@ def test_2_requests_are_answered_from_memory_even_while_nvml_hangs(
         finally:
             rig.fake.mend()
         node.wait_for(GPU, uuids(0, 1, 2, 3), timeout=10)
+
+
+@pytest.mark.parametrize("fleet", FLEETS, ids=lambda path: path.stem)
+def test_2_every_layout_has_valid_answers_at_once_and_always_the_same(
+    rig: GpuRig, fleet: Path
+) -> None:
+    rig.fake.write(fleet.read_text())
+    plugin = rig.plugin(mig_strategy="mixed")
+    for resource in {device.resource for device in plugin.discover()}:
+        known = [device for device in plugin.discover() if device.resource == resource]
+        for size in range(1, len(known) + 1):
+            start = time.thread_time()
+            answer = list(plugin.prefer(known, known[-1:], size))
+            assert time.thread_time() - start < 0.01
+            assert size == len({device.id for device in answer})
+            assert known[-1] in answer
+        once = [list(plugin.prefer(known, (), 2)) for _ in range(100)]
+        assert [once[0]] * 100 == once
 
 
 # 3. Health: what counts can be chosen.

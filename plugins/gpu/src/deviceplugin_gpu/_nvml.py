@@ -187,7 +187,7 @@ class Session:
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._closing, _PATIENCE)
-            if not self._open:
+            if self._closing or not self._open:
                 raise NvmlError("nvmlInit", pynvml.NVML_ERROR_UNINITIALIZED, "not initialized")
             self._users += 1
         try:

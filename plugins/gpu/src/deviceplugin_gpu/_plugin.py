@@ -56,6 +56,7 @@ class GpuPlugin(dp.Plugin):
     ) -> None:
         self._settings = settings or GpuSettings()
         self._roots = roots or Roots()
+        self._clock = clock
         library = Library(self._settings.driver_root_ctr_path)
         self._driver = driver or Driver(library, self._roots.sys, self._settings.state_file, clock)
         self._watching = self._configure_health()
@@ -70,6 +71,7 @@ class GpuPlugin(dp.Plugin):
         self._gpus: frozenset[str] = frozenset()
         self._told: set[str] = set()
         self._explained = ""
+        self._failing_since: float | None = None
         self.watch_paths: list[Path | str] = [
             self._roots.dev / "nvidiactl",
             *([config.path] if config else []),
@@ -156,7 +158,9 @@ class GpuPlugin(dp.Plugin):
                     self._driver.health.observe(other)
                     return other, []
             self._explain(error)
+            self._give_up(error)
             raise
+        self._failing_since = None
         gpus = frozenset(sight.handles)
         if self._gpus and gpus != self._gpus:
             self._watch.renew()
@@ -164,6 +168,13 @@ class GpuPlugin(dp.Plugin):
         self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
         strange = [f"GPU {index} cannot be read: {why}" for index, why in sight.strangers.items()]
         return sight.snapshot, strange
+
+    def _give_up(self, error: NvmlError) -> None:
+        """Call all GPUs unhealthy when the framework does, so that metrics say the same."""
+        now = self._clock()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if now - self._failing_since > self._settings.discovery_deadline.total_seconds():
+            self._driver.health.failed(str(error))
 
     def _configure_health(self) -> bool:
         """Tell what counts and when it is over; return whether any error of a GPU counts."""

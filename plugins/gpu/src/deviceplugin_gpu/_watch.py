@@ -75,7 +75,8 @@ class Watch:
                     stop.wait(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._heard_at = None
+            if stop.is_set():  # else it ended by an error, and nobody listens
+                self._heard_at = None
 
     def _fail(self, problem: str, pause: float) -> None:
         if problem != self._problem:

@@ -1,0 +1,221 @@
+"""What the driver says rarely, and what it does not say."""
+
+import logging
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet
+from deviceplugin_gpu import _look, _migs, _nvml
+from deviceplugin_gpu._driver import Driver
+from deviceplugin_gpu._library import Library
+from deviceplugin_gpu._meter import Meter
+from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError, Session
+from deviceplugin_gpu._plugin import GpuPlugin
+from fake_nvml import FakeGpu, FakeMig, Fleet
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted import eventually
+
+
+def test_every_function_that_is_called_exists_in_pynvml() -> None:
+    sources = Path(_nvml.__file__).parent.glob("_*.py")
+    names = {name for path in sources for name in re.findall(r'"(nvml[A-Z]\w+)"', path.read_text())}
+    assert len(names) > 30
+    assert [] == [name for name in names if not hasattr(pynvml, name)]
+
+
+def test_a_gpu_whose_memory_could_not_be_mended_is_unhealthy(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, remap_failed=True)
+    expected = {uuid(1): "remapping a broken memory row failed: contact support"}
+    plugin = rig.plugin()
+    assert expected == unhealthy(devices(plugin))
+    assert expected == unhealthy(devices(plugin))
+    assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+
+
+def test_a_double_bit_error_makes_a_gpu_unhealthy_and_single_ones_do_not(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.sbe(0)
+        rig.fake.dbe(1)
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "expected"),
+    [(0, 0, False), (1, 0, True), (2, 0, True), (3, 0, False), (4, 0, True), (1, 3, None)],
+)
+def test_the_drivers_advice_is_a_reset_or_none(
+    monkeypatch: pytest.MonkeyPatch, action: int, status: int, expected: bool | None
+) -> None:
+    field = SimpleNamespace(nvmlReturn=status, value=SimpleNamespace(uiVal=action))
+    monkeypatch.setattr("pynvml.nvmlDeviceGetFieldValues", lambda *_: [field])
+    assert expected is _look._advice(object())
+
+
+@pytest.mark.parametrize(
+    ("slices", "compute", "memory", "total", "expected"),
+    [
+        (1, 1, 4864, 40960, "1g.5gb"),
+        (3, 3, 19968, 40960, "3g.20gb"),
+        (3, 1, 40320, 81559, "1c.3g.40gb"),
+        (7, 7, 40320, 40960, "7g.40gb"),
+        (0, 0, 4864, 40960, ""),
+        (1, 1, 4864, 0, ""),
+    ],
+)
+def test_a_profile_without_a_name_is_named_by_its_size(
+    slices: int, compute: int, memory: int, total: int, expected: str
+) -> None:
+    attributes = SimpleNamespace(
+        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=memory
+    )
+    assert expected == _migs._computed_profile(attributes, total << 20)
+    assert "" == _migs._computed_profile(None, total << 20)
+
+
+def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(rig: GpuRig) -> None:
+    rig.has(Fleet((FakeGpu(0, (FakeMig(1, "1g.5gb"),)),)))
+    rig.fake.fail("nvmlDeviceGetName", 3)
+    found = rig.plugin(mig_strategy="mixed").discover()
+    assert ["nvidia.com/mig-1g.5gb"] == [device.resource for device in found]
+
+
+def test_a_link_that_cannot_be_read_costs_no_gpu(rig: GpuRig) -> None:
+    rig.has(Fleet.of(3, switch=4))
+    rig.fake.fail("nvmlDeviceGetNvLinkState", 999, gpu=1)
+    rig.fake.fail("nvmlDeviceGetTopologyCommonAncestor", 999)
+    plugin = rig.plugin()
+    found = devices(plugin)
+    assert {} == unhealthy(found)
+    chosen = plugin.prefer(list(found.values()), (), 2)
+    assert uuids(0, 2) == {device.id for device in chosen}
+
+
+def test_a_link_that_is_down_is_none(rig: GpuRig) -> None:
+    rig.fake.write("gpu 0-2\nlink 0 1 count=2 active=no\nlink 1 2 count=1\n")
+    plugin = rig.plugin()
+    found = devices(plugin)
+    chosen = plugin.prefer(list(found.values()), (), 2)
+    assert uuids(1, 2) == {device.id for device in chosen}
+
+
+def test_a_numa_node_that_the_kernel_does_not_know_is_none(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).place({0: -1})
+    assert [None] == [device.topology for device in rig.plugin().discover()]
+
+
+def test_an_upgraded_library_is_loaded_beside_the_old_one(rig: GpuRig, tmp_path: Path) -> None:
+    (link,) = rig.driver_root.glob("usr/lib64/*")
+    library = Library(rig.driver_root)
+    first = library.load()
+    assert first is not None
+    assert library.load() is None
+    other = tmp_path / "libnvidia-ml.so.999"
+    other.write_bytes(rig.library.read_bytes())
+    link.unlink()
+    link.symlink_to(other)
+    second = library.load()
+    assert second is not None
+    assert (str(other), True) == (library.path, second._handle != first._handle)
+
+
+class Nowhere(Library):
+    """A library that is not there, not even in this process."""
+
+    def _places(self) -> Iterator[str]:
+        yield f"{self.root}/libnone.so"
+
+
+def test_a_missing_library_is_looked_for_again(tmp_path: Path) -> None:
+    session = Session(Nowhere(tmp_path))
+    for _ in range(2):
+        with pytest.raises(LibraryMissingError, match="is in none of 1 places"):
+            session.open()
+    assert not session.is_open
+    with pytest.raises(NvmlError, match="not initialized"), session.use():
+        pass
+
+
+def test_a_node_without_a_library_is_a_tegra_system_if_it_looks_like_one(rig: GpuRig) -> None:
+    driver = Driver(Nowhere(rig.path), rig.roots.sys)
+    plugin = GpuPlugin(rig.settings(), driver=driver, roots=rig.roots)
+    with pytest.raises(dp.DiscoveryError, match="NVML library"):
+        plugin.discover()
+    (rig.roots.etc / "nv_tegra_release").touch()
+    assert ["tegra"] == list(devices(plugin))
+
+
+def test_gpus_are_unhealthy_in_metrics_too_when_nvml_failed_for_long(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin(discovery_deadline=timedelta(seconds=60))
+    rig.now = 0.0
+    plugin.discover()
+    rig.fake.drop_driver()
+    causes = []
+    for rig.now in (10.0, 60.0, 71.0):
+        with pytest.raises(dp.DiscoveryError):
+            plugin.discover()
+        causes.append(plugin._driver.health.verdict(uuid(0)).cause)
+    assert ["", "", "nvml"] == causes
+
+
+def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
+    driver = rig.has(Fleet.of(1)).driver()
+    driver.look()
+    rig.fake.fail("nvmlDeviceGetMemoryInfo", 15)
+    with pytest.raises(NvmlError, match="lost"):
+        Meter(driver.session).read(uuid(0))
+
+
+def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
+    driver = rig.has(Fleet.of(1)).driver()
+    driver.look()
+    with driver.session.use(), pytest.raises(NvmlError, match="another call does not return"):
+        driver.session.reopen()
+    assert driver.session.is_open
+
+
+def test_odd_entries_of_health_checks_are_told(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.plugin(disable_healthchecks="79,seventy")
+    (record,) = [one for one in caplog.records if one.message == "setting not taken"]
+    assert "seventy" in vars(record)["problem"]
+
+
+def test_labels_are_written_and_what_keeps_them_from_it_is_told_once(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    file = rig.path / "features.d/gpu"
+    plugin = rig.has(Fleet.of(2, name="NVIDIA A100-SXM4-40GB")).plugin(labels_file=file)
+    plugin.discover()
+    assert "nvidia.com/gpu.product=NVIDIA-A100-SXM4-40GB\n" in file.read_text()
+    rig.roots.proc.joinpath("plain").write_text("a file, no directory")
+    plugin = rig.plugin(labels_file=rig.roots.proc / "plain/gpu")
+    for _ in range(2):
+        assert uuids(0, 1) == devices(plugin).keys()
+    told = [vars(record)["problem"] for record in caplog.records if record.msg == "left out"]
+    assert 1 == len(told)
+    assert "labels-file" in told[0]
+
+
+def test_another_mig_layout_is_told_by_the_driver(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has(Fleet.of(1, migs=(FakeMig(1, "1g.5gb"),)))
+    plugin = rig.plugin(mig_strategy="mixed")
+    with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
+        node.wait_for("nvidia.com/mig-1g.5gb", {FakeMig(1).uuid(0)})
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.change(0, migs=(FakeMig(1, "1g.5gb"), FakeMig(2, "2g.10gb")))
+        rig.fake._event("mig", {"gpu": 0})
+        node.wait_for("nvidia.com/mig-2g.10gb", {FakeMig(2).uuid(0)})
