@@ -85,3 +85,8 @@ def test_the_paths_of_the_hook_are_those_of_the_code(option: str) -> None:
 def test_the_interpreter_on_the_page_is_that_of_the_hook() -> None:
     assert f"`{_install.INTERPRETER.partition(' ')[0]}`" in PAGE
     assert "sys.version_info < (3, 9)" in _install._MAIN
+
+
+def test_the_patience_on_the_page_is_that_of_the_hook() -> None:
+    assert 60 == _main._parser().get_default("patience")
+    assert "waits for a minute at most" in PAGE

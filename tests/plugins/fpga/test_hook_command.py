@@ -182,5 +182,5 @@ def test_its_help_names_the_defaults() -> None:
         timeout=15,
         env={**os.environ, "COLUMNS": "200"},
     )
-    for default in ("/srv/intel.com/fpga", "/sys", "/dev", "/run/fpga-hook.lock", "120"):
+    for default in ("/srv/intel.com/fpga", "/sys", "/dev", "/run/fpga-hook.lock", "60"):
         assert f"(default: {default})" in done.stdout

@@ -47,8 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--patience",
         type=float,
-        default=120.0,
+        default=60.0,  # a kubelet waits for 2 minutes, and is to see the reason
         metavar="SECONDS",
-        help="how long to wait for another hook (default: 120)",
+        help="how long to wait for another hook (default: 60)",
     )
     return parser
