@@ -39,12 +39,13 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
     thread = threading.Thread(target=ask, name="annotation", daemon=True)
     thread.start()
     thread.join(patience)
-    for text in answer:
-        if not text:
-            return settings.mode
+    if answer:
+        (text,) = answer
         if text in MODES:
             log.info("mode by the node's annotation", extra={"mode": text})
             return MODES[text]
+        if not text:
+            return settings.mode
         problem = f"{text!r} is none of {', '.join(MODES)}"
     log.warning(
         "annotation not taken",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import struct
-from dataclasses import dataclass
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from deviceplugin_fpga._drivers import DFL, OPAE, Driver
@@ -27,18 +26,10 @@ class Programmer(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class _Call:
-    request: int
-    layout: struct.Struct
-    """Of the argument: its own size, flags, number of the port, size and address of the image; and,
-    with OPAE, room for what the hardware says."""
-
-
-_CALLS = {
-    DFL.name: _Call(0xB680, struct.Struct("=IIIIQ")),
-    OPAE.name: _Call(0xB580, struct.Struct("=IIIIQQ")),
-}
+_ARGUMENT = struct.Struct("=IIIIQ")
+"""Its own size, flags, number of the port, size and address of the image."""
+_CALLS = {DFL.name: (0xB680, 0), OPAE.name: (0xB580, 8)}
+"""Number of the request, and bytes after the argument for what the hardware says."""
 
 
 class Kernel:
@@ -49,25 +40,17 @@ class Kernel:
 
     def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
         """Write ``image`` as ``Programmer`` says. Waits for the hardware, for seconds."""
-        call = _CALLS[driver.name]
-        size = len(image)
+        request, room = _CALLS[driver.name]
         # A copy at an address that stays; the image itself cannot be written to.
-        room = (ctypes.c_char * size).from_buffer_copy(image)
-        fields = [call.layout.size, 0, port, size, ctypes.addressof(room)]
-        status = [0] if driver is OPAE else []
-        argument = bytearray(call.layout.pack(*fields, *status))
+        copy = (ctypes.c_char * len(image)).from_buffer_copy(image)
+        fields = (_ARGUMENT.size + room, 0, port, len(image), ctypes.addressof(copy))
+        argument = bytearray(_ARGUMENT.pack(*fields)) + bytes(room)
         descriptor = os.open(self._dev / fme, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.ioctl(descriptor, call.request, argument, True)  # noqa: FBT003 - as it is declared
+            fcntl.ioctl(descriptor, request, argument, True)  # noqa: FBT003 - as it is declared
         except OSError as error:
-            raise OSError(error.errno, _reason(call, error, argument), fme) from error
+            status = int.from_bytes(argument[_ARGUMENT.size :], sys.byteorder)
+            text = f"{error.strerror}: status {status:#x}" if status else error.strerror
+            raise OSError(error.errno, text, fme) from error
         finally:
             os.close(descriptor)
-
-
-def _reason(call: _Call, error: OSError, argument: bytearray) -> str:
-    text = error.strerror or str(error)
-    *_, last = call.layout.unpack(argument)
-    if call is _CALLS[OPAE.name] and error.errno == errno.EIO and last:
-        return f"{text}: status {last:#x}"
-    return text
