@@ -109,8 +109,8 @@ class Endpoint:
 
     def _is_rival(self, name: str) -> bool:
         """Whether ``name`` was the socket of another plugin for this resource."""
-        path = self._registrar.directory / name
-        return is_socket_of(self.resource.name, name) and not path.exists()
+        ours = is_socket_of(self.resource.name, name)
+        return ours and not (self._registrar.directory / name).exists()
 
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""

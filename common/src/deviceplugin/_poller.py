@@ -47,7 +47,8 @@ Signature = tuple[int, int, int, int] | None
 @dataclass(eq=False)
 class _Watch:
     path: Path
-    callback: Callback
+    callbacks: list[Callback]
+    """Several for one path cost hardly more than one."""
     signature: Signature = None
     descriptors: set[int] = field(default_factory=set)
 
@@ -106,17 +107,29 @@ class Poller:
         A path that does not exist is waited for; one that is replaced is followed. Returns what
         ends the watch. Callbacks run in the poller's thread and must be quick.
         """
-        watch = _Watch(path, callback)
         with self._lock:
+            for watch in self._watches:
+                if watch.path == path:
+                    watch.callbacks.append(callback)
+                    return lambda: self._unwatch(watch, callback)
+            watch = _Watch(path, [callback])
             self._watches.append(watch)
             self._arm(watch)
             watch.signature = _signature(path)
-        return lambda: self._unwatch(watch)
+        return lambda: self._unwatch(watch, callback)
 
-    def _unwatch(self, watch: _Watch) -> None:
+    def _unwatch(self, watch: _Watch, callback: Callback) -> None:
         with self._lock, suppress(ValueError):
-            self._watches.remove(watch)
-            self._release(watch.descriptors)
+            watch.callbacks.remove(callback)
+            if not watch.callbacks:
+                self._watches.remove(watch)
+                self._release(watch.descriptors)
+
+    def _tell(self, watch: _Watch, name: str | None) -> None:
+        with self._lock:
+            callbacks = list(watch.callbacks)
+        for callback in callbacks:
+            callback(name)
 
     def stop(self) -> None:
         """Let ``run`` return."""
@@ -168,7 +181,7 @@ class Poller:
             self._look(lost=True)
             return
         for watch, name in self._affected(events):
-            watch.callback(name)
+            self._tell(watch, name)
 
     def _affected(self, events: list[Any]) -> Iterator[tuple[_Watch, str | None]]:
         """Yield each watch with each entry that changed, once."""
@@ -202,7 +215,7 @@ class Poller:
         for watch in watches:
             old, new = self._rearm(watch)
             if lost or old != new:
-                watch.callback(None)
+                self._tell(watch, None)
         if self._warned and not self._short:
             self._warned = False
             log.info("inotify watches all files again")

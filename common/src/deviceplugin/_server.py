@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 _SPARE_WORKERS: Final = 4
 """For everything that is no stream; the kubelet asks one thing at a time."""
 _STOP_GRACE: Final = 0.2
+_REST: Final = re.compile(r"-[0-9a-f]{6}\.sock")
 _SOCKET_NAME: Final = "{slug}-{token}.sock"
 _SLUG_LENGTH: Final = 40
 """Characters of the resource name in a socket's name."""
@@ -108,6 +110,7 @@ def _socket_name(resource: Resource, registrar: Registrar) -> str:
     return _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
 
 
+@lru_cache(maxsize=1024)  # asked for each file that comes or goes, for each resource
 def _slug(resource: str) -> str:
     slug = resource.replace("/", "_")
     if len(slug) <= _SLUG_LENGTH:
@@ -127,7 +130,8 @@ def check_directory(key: str, directory: Path) -> None:
 
 def is_socket_of(resource: str, name: str) -> bool:
     """Whether a file called ``name`` is a socket that a plugin for ``resource`` has made."""
-    return bool(re.fullmatch(re.escape(_slug(resource)) + r"-[0-9a-f]{6}\.sock", name))
+    slug = _slug(resource)
+    return name.startswith(slug) and bool(_REST.fullmatch(name, len(slug)))
 
 
 def remove_stale_sockets(resource: str, directory: Path) -> None:
