@@ -163,6 +163,18 @@ def test_the_bill_of_materials_is_what_is_locked(
         assert own or f"{part['name']}=={part['version']} " in lock, "make images again"
 
 
+@each
+def test_the_documented_sizes_are_those_of_the_image(
+    plugin: str, image: Callable[[str], Image]
+) -> None:
+    text = (ROOT / "build/README.md").read_text()
+    (row,) = re.findall(rf"^\| {plugin} \|(.+)\|$", text, re.MULTILINE)
+    shown = [float(cell) for cell in row.split("|")[:4]]
+    sizes = json.loads(image(plugin).path.with_suffix(".sizes.json").read_text())
+    names = ("plugin", "plugin_compressed", "whole", "whole_compressed")
+    assert shown == pytest.approx([sizes[name] / 2**20 for name in names], rel=0.1)
+
+
 @running
 @each
 def test_a_node_without_devices_costs_a_quiet_process_that_ends_on_sigterm(
