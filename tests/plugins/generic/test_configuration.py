@@ -381,7 +381,7 @@ def test_no_flag_makes_anything_but_entries_or_a_configuration_error(text: str) 
         assert all(entry.groups for entry in Devices.parse([text]).configuration.entries)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from([ENTRY % "policy: pack", *BAD, *BEYOND_SCHEMA]), min_size=1))
 def test_a_configuration_is_never_half_applied(tmp_path_factory: Any, texts: list[str]) -> None:
     file = tmp_path_factory.mktemp("fuzz") / "config.yaml"
