@@ -11,6 +11,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._platforms import without_nvml
+from deviceplugin_gpu._plugin import GpuPlugin
 from fake_nvml import FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from scripted import eventually
@@ -192,6 +193,22 @@ def test_the_windows_subsystem_has_one_gpu(rig: GpuRig, kubelet: Kubelet) -> Non
         found = node.allocate("all")
     assert {"NVIDIA_VISIBLE_DEVICES": "all"} == found.envs
     assert ["/dev/dxg"] == [one.host_path for one in found.nodes]
+
+
+# New settings.
+
+
+def test_a_plugin_with_new_settings_answers_before_its_first_look(rig: GpuRig) -> None:
+    driver = rig.has(Fleet.of(2)).driver()
+    old = GpuPlugin(rig.settings(), driver=driver, roots=rig.roots)
+    known = list(old.discover())
+    before = rig.fake.calls()
+    new = GpuPlugin(rig.settings(device_id_strategy="index"), driver=driver, roots=rig.roots)
+    assert {"NVIDIA_VISIBLE_DEVICES": "0,1"} == new.allocate(known).envs
+    assert {} == dict(rig.fake.calls() - before)
+    other = GpuPlugin(rig.settings(exclude=("1",)), driver=driver, roots=rig.roots)
+    with pytest.raises(dp.AllocationError, match="the settings were changed"):
+        other.allocate(known)
 
 
 # Events.

@@ -173,6 +173,28 @@ def test_3_a_gpu_whose_errors_cannot_be_listened_to_is_unhealthy(
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
 
 
+def test_3_errors_of_gpus_that_came_late_are_heard(rig: GpuRig, kubelet: Kubelet) -> None:
+    with kubelet.running(rig.plugin()) as node:
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.has(Fleet.of(2))
+        node.wait_for(GPU, uuids(0, 1))
+        eventually(lambda: rig.fake.calls()["nvmlDeviceRegisterEvents"] == 2, "registrations")
+        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
+        rig.fake.xid(1, 79)
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+def test_3_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(2)).fake.fail("nvmlDeviceRegisterEvents", 999, gpu=1)
+    with kubelet.running(rig.plugin()) as node:
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        rig.fake.mend()
+        node.wait_for(GPU, uuids(0, 1))
+
+
 # 5. The driver goes.
 
 

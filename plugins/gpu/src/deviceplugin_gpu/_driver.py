@@ -14,7 +14,7 @@ from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._look import Sight, look
 from deviceplugin_gpu._meter import Meter
 from deviceplugin_gpu._nvml import NvmlError, Session
-from deviceplugin_gpu._snapshot import Gpu
+from deviceplugin_gpu._snapshot import Gpu, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,11 @@ class Driver:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs of the last look."""
         return tuple(self._seen.values())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the last look found; nothing before the first."""
+        return self._sight.snapshot if self._sight else Snapshot()
 
     def close(self) -> None:
         """Let go of the driver."""

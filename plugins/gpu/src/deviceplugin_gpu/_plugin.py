@@ -5,16 +5,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
-from typing import Final
 
 from prometheus_client.core import Metric
 from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin_gpu import _diagnosis, _labels, _mps, _nodes, _platforms, _resources, _strategies
-from deviceplugin_gpu._driver import Driver, size
+from deviceplugin_gpu._describing import describe, refuse
+from deviceplugin_gpu._driver import Driver
 from deviceplugin_gpu._library import Library
-from deviceplugin_gpu._nodes import Nodes, Roots
+from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import (
     EVENT_DOUBLE_BIT,
     EVENT_SINGLE_BIT,
@@ -27,14 +27,12 @@ from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._resources import Unit
 from deviceplugin_gpu._runtime import CdiNames, Publisher
 from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._snapshot import Gpu, Snapshot
+from deviceplugin_gpu._snapshot import Snapshot
 from deviceplugin_gpu._toolkit import Toolkit
 from deviceplugin_gpu._watch import Watch
 from deviceplugin_gpu._xids import parse_checks
 
 log = logging.getLogger(__name__)
-
-_NO_NODES: Final[tuple[dp.DeviceNode, ...]] = ()
 
 
 class GpuPlugin(dp.Plugin):
@@ -62,13 +60,13 @@ class GpuPlugin(dp.Plugin):
         self._watching = self._configure_health()
         self._config = config
         self._watch = Watch(self._driver.session, clock)
-        self._units: Mapping[str, Unit] = {}
-        self._current: Mapping[str, Unit] = {}
-        self._nodes: Mapping[str, tuple[dp.DeviceNode, ...]] = {}
+        known = _resources.offer(self._driver.snapshot, self._settings).units
+        self._current: Mapping[str, Unit] = {unit.id: unit for unit in known}
+        self._units = self._current
         self._placement = Placement(Snapshot(), (), "distributed")
         self._publisher = Publisher(self._settings, self._roots, toolkit)
         self._cdi = CdiNames()
-        self._gpus: frozenset[str] = frozenset()
+        self._gpus: frozenset[str] | None = None
         self._told: set[str] = set()
         self._explained = ""
         self._failing_since: float | None = None
@@ -97,17 +95,29 @@ class GpuPlugin(dp.Plugin):
         nodes = _nodes.look(self._roots)
         if self._settings.device_list_strategy.cdi:
             self._cdi = self._publisher.publish(offer.units, nodes)
-        return self._devices(offer.units, nodes)
+        # An allocation under way may still be of the units of the look before.
+        before, self._current = self._current, {unit.id: unit for unit in offer.units}
+        self._units = {**before, **self._current}
+        passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
+        root = self._settings.host_dev_root
+        return describe(
+            offer.units,
+            self._problems(offer.units),
+            {unit.id: nodes.of(unit, root) for unit in offer.units} if passed else {},
+            self._cdi.devices,
+        )
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-        units = [self._units[device.id] for device in devices]
-        self._refuse(units)
+        units = [unit for device in devices if (unit := self._units.get(device.id))]
+        if len(units) < len(devices):
+            raise dp.AllocationError("the settings were changed, and GPUs not looked at since")
+        refuse(units, self._settings)
         return _strategies.allocation(
             units,
             self._settings,
-            nodes=self._nodes,
-            cdi_names=self._cdi.devices,
+            nodes={device.id: device.nodes for device in devices},
+            cdi_names={device.id: device.cdi_names[0] for device in devices if device.cdi_names},
             cdi_others=self._cdi.others,
         )
 
@@ -162,7 +172,8 @@ class GpuPlugin(dp.Plugin):
             raise
         self._failing_since = None
         gpus = frozenset(sight.handles)
-        if self._gpus and gpus != self._gpus:
+        changed = self._gpus is not None and gpus != self._gpus
+        if changed or self._watch.deaf or not self._watch.hears(gpus):
             self._watch.renew()
         self._gpus = gpus
         self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
@@ -196,30 +207,6 @@ class GpuPlugin(dp.Plugin):
             found |= {uuid: reason for uuid in gpus if uuid not in self._watch.mute}
         return found
 
-    def _devices(self, units: Sequence[Unit], nodes: Nodes) -> list[dp.Device]:
-        passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
-        root = self._settings.host_dev_root
-        current = {unit.id: unit for unit in units}
-        self._nodes = {unit.id: nodes.of(unit, root) for unit in units} if passed else {}
-        # An allocation under way may still be of the units of the look before.
-        self._units = {**self._current, **current}
-        self._current = current
-        problems = self._problems(units)
-        aligned = _aligned(units)
-        return [
-            dp.Device(
-                unit.id,
-                resource=unit.resource,
-                health=dp.Health.unhealthy(problems[unit.id])
-                if unit.id in problems
-                else dp.Health(),
-                topology=_topology(unit.gpu) if unit.resource in aligned else None,
-                nodes=self._nodes.get(unit.id, _NO_NODES),
-                attributes=_attributes(unit),
-            )
-            for unit in units
-        ]
-
     def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
         """Return why units are unhealthy, by id."""
         found = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
@@ -238,21 +225,6 @@ class GpuPlugin(dp.Plugin):
         return self._settings.sharing.mps and any(
             unit.resource == resource and unit.replica is not None for unit in self._units.values()
         )
-
-    def _refuse(self, units: Sequence[Unit]) -> None:
-        """Raise AllocationError if replicas do not go together."""
-        if all(unit.replica is None for unit in units):
-            return
-        if self._settings.sharing.one_at_most and len(units) > 1:
-            raise dp.AllocationError(
-                f"{len(units)} devices requested, and more than 1 of a shared resource brings no "
-                "more computing power: request 1 (failRequestsGreaterThanOne)"
-            )
-        gpus = {unit.gpu.uuid for unit in units}
-        if self._settings.distinct_gpus and len(gpus) < len(units):
-            raise dp.AllocationError(
-                f"{len(units)} devices requested are of {len(gpus)} different GPUs (distinct-gpus)"
-            )
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
         """Write the node's labels, and return what keeps them from being written."""
@@ -278,25 +250,3 @@ class GpuPlugin(dp.Plugin):
             self._explained = reason
             for finding in _diagnosis.explain(self._roots, self._driver.library, error):
                 log.warning("no GPU", extra={"finding": finding})
-
-
-def _aligned(units: Sequence[Unit]) -> set[str]:
-    """Return the resources all of whose GPUs have a NUMA node: the kubelet takes no mixture."""
-    lacking = {unit.resource for unit in units if unit.gpu.numa is None}
-    return {unit.resource for unit in units} - lacking
-
-
-def _topology(gpu: Gpu) -> dp.Topology | None:
-    return None if gpu.numa is None else dp.Topology((gpu.numa,))
-
-
-def _attributes(unit: Unit) -> dict[str, str]:
-    gpu, mig = unit.gpu, unit.mig
-    attributes = {
-        "index": unit.index,
-        "model": gpu.name,
-        "profile": mig.profile if mig else "",
-        "memory": size(mig.memory if mig else gpu.memory),
-        "pci": gpu.pci,
-    }
-    return {name: value for name, value in attributes.items() if value}

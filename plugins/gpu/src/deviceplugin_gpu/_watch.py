@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event as Flag
@@ -40,6 +40,7 @@ class Watch:
         self._heard_at: float | None = None
         self._problem = ""
         self._renewing = False
+        self._registered: frozenset[str] | None = None
         self.deaf: Mapping[str, str] = {}
         """Why events of a GPU cannot be had, by UUID."""
         self.mute: frozenset[str] = frozenset()
@@ -54,6 +55,10 @@ class Watch:
         if seconds <= self._session.turn + _QUIET:
             return None
         return seconds, self._problem or "NVML does not return"
+
+    def hears(self, gpus: Collection[str]) -> bool:
+        """Tell whether the GPUs are among those that were registered, if any were so far."""
+        return self._registered is None or self._registered.issuperset(gpus)
 
     def renew(self) -> None:
         """Register the GPUs anew: they are other ones now."""
@@ -112,17 +117,19 @@ class Watch:
 
     def _register(self, events: EventSet) -> None:
         deaf: dict[str, str] = {}
-        mute = set()
+        mute, seen = set(), set()
         for index in range(call("nvmlDeviceGetCount")):
             uuid = ""
             try:
                 gpu = call("nvmlDeviceGetHandleByIndex", index)
                 uuid = call("nvmlDeviceGetUUID", gpu)
+                seen.add(uuid)
                 kinds = ask(0, "nvmlDeviceGetSupportedEventTypes", gpu) & _nvml.EVENTS
                 if kinds & _nvml.EVENT_XID:
                     events.register(gpu, uuid, kinds)
                 else:
                     mute.add(uuid)
             except NvmlError as error:
-                deaf[uuid] = str(error)  # without a UUID: nobody's, it cannot be read anyway
-        self.deaf, self.mute = deaf, frozenset(mute)
+                deaf[uuid] = str(error)
+        deaf.pop("", None)  # one that does not know its name cannot be used anyway
+        self.deaf, self.mute, self._registered = deaf, frozenset(mute), frozenset(seen)
