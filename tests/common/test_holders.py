@@ -63,6 +63,27 @@ def wait_held(node: Node, *expected: tuple[str, str]) -> None:
     eventually(lambda: set(expected) == held(node), f"{expected} to be held")
 
 
+def wait_for_one(node: Node) -> str:
+    """Wait until one device is held, and return it."""
+    seen: list[str] = []
+
+    def look() -> bool:
+        seen.extend(device for device, _ in held(node))
+        return bool(seen)
+
+    eventually(look, "a pod")
+    return seen[0]
+
+
+def wait_counted(node: Node, name: str, expected: float | None) -> None:
+    """Wait until the resource's metric has the value; None is absent.
+
+    A machine under load can be so late that what is known gets too old for a moment.
+    """
+    wanted = {} if expected is None else {(): expected}
+    eventually(lambda: wanted == samples(node, name), f"{name} to be {expected}")
+
+
 @contextmanager
 def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
     settings = {"pod_resources_interval": QUICK, **changes}
@@ -80,14 +101,15 @@ def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
     with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
-        assert {("main", "a", "default", "door"): 1} == samples(node, "device_allocated")
-        assert {(): 1} == samples(node, "devices_allocated")
-        assert {(): 1} == samples(node, "devices_allocatable")
-        assert {(): 0} == samples(node, "devices_free")
+        expected = {("main", "a", "default", "door"): 1}
+        eventually(lambda: expected == samples(node, "device_allocated"), "all of its labels")
+        wait_counted(node, "devices_allocated", 1)
+        wait_counted(node, "devices_allocatable", 1)
+        wait_counted(node, "devices_free", 0)
         node.kubelet.terminate(POD)
         wait_held(node)
-        assert {(): 0} == samples(node, "devices_allocated")
-        assert {(): 1} == samples(node, "devices_free")
+        wait_counted(node, "devices_allocated", 0)
+        wait_counted(node, "devices_free", 1)
 
 
 @pytest.mark.parametrize("end", ["evicted", "deleted", "replaced"])
@@ -113,7 +135,7 @@ def test_a_pod_whose_container_restarts_holds_its_device_all_the_while(kubelet: 
         looks(node, 5)
         node.kubelet.start_container(POD, "main")
         looks(node, 5)
-        assert {("a", "door")} == held(node)
+        wait_held(node, ("a", "door"))
     assert [] == plugin.released_ids
 
 
@@ -132,16 +154,19 @@ def test_a_device_of_several_numa_nodes_is_held_once(kubelet: Kubelet) -> None:
     with running(kubelet, ScriptedPlugin(device)) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
-        assert {(): 1} == samples(node, "devices_allocated")
+        wait_counted(node, "devices_allocated", 1)
 
 
 def test_holders_are_in_the_inventory(kubelet: Kubelet) -> None:
     with running(kubelet, ScriptedPlugin("a", "b")) as node:
         node.kubelet.run(Pod("door", POD.containers, namespace="house"))
-        eventually(lambda: held(node), "the pod")
-        devices = node.host.inventory()["resources"][0]["devices"]
         mine = {"namespace": "house", "pod": "door", "container": "main"}
-        assert [[], [mine]] == sorted((device["holders"] for device in devices), key=len)
+
+        def told() -> list[Any]:
+            devices = node.host.inventory()["resources"][0]["devices"]
+            return [device["holders"] for device in devices]
+
+        eventually(lambda: told() in ([[mine], []], [[], [mine]]), "the holder")
 
 
 def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> None:
@@ -150,14 +175,14 @@ def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> N
         pods.held = {"example.com/other": ["x"]}
         with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
             assert set() == held(node)
-            assert {(): 0} == samples(node, "devices_allocated")
+            wait_counted(node, "devices_allocated", 0)
 
 
 def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> None:
     socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         assert {} == samples(node, "devices_allocated")
-        assert {(): 1} == samples(node, "devices_allocatable")
+        wait_counted(node, "devices_allocatable", 1)
         assert [None] == [d["holders"] for d in node.host.inventory()["resources"][0]["devices"]]
         assert {} == samples(node, "pod_resources_requests_total")
 
@@ -171,8 +196,8 @@ def test_an_old_answer_says_nothing_any_more(
         with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
             pods.held = None
-            eventually(lambda: {} == samples(node, "devices_allocated"), "it to be forgotten")
-            assert {(): 1} == samples(node, "devices_allocatable")
+            wait_counted(node, "devices_allocated", None)
+            wait_counted(node, "devices_allocatable", 1)
             pods.held = {RESOURCE: ["a"]}
             wait_held(node, ("a", "pod"))
     told = [r for r in caplog.records if r.message == "not known what pods hold"]
@@ -279,8 +304,7 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet)
 def test_what_pods_hold_when_the_plugin_starts_is_released_later(kubelet: Kubelet) -> None:
     with running(kubelet, ReleasedPlugin("a", "b")) as node:
         node.kubelet.run(POD)
-        eventually(lambda: held(node), "the pod")
-        ((device, _),) = held(node)
+        device = wait_for_one(node)
     plugin = ReleasedPlugin("a", "b")
     with running(kubelet, plugin) as node:
         wait_held(node, (device, "door"))
@@ -350,8 +374,7 @@ def test_an_allocation_waits_for_the_release_of_its_device(
     plugin = WipingPlugin("a", "b")
     with running(kubelet, plugin) as node:
         node.kubelet.run(POD)
-        eventually(lambda: held(node), "the pod")
-        ((device, _),) = held(node)
+        device = wait_for_one(node)
         node.kubelet.terminate(POD)
         assert plugin.wiping.wait(5)
         answered: list[list[list[str]]] = []
@@ -395,8 +418,7 @@ def test_a_device_that_has_vanished_is_released_too(kubelet: Kubelet) -> None:
     grace = timedelta(milliseconds=1)
     with running(kubelet, plugin, vanished_grace=grace) as node:
         node.kubelet.run(POD)
-        eventually(lambda: held(node), "the pod")
-        ((device, _),) = held(node)
+        device = wait_for_one(node)
         (other,) = {"a", "b"} - {device}
         plugin.set(other)
         node.wait_for(RESOURCE, {other}, {device})
@@ -439,22 +461,6 @@ def turned(node: Node, count: int) -> None:
 
     node.host._holders._turn = counted  # type: ignore[method-assign]
     assert all(turns.acquire(timeout=5) for _ in range(count))
-
-
-def test_what_is_no_longer_served_is_not_released(kubelet: Kubelet) -> None:
-    class NamingPlugin(ReleasedPlugin):
-        resource = ""
-
-    plugin = NamingPlugin()
-    plugin.resource = ""
-    plugin.set(dp.Device("a", resource=RESOURCE), dp.Device("x", resource="example.com/other"))
-    with running(kubelet, plugin, vanished_grace=timedelta(milliseconds=1)) as node:
-        node.wait_for(RESOURCE, {"a"})
-        node.allocate("a", resource=RESOURCE)
-        plugin.set(dp.Device("x", resource="example.com/other"))
-        eventually(lambda: len(node.host.inventory()["resources"]) == 1, "the resource to go")
-        turned(node, 5)
-    assert [] == plugin.released_ids
 
 
 # Exclusive.

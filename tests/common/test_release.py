@@ -1,10 +1,15 @@
-"""What makes a device released, without threads and clocks."""
+"""What makes a device released, without a kubelet."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pytest
+from typing_extensions import override
 
-from deviceplugin._release import Key, Ledger, Sight
+import deviceplugin as dp
+from deviceplugin._inventory import Resource
+from deviceplugin._metrics import Metrics
+from deviceplugin._release import Key, Ledger, Releases, Sight
+from scripted import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
 OLD, NEW = (1, 1, 1), (2, 2, 2)
@@ -116,3 +121,49 @@ def test_a_look_is_wanted_where_it_can_confirm_something(ledger: Ledger) -> None
     ledger.look(sight(), (), 105)
     assert 4 == ledger.confirm_in(106)
     assert ledger.confirm_in(110) is None  # what failed is tried again with the next look
+
+
+class ReleasedPlugin(ScriptedPlugin):
+    """Remembers what it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+        self.told: list[str] = []
+
+    @override
+    def released(self, devices: Sequence[dp.Device]) -> None:
+        self.told += [device.id for device in devices]
+
+
+@pytest.mark.parametrize(("served", "told"), [(True, ["a"]), (False, [])])
+def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> None:
+    plugin = ReleasedPlugin()
+    served_now = {"x.io/dev": Resource("x.io/dev", plugin)}
+    releases = Releases(served_now.get, Ledger(0, 0), Metrics())
+    releases.look(sight(A))
+    releases.look(sight())
+    if not served:
+        served_now.clear()
+    releases.look(sight())
+    releases.look(sight())
+    assert told == plugin.told
+    assert releases.confirm_in() is None
+
+
+def test_a_plugin_that_stops_is_told_nothing_more() -> None:
+    plugin = ReleasedPlugin()
+    releases = Releases(lambda name: Resource(name, plugin), Ledger(0, 0), Metrics())
+    releases.look(sight(A))
+    releases.look(sight())
+    releases.close()
+    releases.look(sight())
+    assert [] == plugin.told
+
+
+def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:
+    metrics = Metrics()
+    releases = Releases(lambda name: Resource(name, ScriptedPlugin()), Ledger(0, 0), metrics)
+    for held in ([A], [], [], []):
+        releases.look(sight(*held))
+    assert releases.confirm_in() is None
+    assert [] == metrics.events.latest()
