@@ -206,7 +206,7 @@ def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) ->
 
 def wait_healthy(kubelet: SimulatedKubelet, name: str, wanted: int) -> None:
     """Wait until the kubelet knows that many healthy devices."""
-    kubelet.wait(lambda: wanted == healthy(kubelet, name), what=f"{wanted} devices")
+    kubelet.wait(lambda: wanted == healthy(kubelet, name), timeout=30, what=f"{wanted} devices")
 
 
 def healthy(kubelet: SimulatedKubelet, name: str) -> int:
