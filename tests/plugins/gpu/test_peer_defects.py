@@ -235,6 +235,8 @@ def test_8_there_are_metrics_probes_and_an_inventory_with_reasons(
         assert 'deviceplugin_devices{health="unhealthy",resource="nvidia.com/gpu"} 1.0' in get(
             "/metrics"
         )
+        lost = f'deviceplugin_gpu_unhealthy{{cause="unreadable",uuid="{uuid(1)}"}} 1.0'
+        eventually(lambda: lost in get("/metrics"), "metrics of the GPU")
         assert "ok" in get("/healthz")
         assert "ok" in get("/readyz")
         (resource,) = json.loads(get("/devices"))["resources"]

@@ -1,0 +1,39 @@
+"""Noticing a changed configuration file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from deviceplugin_gpu._reloading import Reloading
+
+
+def test_each_change_is_noticed_once(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a")
+    calls: list[int] = []
+    file = Reloading(path, lambda: calls.append(1))
+    file.check()
+    assert [] == calls
+    path.write_text("another")
+    file.check()
+    file.check()
+    assert [1] == calls
+
+
+def test_a_file_that_is_away_for_now_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a")
+    calls: list[int] = []
+    file = Reloading(path, lambda: calls.append(1))
+    path.unlink()
+    file.check()
+    assert [] == calls
+    path.write_text("back")
+    file.check()
+    assert [1] == calls
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    command = [sys.executable, "-m", "deviceplugin_gpu", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=15)
+    assert done.stdout.startswith("deviceplugin_gpu 0.1.0")
