@@ -32,6 +32,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "bench": Command("deviceplugin.bench._cli", "measure any device plugin from outside"),
     "doctor": Command("deviceplugin.doctor._cli", "look at a node and say what is wrong with it"),
     "devices": Command("deviceplugin.devices._cli", "list a node's devices and who holds them"),
+    "events": Command(
+        "deviceplugin.node_events._cli", "tell the cluster which devices of a node are not well"
+    ),
 }
 """Imported when they are called, so that none pays for the others."""
 
