@@ -21,6 +21,8 @@ PLUGINS.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 OLDEST, NEWEST = "1.26", "1.37"
 """Versions of Kubernetes whose schemas the manifests must fit."""
+OPERATORS = {"PodMonitor", "PrometheusRule"}
+"""Kinds that are not Kubernetes' own."""
 WIDE = {"host-dev": {"/dev"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
 INCLUDED = {"fpga": {"cdi"}}
@@ -90,7 +92,7 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
     manifests = render(overlay(tmp_path, plugin, component))
     allowed = WIDE.get(component, ())
     assert [] == problems([*manifests], f"{plugin}-device-plugin", allowed)
-    known = [one for one in manifests if one["kind"] != "PodMonitor"]  # not Kubernetes' own
+    known = [one for one in manifests if one["kind"] not in OPERATORS]
     assert [] == schema_problems(known)
     assert manifests != render(folder(plugin)) or component in INCLUDED.get(plugin, ())
 
@@ -139,8 +141,7 @@ def test_the_base_is_for_no_plugin_by_itself() -> None:
 
 
 def _container(manifests: list[Manifest]) -> Any:
-    (daemonset,) = (m for m in manifests if m["kind"] == "DaemonSet")
-    return daemonset["spec"]["template"]["spec"]["containers"][0]
+    return _pod(manifests)["containers"][0]
 
 
 def _pod(manifests: list[Manifest]) -> Any:
@@ -220,6 +221,85 @@ def test_a_manifest_that_is_broken_on_purpose_is_caught(problem: str) -> None:
     manifests = render(folder("gopher"))
     BREAK[problem](manifests)
     assert [problem] == problems([*manifests], "gopher-device-plugin")
+
+
+def _of_kind(manifests: list[Manifest], kind: str) -> Any:
+    return next(one for one in manifests if one["kind"] == kind)
+
+
+def _beside(manifests: list[Manifest]) -> Any:
+    (found,) = (one for one in _pod(manifests)["containers"] if one["name"] == "events")
+    return found
+
+
+BREAK_EVENTS: dict[str, Callable[[list[Manifest]], object]] = {
+    "container: has a token": lambda m: _container(m)["volumeMounts"].extend(
+        _beside(m)["volumeMounts"]
+    ),
+    "ClusterRole: allows [{'apiGroups': [''], 'resources': ['events'], "
+    "'verbs': ['create', 'list']}]": lambda m: _of_kind(m, "ClusterRole")["rules"][0][
+        "verbs"
+    ].append("list"),
+    "ClusterRoleBinding: is for [{'kind': 'Group', 'name': 'system:authenticated'}]": lambda m: (
+        _of_kind(m, "ClusterRoleBinding").update(
+            subjects=[{"kind": "Group", "name": "system:authenticated"}]
+        )
+    ),
+    "container events: securityContext.runAsUser is 0, not 65532": lambda m: _beside(m)[
+        "securityContext"
+    ].update(runAsUser=0),
+    "container events: no resources.limits.memory": lambda m: _beside(m)["resources"].pop("limits"),
+    "network: egress is let out": lambda m: [
+        rule.pop("ports")
+        for one in m
+        if one["kind"] == "NetworkPolicy"
+        for rule in one["spec"].get("egress", ())
+    ],
+}
+
+
+@pytest.mark.parametrize("problem", BREAK_EVENTS)
+def test_a_sidecar_that_is_broken_on_purpose_is_caught(problem: str, tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "gopher", "events"))
+    BREAK_EVENTS[problem](manifests)
+    assert [problem] == problems([*manifests], "gopher-device-plugin")
+
+
+def test_two_plugins_with_events_do_not_take_each_others_binding(tmp_path: Path) -> None:
+    found = {}
+    for plugin in ("gopher", "gpu"):
+        (tmp_path / plugin).mkdir()
+        binding = _of_kind(
+            render(overlay(tmp_path / plugin, plugin, "events")), "ClusterRoleBinding"
+        )
+        (subject,) = binding["subjects"]
+        found[binding["metadata"]["name"]] = (subject["namespace"], subject["name"])
+    assert found == {
+        f"{name}:events": (name, name) for name in ("gopher-device-plugin", "gpu-device-plugin")
+    }
+
+
+def test_the_sidecar_runs_a_command_that_there_is(tmp_path: Path) -> None:
+    container = _beside(render(overlay(tmp_path, "gopher", "events")))
+    assert "gopher-device-plugin:0.1.0" == container["image"]
+    words = [sys.executable, *container["command"][1:], *container["args"]]
+    plugin = ["--once", "--dry-run", "--plugin=/dev/null"]
+    done = subprocess.run([*words, *plugin], capture_output=True, text=True, check=False)
+    assert "deviceplugin events: /dev/null: is no list of a plugin's devices\n" == done.stderr
+
+
+def test_monitoring_without_the_operator_is_as_its_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "demo/dashboards/README.md").read_text()
+    patches = re.search(r"^```yaml\n(patches:\n.+?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert patches is not None
+    place = overlay(tmp_path, "gopher", "monitoring") / "kustomization.yaml"
+    place.write_text(json.dumps({**json.loads(place.read_text()), **yaml.safe_load(patches[1])}))
+    rendered = render_by_kustomize(tmp_path)
+    if rendered is None:
+        pytest.skip("no kustomize")
+    names = [one["metadata"]["name"] for one in rendered if one["kind"] == "NetworkPolicy"]
+    assert ["device-plugin-monitoring", "gopher-device-plugin"] == names
+    assert set() == OPERATORS & {one["kind"] for one in rendered}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,12 @@ from json import loads
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kustomize import CLUSTER_WIDE
+
 Manifest = Mapping[str, Any]
 
+_PLUGIN = "device-plugin"
+"""The container of the plugin; others are beside it."""
 KINDS = ("Namespace", "ServiceAccount", "ResourceQuota", "NetworkPolicy", "DaemonSet")
 _DAEMON_SET: Mapping[str, object] = {
     "updateStrategy.type": "RollingUpdate",
@@ -37,11 +41,20 @@ _CONFINED: Mapping[str, object] = {
     "securityContext.seLinuxOptions": None,
     "securityContext.procMount": None,
 }
+_NOBODY: Mapping[str, object] = {
+    "securityContext.runAsNonRoot": True,
+    "securityContext.runAsUser": 65532,
+    "securityContext.runAsGroup": 65532,
+}
 _PROBED: Mapping[str, object] = {
     "startupProbe.httpGet": {"path": "/healthz", "port": "http"},
     "readinessProbe.httpGet": {"path": "/readyz", "port": "http"},
     "livenessProbe.httpGet": {"path": "/healthz", "port": "http"},
 }
+_API_PORTS = {(443, "TCP"), (6443, "TCP")}
+"""Where the API server is; let out to it are only pods with a token."""
+_MAY = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+"""All that anything here may ask of it."""
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
     *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
@@ -76,10 +89,11 @@ def problems(manifests: list[Manifest], command: str, allowed: Collection[str] =
         return [f"no {kind}" for kind in missing]
     daemon_set = by_kind["DaemonSet"]["spec"]
     pod = daemon_set["template"]["spec"]
-    (container,) = pod["containers"]
+    (container,) = (one for one in pod["containers"] if one["name"] == _PLUGIN)
     return [
         *_of_namespace(manifests, by_kind),
-        *_of_network(manifests, daemon_set["template"]["metadata"]["labels"], container),
+        *_of_network(manifests, daemon_set["template"], container),
+        *_of_access(manifests, by_kind, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
         *_differ("pod", pod, _POD),
         *_differ("container", container, {**_CONFINED, **_PROBED}),
@@ -89,6 +103,7 @@ def problems(manifests: list[Manifest], command: str, allowed: Collection[str] =
             for init in pod.get("initContainers", ())
             for problem in _differ(f"init container {init['name']}", init, _CONFINED)
         ),
+        *(problem for other in pod["containers"] for problem in _of_sidecar(other)),
         *_of_volumes(pod, allowed),
         *_of_settings(container, command),
     ]
@@ -100,7 +115,10 @@ def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) ->
         yield "namespace: no pod-security label"
     for manifest in manifests:
         kind = manifest["kind"]
-        if kind != "Namespace" and manifest["metadata"].get("namespace") != namespace["name"]:
+        if (
+            kind not in {"Namespace", *CLUSTER_WIDE}
+            and manifest["metadata"].get("namespace") != namespace["name"]
+        ):
             yield f"{kind}: not in namespace {namespace['name']}"
     account = by_kind["ServiceAccount"]
     if account.get("automountServiceAccountToken") is not False:
@@ -111,8 +129,9 @@ def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) ->
 
 
 def _of_network(
-    manifests: list[Manifest], labels: Mapping[str, str], container: Manifest
+    manifests: list[Manifest], template: Manifest, container: Manifest
 ) -> Iterator[str]:
+    labels = template["metadata"]["labels"]
     ports = {port["name"] for port in container.get("ports", ())}
     policies = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
     closed = {
@@ -123,8 +142,7 @@ def _of_network(
     }
     yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
     for policy in policies:
-        if policy.get("egress"):
-            yield "network: egress is let out"
+        yield from _of_egress(policy, template["spec"])
         for rule in policy.get("ingress", ()):
             if not rule.get("from") or {port["port"] for port in rule.get("ports", ())} != ports:
                 yield "network: ingress from anywhere, or to more than the ports there are"
@@ -133,6 +151,43 @@ def _of_network(
             yield "pod monitor: selects other pods"
         if {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} != ports:
             yield "pod monitor: no such port"
+
+
+def _of_egress(policy: Manifest, pod: Manifest) -> Iterator[str]:
+    for rule in policy.get("egress", ()):
+        out = {(port["port"], port["protocol"]) for port in rule.get("ports", ())}
+        if out != _API_PORTS or not any(map(_has_token, pod["volumes"])):
+            yield "network: egress is let out"
+
+
+def _has_token(volume: Manifest) -> bool:
+    sources = volume.get("projected", {}).get("sources", ())
+    return any("serviceAccountToken" in source for source in sources)
+
+
+def _of_access(
+    manifests: list[Manifest], by_kind: Mapping[str, Manifest], container: Manifest
+) -> Iterator[str]:
+    """Check who may ask what of the API server."""
+    account = by_kind["ServiceAccount"]["metadata"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    for manifest in manifests:
+        if manifest["kind"].endswith("Role") and manifest["rules"] != _MAY:
+            yield f"{manifest['kind']}: allows {manifest['rules']}"
+        if manifest["kind"].endswith("RoleBinding") and manifest["subjects"] != [subject]:
+            yield f"{manifest['kind']}: is for {manifest['subjects']}"
+    volumes = by_kind["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
+    tokens = {volume["name"] for volume in volumes if _has_token(volume)}
+    if tokens & {mount["name"] for mount in container["volumeMounts"]}:
+        yield "container: has a token"
+
+
+def _of_sidecar(container: Manifest) -> Iterator[str]:
+    name = container["name"]
+    if name == _PLUGIN:
+        return
+    yield from _differ(f"container {name}", container, {**_CONFINED, **_NOBODY})
+    yield from (f"container {name}: no {path}" for path in _NEEDED if _get(container, path) is None)
 
 
 def _of_volumes(pod: Manifest, allowed: Collection[str]) -> Iterator[str]:

@@ -17,6 +17,8 @@ import yaml
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[2]
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+"""Kinds that are in no namespace, besides Namespace."""
 
 
 def render(folder: Path) -> list[Manifest]:
@@ -44,10 +46,13 @@ def _resources(folder: Path, spec: dict[str, Any]) -> list[Manifest]:
 
 
 def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> None:
+    replacements = spec.pop("replacements", ())
     for key, value in sorted(spec.items(), key=lambda step: step[0] != "patches"):  # these first
         assert key in _STEPS, f"{folder}: {key!r} is not known here"
         for manifest in manifests:
             _STEPS[key](manifest, value)
+    for entry in replacements:  # and these last
+        _replace(manifests, entry)
 
 
 def overlay(place: Path, plugin: str, *components: str) -> Path:
@@ -85,6 +90,8 @@ def _load(path: Path) -> list[Manifest]:
 
 
 def _namespace(manifest: Manifest, name: str) -> None:
+    if manifest["kind"] in CLUSTER_WIDE:
+        return
     manifest["metadata"]["name" if manifest["kind"] == "Namespace" else "namespace"] = name
 
 
@@ -132,6 +139,34 @@ def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
                 _add(manifest, **operation)
         else:
             _merge(manifest["spec"], patch["spec"])
+
+
+def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
+    kind, path = entry["source"]["kind"], entry["source"]["fieldPath"]
+    (source,) = (one for one in manifests if one["kind"] == kind)
+    place, last = _find(source, path)
+    for target in entry["targets"]:
+        delimiter = target.get("options", {}).get("delimiter")
+        for manifest in manifests:
+            if target["select"] != {"kind": manifest["kind"]}:
+                continue
+            for path in target["fieldPaths"]:
+                found, name = _find(manifest, path)
+                rest = str(found[name]).split(delimiter)[1:] if delimiter else ()
+                found[name] = str(delimiter or "").join([place[last], *rest])
+
+
+def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
+    """Return what has the field ``path``, and the field's name there."""
+    place: Any = manifest
+    *parents, last = path.split(".")
+    for name in parents:
+        if name.startswith("["):
+            key, _, value = name.strip("[]").partition("=")
+            (place,) = (one for one in place if one[key] == value)
+        else:
+            place = place[int(name)] if isinstance(place, list) else place[name]
+    return place, last
 
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
