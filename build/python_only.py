@@ -1,10 +1,11 @@
 """Copy this Python and the libraries that it needs, and nothing else, into a new root.
 
-    python_only.py ROOT FOLDER
+    python_only.py ROOT
 
 No shell, no package manager, no other program but ldconfig, by which Python finds libraries. The
-libraries are those of Python and of the shared objects in FOLDER. Debian packages that files came
-from are named where scanners of images look, and their licences are copied.
+libraries are those of Python and those that plugins' packages need: the same for all plugins, so
+that their images share a layer. Debian packages that files came from are named where scanners of
+images look, and their licences are copied.
 """
 
 import compileall
@@ -28,8 +29,10 @@ LEFT_OUT: Final = (
     *("_codecs_cn*", "_codecs_hk*", "_codecs_iso2022*", "_codecs_jp*", "_codecs_kr*"),
     *("_codecs_tw*",),
 )
-BY_NAME: Final = {"pyudev": "libudev.so.1"}
-"""Libraries that a package loads by their names."""
+FOR_PLUGINS: Final = (
+    *("libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1"),  # grpcio
+    "libudev.so.1",  # pyudev
+)
 DIRECTORIES: Final = ("dev", "etc", "proc", "run", "sys", "tmp", "var/lib/dpkg/status.d")
 ACCOUNTS: Final = {
     "etc/passwd": "root:x:0:0::/:/sbin/nologin\nnobody:x:65532:65532::/:/sbin/nologin\n",
@@ -46,15 +49,14 @@ def libraries(objects: Iterable[Path]) -> Iterator[Path]:
                 yield Path(found[1])
 
 
-def named(folder: Path) -> Iterator[Path]:
-    """Yield the libraries that packages in ``folder`` load by name."""
+def for_plugins() -> Iterator[Path]:
+    """Yield the libraries that plugins need."""
     known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True)  # noqa: S607
-    for package, library in BY_NAME.items():
-        if (folder / package).exists():
-            found = re.search(rf"^\s*{re.escape(library)} .* => (\S+)$", known.stdout, re.MULTILINE)
-            if found is None:
-                raise SystemExit(f"python_only.py: {package} needs {library}, which is not here")
-            yield Path(found[1])
+    for name in FOR_PLUGINS:
+        found = re.search(rf"^\s*{re.escape(name)} .* => (\S+)$", known.stdout, re.MULTILINE)
+        if found is None:
+            raise SystemExit(f"python_only.py: plugins need {name}, which is not here")
+        yield Path(found[1])
 
 
 class Root:
@@ -118,14 +120,14 @@ class Root:
 
 def main(argv: list[str]) -> None:
     """Make the root."""
-    root, folder = Root(Path(argv[0])), Path(argv[1])
+    root = Root(Path(argv[0]))
     program = Path(sys.executable)
     root.take(program.with_name("python3"))
     standard = root.take_tree(Path(sysconfig.get_path("stdlib")))
-    objects = [program.resolve(), *standard.rglob("*.so"), *folder.rglob("*.so*")]
-    by_name = [*named(folder)]
+    named = [*for_plugins()]
+    objects = [program.resolve(), *standard.rglob("*.so"), *named]
     ldconfig = Path(shutil.which("ldconfig") or "/sbin/ldconfig")
-    for path in [*libraries([*objects, *by_name]), *by_name, ldconfig]:
+    for path in [*libraries(objects), *named, ldconfig]:
         root.take(path)
     for path in (Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")):
         if path.is_file():

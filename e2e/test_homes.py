@@ -1,8 +1,11 @@
 """Every plugin that needs no hardware, from installation to removal, in every home."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 
 from home import Home, Plugin
 
@@ -13,13 +16,14 @@ devices:
       - {count: 2, select: {subsystem: mem, name: full}, mountPath: /dev/e2e-full}
 """
 GOPHER = Plugin("gopher", "example.com/gopher", 2, files="/etc/gophers")
+SIMULATED = Plugin("simulated", "example.com/simple-device", 2)
+EXAMPLES = [
+    pytest.param(GOPHER, "^my gophers are g(ary,gina|ina,gary)$", marks=pytest.mark.gopher),
+    pytest.param(SIMULATED, "^SIMULATED_.+=/dev/[01]$", marks=pytest.mark.simulated),
+]
 CASES = [
     pytest.param(GOPHER, marks=pytest.mark.gopher, id="gopher"),
-    pytest.param(
-        Plugin("simulated", "example.com/simple-device", 2),
-        marks=pytest.mark.simulated,
-        id="simulated",
-    ),
+    pytest.param(SIMULATED, marks=pytest.mark.simulated, id="simulated"),
     pytest.param(
         Plugin("generic", "squat.ai/e2e-full", 2, config=GENERIC),
         marks=pytest.mark.generic,
@@ -58,6 +62,16 @@ def test_a_pod_gets_what_it_asks_for_and_the_next_one_is_refused(
     assert f'resource="{plugin.resource}"' in home.metrics()
     home.delete("first")
     home.run("second", plugin.resource, plugin.devices)
+
+
+@pytest.mark.parametrize(("plugin", "printed"), EXAMPLES)
+def test_an_example_prints_what_its_page_says(
+    home: Home, plugin: Plugin, printed: str, installed: Callable[[Plugin], None]
+) -> None:
+    installed(plugin)
+    pod = Path(__file__).parents[1] / "demo/examples" / plugin.name / "pod.yaml"
+    said = home.run_example(yaml.safe_load(pod.read_text()))
+    assert re.search(printed, said, re.MULTILINE)
 
 
 @each

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -186,7 +187,11 @@ class Cluster:
         eventually(is_there, PATIENCE, 1)
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        command = "env; echo; find /dev -type c -o -type b; echo; trap exit TERM; sleep 3600 & wait"
+        # The variables as they were given: a shell drops those with hyphens in their names.
+        command = (
+            "tr '\\0' '\\n' < /proc/1/environ; echo; find /dev -type c -o -type b; echo; "
+            "trap exit TERM; sleep 3600 & wait"
+        )
         self._apply(self._pod(name, command, {resource: str(count)}))
         self._wait_phase(name, "Running")
         seen: list[str] = []
@@ -198,6 +203,20 @@ class Cluster:
         eventually(has_said_all, PATIENCE, 1)
         envs = dict(line.split("=", 1) for line in seen[0].splitlines() if "=" in line)
         return Given(envs, frozenset(seen[1].split()))
+
+    def run_example(self, pod: Mapping[str, Any]) -> str:
+        name = pod["metadata"]["name"]
+        own = json.loads(json.dumps(pod))
+        own["metadata"]["namespace"] = self._namespace
+        own["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self._node}
+        for container in own["spec"]["containers"]:
+            container |= {"image": self._options.pod_image}
+            container |= {"imagePullPolicy": self._options.pull_policy}
+        self._apply(own)
+        self._wait_phase(name, "Succeeded")
+        said = self.kubectl(*self._in("logs", name))
+        self.delete(name)
+        return said
 
     def is_running(self, name: str) -> bool:
         return bool(self.get(*self._in("pod", name))["status"]["phase"] == "Running")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Home(Protocol):
 
     def run(self, name: str, resource: str, count: int) -> Given:
         """Run a pod that asks for devices, and keep it."""
+
+    def run_example(self, pod: Mapping[str, Any]) -> str:
+        """Run a pod of demo/examples/ to its end, and return what it prints."""
 
     def is_running(self, name: str) -> bool:
         """Tell whether a pod that was run still runs."""

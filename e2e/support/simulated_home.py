@@ -1,10 +1,12 @@
 """A simulated kubelet, with the plugin as its deployment says: installed, or from its image."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -132,6 +134,16 @@ class SimulatedHome:
         if options is None:
             return Given()
         return Given(options.envs, frozenset(node.container_path for node in options.devices))
+
+    def run_example(self, pod: Mapping[str, Any]) -> str:
+        (container,) = pod["spec"]["containers"]
+        ((resource, count),) = container["resources"]["limits"].items()
+        given = self.run(pod["metadata"]["name"], resource, int(count))
+        words = container["command"]
+        environment = {"PATH": os.defpath, **given.envs}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        self.delete(pod["metadata"]["name"])
+        return done.stdout
 
     def is_running(self, name: str) -> bool:
         return self._kubelet.pod(self._pods[name]).phase == "Running"

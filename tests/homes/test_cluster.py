@@ -66,7 +66,7 @@ def test_the_suite_passes_and_leaves_nothing_behind(cluster: Path) -> None:
         "--pull-policy=Never",
         "--runtime-class=special",
     )
-    assert "4 passed, 1 skipped" in done.stdout, done.stdout
+    assert "5 passed, 1 skipped" in done.stdout, done.stdout
     assert "no --restart-kubelet" in done.stdout
     assert ("", {}) == (state(cluster)["namespace"], state(cluster)["pods"])
     assert [] == [*(cluster / "tmp").iterdir()]
@@ -76,7 +76,7 @@ def test_the_suite_passes_and_leaves_nothing_behind(cluster: Path) -> None:
         for manifest in manifests
         if manifest["kind"] == "DaemonSet"
     ]
-    assert 4 == len(others)
+    assert 5 == len(others)
     assert "registry.example.com:5000/g:7" == pod["containers"][0]["image"]
     assert "Never" == pod["containers"][0]["imagePullPolicy"]
     assert "special" == pod["runtimeClassName"]

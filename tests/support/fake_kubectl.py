@@ -46,7 +46,7 @@ def apply(state: State, words: list[str]) -> str:
     (container,) = pod["spec"]["containers"]
     limit = int(container["resources"]["limits"].get(RESOURCE, "0"))
     taken = sum(one["limit"] for one in state["pods"].values())
-    status: State = {"phase": "Running" if limit else "Succeeded"}
+    status: State = {"phase": "Running" if "sleep" in container["command"][2] else "Succeeded"}
     if taken + limit > devices(state):
         message = f"0/1 nodes are available: 1 Insufficient {RESOURCE}."
         condition = {"type": "PodScheduled", "reason": "Unschedulable", "message": message}
@@ -97,7 +97,11 @@ COMMANDS: dict[str, Callable[[State, list[str]], str]] = {
     "get": get,
     "delete": delete,
     "kustomize": show,
-    "logs": lambda *_: "Gopher=gary\n\n/dev/null\n\n",
+    "logs": lambda _, words: (
+        "my gophers are gary,gina\n"
+        if words[0] == "two-gophers"
+        else "Gopher=gary\n\n/dev/null\n\n"
+    ),
     "exec": lambda *_: f'deviceplugin_devices{{resource="{RESOURCE}"}} 2.0\n',
     "rollout": lambda *_: "rolled out\n",
     "describe": lambda *_: "described\n",
