@@ -17,7 +17,7 @@ from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
 from deviceplugin._pace import Pace
-from deviceplugin._podresources import Holdings, PodResources
+from deviceplugin._podresources import Hold, Holdings, PodResources
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
@@ -631,6 +631,25 @@ def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(tmp_path: P
     assert asking.ask().complete
     service.answer = Holdings(frozenset(), frozenset({("default", "door")}))
     assert not asking.ask().complete
+
+
+def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, interval=30)
+    resource = Resource(RESOURCE, ScriptedPlugin("a"))
+    asking.ask()
+    with asking.guard(resource, ["a"]):
+        pass
+    lists: list[bool] = []
+    service.on_list = lambda: lists.append(True)
+    asking._turn()
+    asking._turn()
+    service.answer = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
+    asking._turn()
+    assert [True] * 3 == lists
+    current = asking.current()
+    assert current
+    assert {"a"} == current.of(RESOURCE)
 
 
 def test_a_look_that_breaks_does_not_end_all_looks(

@@ -70,6 +70,8 @@ class Holders:
         self._first: float | None = None
         self._last = 0.0
         """When the first and the last allocation ended that no list can have in it."""
+        self._unseen: dict[tuple[str, str], float] = {}
+        """Devices that no list has shown since they were allocated, and when that was."""
         self._latest: Holdings | None = None
         self._taken = self._listed = self._kubelet_since = _NEVER
         self._kubelet: Identity = None
@@ -186,6 +188,7 @@ class Holders:
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way, _IDLE_TIMEOUT)
             self._list_due = False
+            unseen = dict(self._unseen)
         try:
             kubelet = file_identity(self._service.socket)
             holdings = self._service.list()
@@ -197,7 +200,17 @@ class Holders:
         if kubelet != self._kubelet:
             self._kubelet_since = _NEVER if self._kubelet is None else now
             self._kubelet = kubelet
+        self._expect(unseen, holdings, now)
         return self._store(replace(holdings, complete=self._is_complete(holdings, now)))
+
+    def _expect(self, unseen: Mapping[tuple[str, str], float], held: Holdings, now: float) -> None:
+        """Have another list asked for where a pod may still be on its way in."""
+        with self._lock:
+            for (resource, device_id), since in unseen.items():
+                seen = device_id in held.holders(resource)
+                if seen or now - since >= self._pace.settle:
+                    self._unseen.pop((resource, device_id), None)
+            self._list_due = self._list_due or bool(self._unseen)
 
     def _is_complete(self, holdings: Holdings, now: float) -> bool:
         here = self._own_pod in {name for _, name in holdings.pods}
@@ -242,6 +255,7 @@ class Holders:
             with self._lock:
                 self._list_due = True
                 self._last = time.monotonic()
+                self._unseen.update(((resource.name, device_id), self._last) for device_id in ids)
                 self._first = self._last if self._first is None else self._first
         finally:
             with self._idle:

@@ -31,7 +31,7 @@ class Pace:
             soon=min(interval, 1.0),
             at_last=min(interval, 5.0),
             retry=min(interval, 5.0),
-            stale=3 * interval,
+            stale=max(3 * interval, 2.0),  # what a slow answer may take
             settle=2 * interval,
             confirm=min(interval, 5.0),
             admission=min(interval, 10.0),
