@@ -326,7 +326,7 @@ def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
             wait_held(node, ("a", pod.name), ("b", pod.name))
             node.kubelet.terminate(pod)
             eventually(lambda number=number: len(plugin.released_ids) == number, "the release")  # type: ignore[misc]
-        assert {(): 6} == samples(node, "released_devices_total")
+        wait_counted(node, "released_devices_total", 6)
     assert [["a", "b"]] * 3 == plugin.released_ids
 
 
