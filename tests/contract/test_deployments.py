@@ -135,6 +135,11 @@ def test_the_image_has_the_plugins_name_and_version(plugin: str) -> None:
     assert f"{plugin}-device-plugin:{version[1]}" == container["image"]
 
 
+def test_every_component_is_on_the_page() -> None:
+    page = (ROOT / "common/docs/deploying.md").read_text()
+    assert COMPONENTS == sorted(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))
+
+
 def test_the_base_is_for_no_plugin_by_itself() -> None:
     (daemonset,) = (m for m in render(folder("base")) if m["kind"] == "DaemonSet")
     assert "device-plugin" == daemonset["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -277,6 +282,16 @@ def test_two_plugins_with_events_do_not_take_each_others_binding(tmp_path: Path)
     assert found == {
         f"{name}:events": (name, name) for name in ("gopher-device-plugin", "gpu-device-plugin")
     }
+
+
+def test_a_binding_follows_its_account_into_another_namespace(tmp_path: Path) -> None:
+    place = overlay(tmp_path, "gpu", "events") / "kustomization.yaml"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "namespace": "other"}))
+    rendered = render_by_kustomize(tmp_path)
+    for manifests in (render(tmp_path), rendered or render(tmp_path)):
+        (subject,) = _of_kind(manifests, "ClusterRoleBinding")["subjects"]
+        expected = {"kind": "ServiceAccount", "name": "gpu-device-plugin", "namespace": "other"}
+        assert expected == subject
 
 
 def test_the_sidecar_runs_a_command_that_there_is(tmp_path: Path) -> None:

@@ -30,7 +30,16 @@ def render(folder: Path) -> list[Manifest]:
         manifests += _resources(folder / name, component)
         _apply(folder / name, component, manifests)
     _apply(folder, spec, manifests)
+    _refer(manifests)
     return manifests
+
+
+def _refer(manifests: list[Manifest]) -> None:
+    """Let bindings name the service account as it is called in the end."""
+    for binding in (one for one in manifests if one["kind"] == "ClusterRoleBinding"):
+        (account,) = (one["metadata"] for one in manifests if one["kind"] == "ServiceAccount")
+        for subject in binding["subjects"]:
+            subject |= {"name": account["name"], "namespace": account["namespace"]}
 
 
 def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:
