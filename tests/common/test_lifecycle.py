@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._lifecycle import Group, Host
+from deviceplugin._lifecycle import Host
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
@@ -102,33 +102,6 @@ def test_a_plugin_directory_with_too_long_a_path_is_a_configuration_error() -> N
     settings = dp.Settings(plugin_dir=Path("/" + "x" * 60), http_address="off")
     with pytest.raises(dp.ConfigError, match=r"^plugin-dir '/x+' is too long: .* 114 bytes"):
         Host([ScriptedPlugin()], settings)
-
-
-def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:
-    stopped = Event()
-    group = Group()
-
-    def fail() -> None:
-        raise RuntimeError("no more")
-
-    group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
-    group.add("fails", fail, lambda: None)
-    with pytest.raises(RuntimeError, match="no more"):
-        group.run(5)
-    assert stopped.is_set()
-
-
-def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
-    release = Event()
-    group = Group()
-    group.add("stubborn", release.wait, lambda: None)  # type: ignore[arg-type]
-    group.stop()
-    group.run(0.01)
-    release.set()
-    assert [("not stopped in time", "stubborn")] == [
-        (record.getMessage(), record.part)  # type: ignore[attr-defined]
-        for record in caplog.records
-    ]
 
 
 # Going on with another configuration.

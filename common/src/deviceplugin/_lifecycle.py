@@ -3,15 +3,15 @@
 import logging
 import socket
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin import _http
 from deviceplugin._additions import Additions
 from deviceplugin._discovery import Discovery, Timing
 from deviceplugin._endpoint import Endpoint
+from deviceplugin._group import Group, join
 from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
@@ -33,59 +33,6 @@ _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
 _HANDOVER_TIMEOUT: Final = 15.0
 """Seconds for a withdrawn resource to end before it may come back; its ``stop`` may take 10."""
-
-
-class Group:
-    """Actors that live and die together: the first to end, for whatever reason, ends all."""
-
-    def __init__(self) -> None:
-        self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
-        self._over = threading.Event()
-        self._error: BaseException | None = None
-
-    def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
-        """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
-        self._actors.append((name, run, stop))
-
-    def stop(self) -> None:
-        """Let ``run`` return."""
-        self._over.set()
-
-    def run(self, timeout: float) -> None:
-        """Run all actors until one ends or ``stop`` is called; then stop all.
-
-        Waits at most ``timeout`` seconds for them to stop. Raises what the first to fail raised.
-        """
-        threads = [
-            threading.Thread(target=self._act, args=(run,), name=name, daemon=True)
-            for name, run, _ in self._actors
-        ]
-        for thread in threads:
-            thread.start()
-        self._over.wait()
-        for _, _, stop in reversed(self._actors):
-            stop()
-        join(threads, timeout)
-        if self._error is not None:
-            raise self._error
-
-    def _act(self, run: Callable[[], None]) -> None:
-        try:
-            run()
-        except Exception as error:
-            self._error = self._error or error
-            log.exception("stopping: a part of the plugin failed")
-        finally:
-            self._over.set()
-
-
-def join(threads: Iterable[threading.Thread], timeout: float) -> None:
-    """Wait for ``threads``, ``timeout`` seconds for all of them together."""
-    deadline = time.monotonic() + timeout
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
-            log.warning("not stopped in time", extra={"part": thread.name})
 
 
 def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:

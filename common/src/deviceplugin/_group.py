@@ -1,0 +1,61 @@
+"""Threads that live and die together."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+log = logging.getLogger(__name__)
+
+
+class Group:
+    """Actors that live and die together: the first to end, for whatever reason, ends all."""
+
+    def __init__(self) -> None:
+        self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+
+    def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
+        self._actors.append((name, run, stop))
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        self._over.set()
+
+    def run(self, timeout: float) -> None:
+        """Run all actors until one ends or ``stop`` is called; then stop all.
+
+        Waits at most ``timeout`` seconds for them to stop. Raises what the first to fail raised.
+        """
+        threads = [
+            threading.Thread(target=self._act, args=(run,), name=name, daemon=True)
+            for name, run, _ in self._actors
+        ]
+        for thread in threads:
+            thread.start()
+        self._over.wait()
+        for _, _, stop in reversed(self._actors):
+            stop()
+        join(threads, timeout)
+        if self._error is not None:
+            raise self._error
+
+    def _act(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as error:
+            self._error = self._error or error
+            log.exception("stopping: a part of the plugin failed")
+        finally:
+            self._over.set()
+
+
+def join(threads: Iterable[threading.Thread], timeout: float) -> None:
+    """Wait for ``threads``, ``timeout`` seconds for all of them together."""
+    deadline = time.monotonic() + timeout
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            log.warning("not stopped in time", extra={"part": thread.name})
