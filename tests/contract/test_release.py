@@ -64,3 +64,15 @@ def test_the_command_says_the_version() -> None:
     words = [sys.executable, str(ROOT / "build/release.py"), "version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"{release.version()}\n" == done.stdout
+
+
+def test_workflows_use_verbs_and_files_that_there_are() -> None:
+    verbs = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert len(verbs) <= 12
+    for path in sorted(ROOT.glob(".github/workflows/*.yml")):
+        text = path.read_text()
+        jobs = yaml.safe_load(text)["jobs"]
+        assert {need for job in jobs.values() for need in [job.get("needs")] if need} <= set(jobs)
+        assert set(re.findall(r"\bmake ([a-z]+)", text)) <= verbs
+        for file in re.findall(r"(?<=[ =])(?:tests|e2e|build)/[\w./-]+", text):
+            assert (ROOT / file).exists()
