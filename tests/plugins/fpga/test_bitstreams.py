@@ -1,5 +1,6 @@
 """Bitstreams: found by region and AFU, and believed only if they are what they say."""
 
+import os
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -97,6 +98,12 @@ def test_a_bitstream_has_exactly_one_accelerator(tmp_path: Path, count: int) -> 
     assert f"/{AFU}.gbs: metadata is not valid: ValueError(" in refusal(tmp_path)
 
 
+def test_a_function_that_no_port_can_have_is_refused(tmp_path: Path) -> None:
+    store(tmp_path, gbs(afu="12345678"), "12345678.gbs")
+    expected = "/12345678.gbs: has AFU '12345678', which is not an id of 32 hex digits"
+    assert expected == refusal(tmp_path, "12345678")
+
+
 @pytest.mark.parametrize("size", [0, 10, 19])
 def test_a_file_that_is_too_short_is_refused(tmp_path: Path, size: int) -> None:
     store(tmp_path, gbs()[:size])
@@ -105,6 +112,12 @@ def test_a_file_that_is_too_short_is_refused(tmp_path: Path, size: int) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / INTERFACE / f"{AFU}.gbs").mkdir(parents=True)
+    assert f"/{AFU}.gbs: not a regular file" == refusal(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / INTERFACE).mkdir()
+    os.mkfifo(tmp_path / INTERFACE / f"{AFU}.gbs")
     assert f"/{AFU}.gbs: not a regular file" == refusal(tmp_path)
 
 
@@ -179,7 +192,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(
     assert expected == refusal(tmp_path, UNIQUE)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from([gbs(), aocx(UNIQUE)]), st.data())
 def test_no_damage_brings_the_hook_down(content: bytes, data: st.DataObject) -> None:
     damaged = bytearray(content)

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import fcntl
 import io
+import math
 import os
 import re
 import struct
@@ -264,6 +265,15 @@ def test_a_lock_that_is_held_for_too_long_is_given_up(tmp_path: Path) -> None:
         pytest.fail("two have the lock")
     with _programming.locked(path, 0):
         assert 0o600 == path.stat().st_mode & 0o777
+
+
+def test_a_lock_is_not_waited_for_without_end_where_patience_is_no_number(tmp_path: Path) -> None:
+    with (
+        _programming.locked(tmp_path / "lock", 0),
+        pytest.raises(HookError, match="another hook has had the lock"),
+        _programming.locked(tmp_path / "lock", math.nan),
+    ):
+        pytest.fail("two have the lock")
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def test_a_container_asks_for_regions_and_has_ports(tmp_path: Path) -> None:
         f"FPGA_REGION_10={INTERFACE}",
     )
     found = read(tmp_path, config(*env, devices=[PORT, {"path": "/dev/null"}, OPAE_PORT, PORT]))
-    assert (Wish(2, INTERFACE, OTHER_AFU), Wish(10, INTERFACE, AFU)) == found.wishes
+    assert (Wish("2", INTERFACE, OTHER_AFU), Wish("10", INTERFACE, AFU)) == found.wishes
     assert [("DFL", "dfl-port.0", "240:7"), ("OPAE", "intel-fpga-port.3", "241:0")] == [
         (node.driver.name, node.name, node.number) for node in found.nodes
     ]
@@ -59,7 +60,13 @@ def test_a_container_asks_for_regions_and_has_ports(tmp_path: Path) -> None:
 def test_ids_may_have_hyphens_blanks_and_upper_case(tmp_path: Path) -> None:
     written = " CE489693-98F0-5F33-946D-560708BE108A "
     found = read(tmp_path, config(f"FPGA_REGION_1={written}", f"FPGA_AFU_1={AFU}\n"))
-    assert (Wish(1, INTERFACE, AFU),) == found.wishes
+    assert (Wish("1", INTERFACE, AFU),) == found.wishes
+
+
+def test_numbers_of_variables_may_be_of_any_size(tmp_path: Path) -> None:
+    number = "9" * 5000
+    found = read(tmp_path, config(f"FPGA_REGION_{number}={INTERFACE}", f"FPGA_AFU_{number}={AFU}"))
+    assert [number] == [wish.number for wish in found.wishes]
 
 
 def test_a_bitstream_for_opencl_has_an_id_of_40_digits(tmp_path: Path) -> None:
@@ -80,9 +87,11 @@ def test_a_bitstream_for_opencl_has_an_id_of_40_digits(tmp_path: Path) -> None:
         (b'{"bundle": ""}', "the state on standard input: no bundle"),
         (b'{"bundle": 1}', "the state on standard input: no bundle"),
         (b'{"bundle": "/nowhere"}', "/nowhere/config.json: No such file or directory"),
+        (b'{"bundle": "a\\u0000b"}', r"'a\x00b/config.json': embedded null byte"),
+        (b'{"bundle": "\\ud800"}', r"'\ud800/config.json': 'utf-8' codec can't encode"),
         (b'"' + b"x" * (16 * 1024**2), "the state on standard input: more than 16777216 bytes"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> None:
     with pytest.raises(HookError) as caught:
@@ -109,8 +118,16 @@ def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> 
             lambda c: c["linux"].update(devices=[PORT, "x"]),
             "config.json: linux.devices: 'x' is no object",
         ),
+        (
+            lambda c: c["linux"].update(devices=[{**PORT, "major": "1\0"}]),
+            "config.json: linux.devices: dfl-port.0 has no device number",
+        ),
+        (
+            lambda c: c["linux"].update(devices=[{"path": PORT["path"]}]),
+            "config.json: linux.devices: dfl-port.0 has no device number",
+        ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_configuration_with_less_than_is_needed_is_refused(
     tmp_path: Path, change: Change, expected: str
@@ -118,6 +135,12 @@ def test_a_configuration_with_less_than_is_needed_is_refused(
     given = config()
     change(given)
     assert expected == refusal(tmp_path, given)
+
+
+def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(HookError, match="not a regular file"):
+        _request.read(io.BytesIO(json.dumps({"bundle": str(tmp_path)}).encode()))
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[1]"])
@@ -133,6 +156,7 @@ def test_a_broken_configuration_is_refused(tmp_path: Path, text: str) -> None:
         (ENV[:1], "config.json: FPGA_REGION_1 without FPGA_AFU_1"),
         ((*ENV, f"FPGA_REGION_2={INTERFACE}"), "config.json: FPGA_REGION_2 without FPGA_AFU_2"),
         ((*ENV, f"FPGA_AFU_3={AFU}"), "config.json: FPGA_AFU_3 without FPGA_REGION_3"),
+        ((ENV[0], f"FPGA_AFU_01={AFU}"), "config.json: FPGA_AFU_01 without FPGA_REGION_01"),
         ((ENV[0], "FPGA_AFU_1="), "FPGA_AFU_1: '' is not an id"),
         ((ENV[0], "FPGA_AFU_1=../../etc/x"), "FPGA_AFU_1: '../../etc/x' is not an id"),
         ((ENV[0], f"FPGA_AFU_1={ALL_ONES}"), f"FPGA_AFU_1: '{ALL_ONES}' is not an id"),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import struct
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deviceplugin_fpga.hook import _elf
+from deviceplugin_fpga._drivers import ID
+from deviceplugin_fpga.hook import _elf, _files
 from deviceplugin_fpga.hook._errors import HookError
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
     readers = {".gbs": _read_gbs, ".aocx": _read_aocx}
     for suffix, read in readers.items():
         path = folder / region / f"{afu}{suffix}"
-        data = _load(path)
+        data = _files.load(path, _LARGEST)
         if data is not None:
-            found = read(path, data)
+            found = read(path, memoryview(data))
             _check(found, region, afu)
             return found
     raise HookError(f"{folder / region}: no bitstream {afu}{' or '.join(readers)}")
@@ -59,26 +58,12 @@ def _check(bitstream: Bitstream, region: str, afu: str) -> None:
     path = bitstream.path
     if bitstream.interface_id != region:
         raise HookError(f"{path}: is for interface {bitstream.interface_id!r}, not {region}")
+    if not ID.fullmatch(bitstream.afu_id):  # or no port could ever say it
+        raise HookError(
+            f"{path}: has AFU {bitstream.afu_id!r}, which is not an id of 32 hex digits"
+        )
     if bitstream.unique_id != afu:
         raise HookError(f"{path}: has {bitstream.unique_id!r}, not {afu}")
-
-
-def _load(path: Path) -> memoryview | None:
-    """Return what is in the file at ``path``; None if there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise HookError(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise HookError(f"{path}: not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise HookError(f"{path}: more than {_LARGEST} bytes")
-    return memoryview(data)
 
 
 def _read_gbs(path: Path, data: memoryview) -> Bitstream:

@@ -55,7 +55,7 @@ def locked(path: Path, patience: float) -> Iterator[None]:
     try:
         end = time.monotonic() + patience
         while not _try_lock(descriptor):
-            if time.monotonic() > end:
+            if not time.monotonic() <= end:  # nor for a patience that is no number
                 raise HookError(f"{path}: another hook has had the lock for {patience:g} s")
             time.sleep(_LOOK)
         yield

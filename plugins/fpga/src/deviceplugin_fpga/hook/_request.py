@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from deviceplugin_fpga._drivers import ALL_ONES, DRIVERS, Driver
+from deviceplugin_fpga._sysfs import natural
+from deviceplugin_fpga.hook import _files
 from deviceplugin_fpga.hook._errors import HookError
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ _KINDS = {"REGION": re.compile(r"[0-9a-f]{32}"), "AFU": re.compile(r"[0-9a-f]{8,
 class Wish:
     """A region that is to be programmed. Ids are lower case, without hyphens."""
 
-    number: int
+    number: str
+    """As it is written in the names of the variables."""
     region: str
     """The interface id."""
     afu: str
@@ -61,11 +64,10 @@ def read(stream: BinaryIO) -> Request:
     if not isinstance(bundle, str) or not bundle:
         raise HookError("the state on standard input: no bundle")
     path = Path(bundle) / "config.json"
-    try:
-        with path.open("rb") as file:
-            config = _parse(file.read(_LONGEST + 1), str(path))
-    except OSError as error:
-        raise HookError(f"{path}: {error.strerror}") from error
+    text = _files.load(path, _LONGEST)
+    if text is None:
+        raise HookError(f"{path}: No such file or directory")
+    config = _parse(text, str(path))
     return Request(
         _wishes(_list(config, path, "process", "env"), path),
         _nodes(_list(config, path, "linux", "devices"), path),
@@ -93,19 +95,20 @@ def _list(config: dict[str, Any], path: Path, part: str, key: str) -> list[Any]:
 
 
 def _wishes(environment: list[Any], path: Path) -> tuple[Wish, ...]:
-    ids: dict[str, dict[int, str]] = {"REGION": {}, "AFU": {}}
+    ids: dict[str, dict[str, str]] = {"REGION": {}, "AFU": {}}
     for text in environment:
         found = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
         if found:
             kind, number, value = found.groups()
-            ids[kind][int(number)] = _canonical(f"FPGA_{kind}_{number}", value, _KINDS[kind])
+            ids[kind][number] = _canonical(f"FPGA_{kind}_{number}", value, _KINDS[kind])
     regions, afus = ids["REGION"], ids["AFU"]
     if not regions:
         raise HookError(f"{path}: no variable FPGA_REGION_1")
-    for number in sorted(regions.keys() ^ afus.keys()):
+    for number in sorted(regions.keys() ^ afus.keys(), key=natural):
         have, need = ("REGION", "AFU") if number in regions else ("AFU", "REGION")
         raise HookError(f"{path}: FPGA_{have}_{number} without FPGA_{need}_{number}")
-    return tuple(Wish(number, regions[number], afus[number]) for number in sorted(regions))
+    numbers = sorted(regions, key=natural)
+    return tuple(Wish(number, regions[number], afus[number]) for number in numbers)
 
 
 def _canonical(name: str, value: str, kind: re.Pattern[str]) -> str:
@@ -121,8 +124,12 @@ def _nodes(devices: list[Any], path: Path) -> tuple[Node, ...]:
         if not isinstance(device, dict):
             raise HookError(f"{path}: linux.devices: {device!r:.80} is no object")
         name = PurePosixPath(str(device.get("path", ""))).name
-        number = f"{device.get('major')}:{device.get('minor')}"
-        nodes.update({Node(one, name, number): None for one in DRIVERS if one.port.fullmatch(name)})
+        driver = next((one for one in DRIVERS if one.port.fullmatch(name)), None)
+        if driver:
+            numbers = [device.get("major"), device.get("minor")]
+            if not all(isinstance(number, int) for number in numbers):
+                raise HookError(f"{path}: linux.devices: {name} has no device number")
+            nodes[Node(driver, name, ":".join(map(str, numbers)))] = None
     if not nodes:
         raise HookError(f"{path}: no FPGA among linux.devices")
     return tuple(nodes)
