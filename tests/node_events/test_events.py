@@ -1,0 +1,299 @@
+"""``deviceplugin events`` beside real plugins, with an API server that fails as it is told."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.node_events import NoAnswerError, _cli, _look, look, main
+from deviceplugin.testing import Kubelet
+from event_api import Answer, Api
+
+R = "example.com/camera"
+
+
+class CameraPlugin(dp.Plugin):
+    """Cameras, of which some are ill."""
+
+    resource = R
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ill: dict[int, str] = {}
+
+    @override
+    def discover(self) -> list[dp.Device]:
+        return [
+            dp.Device(
+                f"cam{n}",
+                health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health(),
+            )
+            for n in range(self.number)
+        ]
+
+
+def wait_for(condition: Callable[[], bool], what: object = "") -> None:
+    tick = threading.Event()
+    for _ in range(1500):
+        if condition():
+            return
+        tick.wait(0.01)
+    raise AssertionError(f"did not come true: {what}")
+
+
+@contextmanager
+def sidecar(
+    api: Api, port: int, *words: str, node: str = "n1"
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run the command until the end of the block, which it reaches by SIGTERM."""
+    command = [sys.executable, "-m", "deviceplugin", "events", f"--node={node}", "--interval=1s"]
+    process = subprocess.Popen(
+        [*command, f"--plugin=http://127.0.0.1:{port}", f"--api={api.url}", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(10)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def cameras(kubelet: Kubelet, number: int) -> Iterator[tuple[CameraPlugin, int]]:
+    plugin = CameraPlugin(number)
+    soon = timedelta(milliseconds=100)
+    with kubelet.running(plugin, http_address="127.0.0.1:0", discovery_interval=soon) as node:
+        node.wait_for(R, {f"cam{n}" for n in range(number)})
+        port = node.host.http_port
+        wait_for(lambda: number + 1 == sum(fact.good for fact in look(url(port), 5)), "registered")
+        yield plugin, port
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def test_health_that_changes_is_told_to_the_cluster(kubelet: Kubelet, api: Api) -> None:
+    with cameras(kubelet, 3) as (plugin, port), sidecar(api, port):
+        plugin.ill[1] = "lens cap is on"
+        wait_for(lambda: 1 == len(api.events))
+        plugin.ill.clear()
+        wait_for(lambda: 2 == len(api.events))
+    assert [
+        f"{R}: cam1 is unhealthy: lens cap is on (1 of 3 unhealthy)",
+        f"{R}: cam1 is healthy again (0 of 3 unhealthy)",
+    ] == api.messages()
+    assert {"n1"} == {event["involvedObject"]["name"] for event in api.asked}
+    assert 2 == len(api.asked)
+
+
+def test_a_thousand_devices_that_fail_at_once_are_one_event(kubelet: Kubelet, api: Api) -> None:
+    with cameras(kubelet, 1000) as (plugin, port), sidecar(api, port):
+        plugin.ill = dict.fromkeys(range(1000), "no power")
+        wait_for(lambda: bool(api.events))
+        plugin.ill[0] = "still none"
+        wait_for(lambda: any("still" in fact.reason for fact in look(url(port), 5)))
+    assert ["1,000 devices are unhealthy" in message for message in api.messages()] == [True]
+
+
+def test_a_sidecar_that_restarts_tells_no_old_news(kubelet: Kubelet, api: Api) -> None:
+    with cameras(kubelet, 3) as (plugin, port):
+        plugin.ill[1] = "lens cap is on"
+        wait_for(lambda: not all(fact.good for fact in look(url(port), 5)))
+        for number in range(1, 4):
+            with sidecar(api, port):
+                wait_for(lambda: number == len(api.asked))  # noqa: B023
+    assert 1 == len(api.events), "the API server knows them by their names"
+
+
+@pytest.mark.parametrize("status", [403, 429, 500])
+def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api, status: int) -> None:
+    headers = {"Retry-After": "1"} if status == 429 else {}
+    api.failures.append(Answer(status, "not now", headers))
+    with cameras(kubelet, 1) as (plugin, port), sidecar(api, port) as process:
+        plugin.ill[0] = "lens cap is on"
+        wait_for(lambda: bool(api.events))
+        process.send_signal(signal.SIGTERM)
+        logged = [json.loads(line) for line in process.communicate(timeout=10)[1].splitlines()]
+    assert 2 == len(api.asked)
+    assert [
+        "event could not be created, trying again",
+        "events can be created again",
+        "event created",
+    ] == [line["event"] for line in logged]
+    assert f"answers {status}: not now" in logged[0]["error"]
+
+
+def test_an_api_server_that_is_slow_does_not_keep_it_from_looking_or_stopping(api: Api) -> None:
+    api.silent = threading.Event()
+    page = json.dumps(document({"a": "too hot"})).encode()
+    with answering(200, page, times=4) as (place, asked), sidecar(api, 1, f"--plugin={place}"):
+        wait_for(lambda: 1 == len(api.asked))
+        seen = len(asked)
+        wait_for(lambda: seen + 2 <= len(asked), "it looks on")
+    assert 1 == len(api.asked)
+
+
+def test_a_plugin_that_is_away_is_said_once_and_waited_for(api: Api, tmp_path: Path) -> None:
+    page = tmp_path / "devices.json"
+    with sidecar(api, 1, f"--plugin={page}") as process:
+        assert process.stderr is not None
+        assert "plugin does not answer" == json.loads(process.stderr.readline())["event"]
+        new = tmp_path / "new"
+        new.write_text(json.dumps(document({"a": "too hot"})))
+        new.rename(page)
+        wait_for(lambda: bool(api.events))
+        assert "event created" == json.loads(process.stderr.readline())["event"]
+
+
+def document(devices: dict[str, str], problem: str = "", count: int = 1) -> object:
+    entries = [{"id": key, "healthy": not why, "reason": why} for key, why in devices.items()]
+    resource = {"name": R, "registered": not problem, "problem": problem, "devices": entries}
+    return {"resources": [{**resource, "name": R + "x" * n} for n in range(count)]}
+
+
+def written(tmp_path: Path, page: object) -> str:
+    (tmp_path / "devices.json").write_text(json.dumps(page))
+    return f"--plugin={tmp_path / 'devices.json'}"
+
+
+def test_a_dry_run_prints_what_it_would_create(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = written(tmp_path, document({"a": "too hot", "b": ""}, problem="no kubelet"))
+    assert 0 == main(["--node=n1", "--once", "--dry-run", plugin])
+    assert [
+        f"Warning  DevicesNotRegistered  node/n1  {R}: not registered with the kubelet: no kubelet",
+        f"Warning  DeviceUnhealthy  node/n1  {R}: a is unhealthy: too hot (1 of 2 unhealthy)",
+    ] == capsys.readouterr().out.splitlines()
+
+
+def test_once_says_whether_all_was_told(tmp_path: Path, api: Api) -> None:
+    words = ["--node=n1", "--once", f"--api={api.url}"]
+    plugin = written(tmp_path, document({"a": "too hot"}))
+    assert 0 == main([*words, plugin])
+    assert 1 == len(api.events)
+    for status in (422, 403):
+        api.failures.append(Answer(status, "no"))
+        assert 1 == main([*words, plugin])
+    assert 0 == main([*words, written(tmp_path, document({"a": ""}))])
+    assert 3 == len(api.asked), "nothing is asked without news"
+    many = document({"a": "too hot"}, count=11)
+    assert 1 == main([*words, written(tmp_path, many)]), "more than may be told at a time"
+
+
+def test_more_devices_than_are_watched_are_said_once(api: Api, tmp_path: Path) -> None:
+    page = document({f"d{n}": "" for n in range(50_001)})
+    with sidecar(api, 1, written(tmp_path, page)) as process:
+        assert process.stderr is not None
+        assert "too many devices" in json.loads(process.stderr.readline())["event"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "the following arguments are required: --node"),
+        (["--node=n"], "deviceplugin events: this is no pod: give --api URL, or --dry-run\n"),
+        (["--node=n", "--api=x"], "--api 'x' is no http:// or https:// address"),
+        (["--node=n", "--interval=x"], "argument --interval: 'x' is not a duration"),
+        (["--node=n", "--interval=10ms"], "argument --interval: '10ms' is less than 1s"),
+        (["--node=n", "--once", "--dry-run", "--plugin=ftp://x"], "ftp://x: is neither an http://"),
+    ],
+)
+def test_a_command_line_that_is_wrong_is_explained(
+    words: list[str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert (1 if "--once" in words else 2) == main(words)
+    assert text in capsys.readouterr().err
+
+
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--help"])
+    assert "Without news it asks nothing of the cluster." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")],
+)
+def test_a_pod_finds_the_api_server_by_its_variables(host: str, expected: str) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+    assert expected == _cli._address(environ)
+
+
+@contextmanager
+def answering(status: int, body: bytes, times: int = 1) -> Iterator[tuple[str, list[str]]]:
+    """Serve ``body`` so many times; give the address, and what has been asked."""
+    asked: list[str] = []
+    done = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep the tests' output clean."""
+
+    def serve() -> None:
+        while not done.is_set() and len(asked) < times:
+            server.handle_request()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 0.2
+        thread = Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            done.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (503, b"", "503 Service Unavailable"),
+        (200, b"<html>", "is no list of a plugin's devices"),
+        (200, b"[" * 100_000, "is no list of a plugin's devices"),
+        (200, b'{"resources": [{"name": "x"}]}', "is no list of a plugin's devices"),
+        (200, b"\xff", "is no list of a plugin's devices"),
+        (200, b" " * 101, "answers with more than 0 MiB"),
+    ],
+)
+def test_what_is_no_plugin_is_told_from_one(
+    status: int, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_look, "MAX_BYTES", 100 if len(body) == 101 else _look.MAX_BYTES)
+    with answering(status, body) as (place, asked), pytest.raises(NoAnswerError, match=text):
+        look(place, 5)
+    assert ["/devices"] == asked
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:1: .*refused"):
+        look("http://127.0.0.1:1", 5)
+    with pytest.raises(NoAnswerError, match="/nowhere: No such file"):
+        look("/nowhere", 5)
