@@ -149,6 +149,8 @@ def test_a_missing_library_is_looked_for_again(tmp_path: Path) -> None:
 def test_a_node_without_a_library_is_a_tegra_system_if_it_looks_like_one(rig: GpuRig) -> None:
     driver = Driver(Nowhere(rig.path), rig.roots.sys)
     plugin = GpuPlugin(rig.settings(), driver=driver, roots=rig.roots)
+    assert {} == devices(plugin)
+    rig.has_nodes("nvidia0")
     with pytest.raises(dp.DiscoveryError, match="NVML library"):
         plugin.discover()
     (rig.roots.etc / "nv_tegra_release").touch()

@@ -6,8 +6,8 @@ from pathlib import Path
 from deviceplugin_gpu._library import MISSING, Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import VERSION_MISMATCH, LibraryMissingError, NvmlError
+from deviceplugin_gpu._platforms import VENDOR
 
-_VENDOR = "0x10de"
 _CLASSES = ("0x0300", "0x0302")
 """PCI classes of VGA and 3D controllers, as the beginning of what sysfs has."""
 
@@ -39,14 +39,14 @@ def _attempts(library: Library) -> Iterator[str]:
 
 def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:
     if not cards and not modules:
-        return "this node seems to have no GPU: keep the plugin off it by a node selector"
+        return "this node seems to have no GPU: with fail-on-init-error false that is no error"
     if not modules:
         return "install the NVIDIA driver on the node, or load its modules: modprobe nvidia"
     if isinstance(error, LibraryMissingError):
         return (
             "the driver is loaded, and its library is not visible here: run the plugin with "
             "runtimeClassName nvidia, or mount the driver's root and name it with "
-            "--driver-root-ctr-path"
+            "--driver-root-ctr-path; delete a pod that is older than the node's driver"
         )
     if error is not None and error.code == VERSION_MISMATCH:
         return "the driver was upgraded and the old one is still loaded: reboot, or reload modules"
@@ -74,7 +74,7 @@ def _cards(sys: Path) -> list[str]:
     return sorted(
         path.name
         for path in _listed(sys / "bus/pci/devices")
-        if _text(path / "vendor") == _VENDOR and _text(path / "class").startswith(_CLASSES)
+        if _text(path / "vendor") == VENDOR and _text(path / "class").startswith(_CLASSES)
     )
 
 

@@ -115,6 +115,11 @@ class Session:
         """Whether NVML is initialized."""
         return self._open
 
+    def wait_until_open(self, seconds: float) -> bool:
+        """Return whether NVML is initialized, after ``seconds`` at most in which it is not."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._open, seconds)
+
     def open(self) -> None:
         """Initialize NVML unless it is.
 
@@ -155,8 +160,10 @@ class Session:
         elif not self.library.path:
             raise LibraryMissingError(self.library)
         call("nvmlInit")
-        self.generation += 1
-        self._open = True
+        with self._changed:
+            self.generation += 1
+            self._open = True
+            self._changed.notify_all()
 
     def _shut_down(self) -> None:
         if self._open:

@@ -1,4 +1,4 @@
-"""Systems whose one GPU is not NVML's: Tegra, and the Windows Subsystem for Linux."""
+"""Systems that have no GPU of NVML's: Tegra, the Windows Subsystem for Linux, and empty ones."""
 
 from pathlib import Path
 from typing import Final
@@ -6,6 +6,8 @@ from typing import Final
 from deviceplugin_gpu._nodes import WSL, Roots
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
 
+VENDOR: Final = "0x10de"
+"""NVIDIA's, on the PCI bus."""
 TEGRA: Final = "tegra"
 _WSL_NODE: Final = "dxg"
 
@@ -28,6 +30,14 @@ def is_tegra(roots: Roots) -> bool:
     if (roots.etc / "nv_tegra_release").exists():
         return True
     return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
+
+
+def has_traces(roots: Roots) -> bool:
+    """Tell whether there is anything of NVIDIA's: hardware, or a driver of it."""
+    if (roots.proc / "driver/nvidia").exists() or any(roots.dev.glob("nvidia*")):
+        return True
+    vendors = (roots.sys / "bus/pci/devices").glob("*/vendor")
+    return any(_text(path) == VENDOR for path in vendors)
 
 
 def _text(path: Path) -> str:

@@ -59,7 +59,7 @@ class Publisher:
         )
         others = published - {f"{VENDOR}/{_cdi.GPU}={one}" for one in given}
         wanted = {f"{VENDOR}/imex-channel={channel}" for channel in channels}
-        if settings.imex_required and not wanted <= others:
+        if units and settings.imex_required and not wanted <= others:
             raise dp.DiscoveryError(
                 f"imex-required: no {self._roots.dev}/nvidia-caps-imex-channels/channel0"
             )

@@ -70,6 +70,10 @@ class Watch:
         self._heard_at = self._clock()
         try:
             while not stop.is_set():
+                if not self._session.wait_until_open(self._session.turn):
+                    # Nothing is wrong with listening: a look opens it, and tells if it cannot.
+                    self._heard_at, pause = self._clock(), _FIRST_PAUSE
+                    continue
                 try:
                     for event in self._listen(stop):
                         pause = _FIRST_PAUSE

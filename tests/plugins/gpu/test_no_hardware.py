@@ -1,0 +1,152 @@
+"""A node without NVIDIA hardware: nothing is there, and nothing is wrong with that."""
+
+import logging
+import urllib.error
+import urllib.request
+from contextlib import closing
+from socket import socket
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet
+from fake_nvml import Fleet
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuids
+from scripted import eventually
+
+NO_DRIVER = 9
+QUIET = "no NVIDIA hardware on this node: looking again now and then"
+
+
+@pytest.fixture
+def empty(rig: GpuRig) -> GpuRig:
+    """A node with a driver's library, as an image may bring one, and nothing else."""
+    rig.fake.drop_driver()
+    return rig
+
+
+def status(address: str, path: str) -> int:
+    """Return the status of an answer; 0 without one."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+@pytest.fixture
+def address() -> str:
+    with closing(socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_there_are_no_devices_and_one_line_says_why(
+    empty: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = empty.plugin()
+    for _ in range(3):
+        assert {} == devices(plugin)
+    assert [(logging.INFO, QUIET)] == [(one.levelno, one.message) for one in caplog.records]
+
+
+def test_nvml_is_tried_once_a_look(empty: GpuRig) -> None:
+    plugin = empty.plugin()
+    for _ in range(5):
+        plugin.discover()
+    calls = empty.fake.calls()
+    assert 5 == calls["nvmlInitWithFlags"]
+    assert {"nvmlInitWithFlags", "nvmlErrorString"} >= {*calls}
+
+
+def test_the_plugin_is_ready_and_later_finds_what_comes(
+    empty: GpuRig, kubelet: Kubelet, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kubelet.running(empty.plugin(), http_address=address) as node:
+        eventually(lambda: status(address, "/readyz") == 200, "readiness")
+        assert frozenset() == node.kubelet.registered
+        assert [] == [one.message for one in caplog.records if one.levelno >= logging.WARNING]
+        empty.has_card()
+        empty.has(Fleet.of(2)).fake.mend()
+        node.wait_for(GPU, uuids(0, 1))
+
+
+def test_a_node_whose_driver_is_late_is_not_ready(
+    empty: GpuRig, kubelet: Kubelet, address: str
+) -> None:
+    empty.has_card()
+    with kubelet.running(empty.plugin(), http_address=address) as node:
+        eventually(lambda: empty.fake.calls()["nvmlInitWithFlags"] > 3, "more attempts")
+        assert 503 == status(address, "/readyz")
+        empty.has(Fleet.of(1)).fake.mend()
+        node.wait_for(GPU, uuids(0))
+        eventually(lambda: status(address, "/readyz") == 200, "readiness")
+
+
+@pytest.mark.parametrize("trace", ["card", "device file", "driver"])
+def test_any_trace_of_nvidia_makes_a_missing_driver_an_error(empty: GpuRig, trace: str) -> None:
+    plugin = empty.plugin()
+    assert {} == devices(plugin)
+    if trace == "card":
+        empty.has_card()
+    elif trace == "device file":
+        empty.has_nodes("nvidia0")
+    else:
+        (empty.roots.proc / "driver/nvidia").mkdir(parents=True)
+    with pytest.raises(dp.DiscoveryError, match="NVML error 9"):
+        plugin.discover()
+
+
+def test_hardware_of_others_is_none(empty: GpuRig) -> None:
+    empty.has_card()
+    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0/vendor").write_text("0x8086\n")
+    empty.has_nodes("nvram", "null")
+    assert {} == devices(empty.plugin())
+
+
+def test_gpus_that_were_there_are_not_forgotten_silently(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin()
+    plugin.discover()
+    rig.fake.drop_driver()
+    with pytest.raises(dp.DiscoveryError, match="NVML error 9"):
+        plugin.discover()
+
+
+def test_it_is_told_again_after_something_else_was(
+    empty: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin = empty.plugin()
+    plugin.discover()
+    empty.has_nodes("nvidia0")
+    with pytest.raises(dp.DiscoveryError):
+        plugin.discover()
+    (empty.roots.dev / "nvidia0").unlink()
+    plugin.discover()
+    assert 2 == caplog.messages.count(QUIET)
+
+
+@pytest.mark.parametrize("strategy", ["cdi-cri", "envvar"])
+def test_channels_that_are_required_are_not_where_no_gpu_is(empty: GpuRig, strategy: str) -> None:
+    given = {"imex_channel_ids": (0,), "imex_required": True, "device_list_strategy": strategy}
+    assert {} == devices(empty.plugin(**given))
+
+
+def test_a_gpu_whose_driver_came_late_is_healthy_at_once(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has_card()
+    rig.fake.drop_driver()
+    rig.now = 0.0
+    plugin = rig.plugin()
+    with kubelet.running(plugin) as node:
+        eventually(lambda: rig.fake.calls()["nvmlInitWithFlags"] > 1, "attempts")
+        rig.now = 3600.0
+        inits = rig.fake.calls()["nvmlInitWithFlags"]
+        eventually(lambda: rig.fake.calls()["nvmlInitWithFlags"] > inits + 2, "attempts")
+        rig.has(Fleet.of(1)).fake.mend()
+        node.wait_for(GPU, uuids(0))
+        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
+    assert {} == unhealthy(devices(plugin))
