@@ -43,6 +43,7 @@ from deviceplugin import (
 from deviceplugin._listing import sort_out
 from deviceplugin._metrics import Attribution, Metrics
 from deviceplugin._pace import Pace
+from deviceplugin.node_events import _cluster, _look, _notice, _sender, _watch
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin_gopher import GopherSettings
@@ -315,6 +316,14 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"once it is free for {PACE.admission:g} s"),
         ("attribution", f"which may take {_holders._CHECK_TIMEOUT:g} s at most"),
         ("attribution", f"from 3 intervals ({PACE.stale:g} s) after"),
+        ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
+        ("events", f"which names {_notice.MOST_NAMED} of them"),
+        ("events", f"{_sender.BURST} Events in a row, then 1 a minute"),
+        ("events", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
+        ("events", f"`Retry-After` is kept, up to {_cluster.LONGEST_WAIT:g} s"),
+        ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
+        ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
+        ("events", f"and {_look.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("page", f"the last {_events.MAX_EVENTS}, of this process"),

@@ -8,8 +8,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
-MAX_BYTES: Final = 16 * 1024 * 1024
-"""What is read of an answer; some 60,000 devices."""
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""What is read of an answer; some 35,000 devices."""
 
 
 class NoAnswerError(Exception):
