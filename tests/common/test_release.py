@@ -1,6 +1,8 @@
 """What makes a device released, without a kubelet."""
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 
 import pytest
 from typing_extensions import override
@@ -126,13 +128,15 @@ def test_a_look_is_wanted_where_it_can_confirm_something(ledger: Ledger) -> None
 class ReleasedPlugin(ScriptedPlugin):
     """Remembers what it was told of."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[], object] = lambda: None) -> None:
         super().__init__("a")
         self.told: list[str] = []
+        self.then = then
 
     @override
     def released(self, devices: Sequence[dp.Device]) -> None:
         self.told += [device.id for device in devices]
+        self.then()
 
 
 @pytest.mark.parametrize(("served", "told"), [(True, ["a"]), (False, [])])
@@ -158,6 +162,55 @@ def test_a_plugin_that_stops_is_told_nothing_more() -> None:
     releases.close()
     releases.look(sight())
     assert [] == plugin.told
+
+
+FIRST, SECOND = ("x.io/first", "a"), ("x.io/second", "a")
+
+
+def released_one_after_the_other(
+    first: ReleasedPlugin, second: ReleasedPlugin
+) -> tuple[Releases, Resource]:
+    """Both plugins' device is about to be released: one more look, and ``first`` is told."""
+    resources = {
+        key[0]: Resource(key[0], plugin) for key, plugin in ((FIRST, first), (SECOND, second))
+    }
+    releases = Releases(resources.get, Ledger(0, 0), Metrics())
+    releases.look(sight(FIRST, SECOND))
+    releases.look(sight())
+    return releases, resources[SECOND[0]]
+
+
+def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> None:
+    first, second = ReleasedPlugin(), ReleasedPlugin()
+    releases, resource = released_one_after_the_other(first, second)
+    waited: list[float] = []
+
+    def allocate() -> None:
+        start = time.monotonic()
+        with releases.allocating(resource, ["a"]):
+            waited.append(time.monotonic() - start)
+
+    first.then = allocate
+    releases.look(sight())
+    assert (["a"], []) == (first.told, second.told)
+    assert waited[0] < 1
+
+
+def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:
+    first, second = ReleasedPlugin(), ReleasedPlugin()
+    releases, resource = released_one_after_the_other(first, second)
+    with ExitStack() as allocating:
+        first.then = lambda: allocating.enter_context(releases.allocating(resource, ["a"]))
+        releases.look(sight())
+        assert (["a"], []) == (first.told, second.told)
+
+
+def test_a_plugin_that_stops_while_another_is_told_is_told_nothing() -> None:
+    first, second = ReleasedPlugin(), ReleasedPlugin()
+    releases, _ = released_one_after_the_other(first, second)
+    first.then = releases.close
+    releases.look(sight())
+    assert (["a"], []) == (first.told, second.told)
 
 
 def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:

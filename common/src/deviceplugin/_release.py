@@ -102,6 +102,11 @@ class Ledger:
         known = sight.complete or track.kubelet == sight.kubelet
         return known and now - track.allocated_at >= self._admission
 
+    def still_free(self, keys: Iterable[Key]) -> list[Key]:
+        """Return those of ``keys`` that have not been allocated since they were seen free."""
+        tracks = ((key, self._tracks.get(key)) for key in keys)
+        return [key for key, track in tracks if track and track.free_since is not None]
+
     def confirm_in(self, now: float) -> float | None:
         """Return the seconds until a look that could confirm something; None without any."""
         waits = [
@@ -165,20 +170,28 @@ class Releases:
 
     def look(self, sight: Sight) -> None:
         """Tell plugins what has been released. Takes as long as their hooks do."""
-        resources = {name: self._find(name) for name, _ in sight.held}
-        wanted = {key for key in sight.held if _wants(resources[key[0]])}
+        names = {name for name, _ in sight.held}
+        wanting = {name for name in names if _wants(self._find(name))}
+        wanted = {key for key in sight.held if key[0] in wanting}
         with self._changed:
             self._kubelet = sight.kubelet
             if self._closed:
                 return
             sight = Sight(wanted, sight.kubelet, sight.complete)
             due = sorted(self._ledger.look(sight, self._busy, time.monotonic()))
-            self._telling = set(due)
         for name, keys in groupby(due, key=lambda key: key[0]):
             self._tell(name, list(keys))
 
     def _tell(self, name: str, keys: list[Key]) -> None:
         resource = self._find(name)
+        with self._changed:
+            # The hooks of other resources took their time, in which much can have happened.
+            if self._closed:
+                return
+            keys = [key for key in self._ledger.still_free(keys) if key not in self._busy]
+            self._telling = set(keys)
+        if not keys:
+            return
         told = False
         try:
             told = resource is None or not _wants(resource) or self._call(resource, keys)
@@ -186,7 +199,7 @@ class Releases:
             with self._changed:
                 if told:
                     self._ledger.forget(keys)
-                self._telling -= set(keys)
+                self._telling = set()
                 self._changed.notify_all()
 
     def _call(self, resource: Resource, keys: list[Key]) -> bool:
