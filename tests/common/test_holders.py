@@ -187,6 +187,21 @@ def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> No
         assert {} == samples(node, "pod_resources_requests_total")
 
 
+def test_devices_are_served_where_the_socket_cannot_be_looked_at(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.1)
+    socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
+    with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+        node.wait_for(RESOURCE, {"a"})
+        wait_counted(node, "devices_allocated", None)
+        turned(node, 3)
+    told = [r for r in caplog.records if r.message == "not known what pods hold"]
+    assert 2 == len(told)  # the discovery's and the looks'
+    assert f"{socket}: File name too long" == vars(told[0])["error"]
+    assert not [r for r in caplog.records if r.exc_info]
+
+
 def test_an_old_answer_says_nothing_any_more(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:

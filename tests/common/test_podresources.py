@@ -68,6 +68,14 @@ def test_a_socket_that_is_not_there_is_a_kubelet_that_is_not_there(tmp_path: Pat
             ask()
 
 
+def test_a_socket_that_cannot_be_looked_at_is_a_kubelet_that_is_not_there(tmp_path: Path) -> None:
+    # As where SELinux denies it, which not even root may override.
+    service = PodResources(tmp_path / ("x" * 300) / "kubelet.sock", lambda _method, _code: None)
+    for ask in (service.list, lambda: service.get([DOOR])):
+        with pytest.raises(KubeletUnavailableError, match=r"kubelet\.sock: File name too long$"):
+            ask()
+
+
 def test_a_kubelet_that_lists_no_pod_is_not_believed_to_know_all(
     kubelet: Kubelet, service: PodResources
 ) -> None:

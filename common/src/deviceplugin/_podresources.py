@@ -90,7 +90,7 @@ class PodResources:
         Raises:
             KubeletUnavailableError: There is no answer now.
         """
-        if not self.socket.parent.is_dir():
+        if not self._exists(self.socket.parent):
             return Holdings()
         with self._connected() as call:
             answer = call("List", pb.ListPodResourcesRequest(), _TIMEOUT)
@@ -120,9 +120,15 @@ class PodResources:
                     found.update(_holds(answer.pod_resources))
         return frozenset(found)
 
+    def _exists(self, path: Path) -> bool:
+        try:
+            return path.exists()
+        except OSError as error:  # not permitted, maybe, which is not for us to mend
+            raise KubeletUnavailableError(f"{self.socket}: {error.strerror}") from error
+
     @contextmanager
     def _connected(self) -> Iterator[Callable[[str, Any, float], Any]]:
-        if not self.socket.exists():
+        if not self._exists(self.socket):
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
         lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
         options = [
