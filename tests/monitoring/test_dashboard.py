@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -141,6 +142,11 @@ def wait_for_series(url: str, query: str) -> list[dict[str, Any]]:
     return found
 
 
+def drawn(url: str) -> str:
+    words = [sys.executable, str(ROOT / "demo/dashboards/draw.py"), url, "10"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
 def value(url: str, title: str) -> float:
     (query,) = queries()[title]
     (series,) = wait_for_series(url, query)
@@ -158,6 +164,12 @@ def test_every_query_finds_something_in_a_fleet(tmp_path: Path) -> None:
         numbers = [value(url, title) for title in ("Nodes", "Healthy devices", "In use", "Free")]
         assert [3.0, 6.0, 3.0, 3.0] == numbers
         assert [3.0, 0.0] == [value(url, title) for title in ("Unhealthy", "Not registered")]
+        page = drawn(url)
+        for title in queries():
+            assert f"<h2>{title}</h2>" in page
+        assert ["3", "6", "3", "3", "3", "0"] == re.findall(r"<b>(.+?)</b>", page)
+        assert page.count("<polyline") >= 10
+        assert 3 == page.count("<td>recorder<td>")
         (holders,) = queries()["Who has which device"]
         found = {(s["metric"]["node"], s["metric"]["pod"]) for s in ask(url, holders)}
         assert {(name, "recorder") for name in NODES} == found
