@@ -188,3 +188,17 @@ def test_a_kubelet_that_cannot_listen_does_not_start_and_leaves_nothing_running(
 def test_what_needs_a_running_kubelet_says_so(root: Path) -> None:
     with pytest.raises(KubeletStopped, match="the kubelet is not running"):
         SimulatedKubelet(root).tick()
+
+
+def test_waiting_sees_what_is_not_the_kubelets_own(kubelet: SimulatedKubelet) -> None:
+    happened = threading.Event()
+    timer = threading.Timer(0.05, happened.set)
+    timer.start()
+    kubelet.wait(happened.is_set, timeout=10)
+    timer.join()
+
+
+def test_a_message_about_many_devices_is_short(kubelet: SimulatedKubelet) -> None:
+    many = {f"d{number:04}" for number in range(1000)}
+    with pytest.raises(TimeoutError, match=r"'d0019'\] and 980 more unhealthy \[\]"):
+        kubelet.wait_for("x.io/dev", many, timeout=0)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig
@@ -15,6 +15,11 @@ from deviceplugin.simulator._process import Process
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _T = TypeVar("_T")
+
+_LOOK: Final = 0.05
+"""Seconds between looks at a condition while the kubelet's state does not change."""
+_MANY: Final = 20
+"""Ids that a message shows."""
 
 
 class KubeletView:
@@ -214,14 +219,18 @@ class KubeletView:
     ) -> _T:
         """Wait until ``condition`` returns something true, and return that.
 
-        It is looked at again whenever the kubelet's state changes, by whichever thread, and must
-        be quick: the kubelet stands still meanwhile. ``TimeoutError`` after ``timeout`` seconds
-        says ``what`` was waited for and what the kubelet believed.
+        It is looked at again whenever the kubelet's state changes, by whichever thread, and 20
+        times a second for what is not the kubelet's. It must be quick: the kubelet stands still
+        meanwhile. ``TimeoutError`` after ``timeout`` seconds says ``what`` was waited for and what
+        the kubelet believed.
         """
+        deadline = time.monotonic() + timeout
         with self._host.changed:
-            result = self._host.changed.wait_for(condition, timeout)
-            if not result:
-                raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
+            while not (result := condition()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
+                self._host.changed.wait(min(left, _LOOK))
             return result
 
     def wait_for(
@@ -258,4 +267,10 @@ class KubeletView:
 
 
 def _health_text(healthy: Collection[str], unhealthy: Collection[str]) -> str:
-    return f"healthy {sorted(healthy)} unhealthy {sorted(unhealthy)}"
+    return f"healthy {_ids(healthy)} unhealthy {_ids(unhealthy)}"
+
+
+def _ids(ids: Collection[str]) -> str:
+    shown = sorted(ids)[:_MANY]
+    more = len(ids) - len(shown)
+    return f"{shown} and {more} more" if more else f"{shown}"
