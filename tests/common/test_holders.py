@@ -1,7 +1,7 @@
 """Which pod holds which device, and what is given back: with a kubelet, over its sockets."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
 from deviceplugin._pace import Pace
-from deviceplugin._podresources import Hold, Holdings, PodResources
+from deviceplugin._podresources import Hold, Holdings, PodName, PodResources
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
@@ -588,8 +588,14 @@ def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
         eventually(lambda: pods.asked >= asked + 2, "the list after the allocation")
 
 
-def holders(service: PodResources, *, own_pod: str = "", interval: float = 0.05) -> Holders:
-    resource = Resource(RESOURCE, ScriptedPlugin("a"))
+def holders(
+    service: PodResources,
+    plugin: dp.Plugin | None = None,
+    *,
+    own_pod: str = "",
+    interval: float = 0.05,
+) -> Holders:
+    resource = Resource(RESOURCE, plugin or ScriptedPlugin("a"))
     resource.publish([dp.Device("a")])
     return Holders(
         service,
@@ -608,11 +614,19 @@ class Service(PodResources):
         socket.touch()
         self.answer = Holdings(frozenset(), frozenset({("default", "door")}))
         self.on_list: Callable[[], object] = lambda: None
+        self.got: list[frozenset[PodName]] = []
+        """The pods that were asked for."""
 
     @override
     def list(self) -> Holdings:
         self.on_list()
         return self.answer
+
+    @override
+    def get(self, pods: Iterable[PodName], timeout: float = 2) -> frozenset[Hold]:
+        self.got.append(frozenset(pods))
+        holds = self.answer.holds or frozenset()
+        return frozenset(hold for hold in holds if hold.owner in self.got[-1])
 
     def restart(self) -> None:
         self.socket.unlink()
@@ -665,6 +679,29 @@ def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
     current = asking.current()
     assert current
     assert {"a"} == current.of(RESOURCE)
+
+
+def test_a_pod_that_seems_to_have_gone_is_asked_for_again(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    plugin = ReleasedPlugin("a")
+    asking = holders(service, plugin, interval=30)
+    held = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
+    free = Holdings(frozenset(), frozenset({("default", "other")}))
+    for service.answer in (held, free, held, free, free):
+        asking._turn()
+    assert [frozenset({("default", "door")})] * 4 == service.got
+    assert [] == plugin.released_ids  # two looks in a row are one
+
+
+def test_a_pod_that_has_gone_is_forgotten(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, interval=0.001)
+    pods = [("default", f"pod{number}") for number in range(100)]
+    for namespace, pod in pods:
+        service.answer = Holdings(frozenset({Hold(RESOURCE, "a", namespace, pod, "main")}))
+        asking.ask()
+    service.answer = Holdings(frozenset())
+    eventually(lambda: (asking.ask(), not asking._gone)[1], "all to be forgotten")
 
 
 def test_a_look_that_breaks_does_not_end_all_looks(

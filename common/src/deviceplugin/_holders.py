@@ -1,8 +1,9 @@
 """Which pods hold which devices: one look every now and then, for the whole process.
 
-A look is a Get for each pod that is known to hold something, which tells of the end of pods and
-does nothing else. Only where a new pod may have come is it a List: that makes the kubelet collect
-the devices of finished pods and, in the middle of an allocation, give them out twice.
+A look is a Get for each pod that is known to hold something, or did until just now: it tells of the
+end of pods and does nothing else. Only where a new pod may have come is it a List: that makes the
+kubelet collect the devices of finished pods and, in the middle of an allocation, give them out
+twice.
 """
 
 import logging
@@ -18,7 +19,7 @@ from deviceplugin._kubelet import Identity, file_identity
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._pace import Pace
-from deviceplugin._podresources import Holdings, NoGetError, PodResources
+from deviceplugin._podresources import Holdings, NoGetError, PodName, PodResources
 from deviceplugin._release import Ledger, Releases, Sight
 from deviceplugin.errors import AllocationError, KubeletUnavailableError
 
@@ -72,6 +73,8 @@ class Holders:
         """When the first and the last allocation ended that no list can have in it."""
         self._unseen: dict[tuple[str, str], float] = {}
         """Devices that no list has shown since they were allocated, and when that was."""
+        self._gone: dict[PodName, float] = {}
+        """Pods that held a device of this process lately, and when that was over."""
         self._latest: Holdings | None = None
         self._taken = self._listed = self._kubelet_since = _NEVER
         self._kubelet: Identity = None
@@ -151,8 +154,7 @@ class Holders:
             latest, kubelet = self._latest, file_identity(self._service.socket)
             if latest is None or latest.holds is None or self._must_list(latest, kubelet):
                 return self._list()
-            ours = self._resources()
-            pods = {hold.owner for hold in latest.holds if hold.resource in ours}
+            pods = self._owners(latest) | self._gone.keys()
             if len(pods) > _MOST_GETS:
                 return self._list()
             try:
@@ -225,9 +227,20 @@ class Holders:
             )
 
     def _store(self, holdings: Holdings) -> Holdings:
+        now = time.monotonic()
+        owners, before = self._owners(holdings), self._owners(self._latest)
+        # Asked for again: a second look that asks nobody would confirm nothing.
+        long = self._pace.interval + self._pace.confirm
+        gone = {**dict.fromkeys(before, now), **self._gone}
+        self._gone = {p: t for p, t in gone.items() if p not in owners and now - t <= long}
         with self._lock:
-            self._latest, self._taken = holdings, time.monotonic()
+            self._latest, self._taken = holdings, now
         return holdings
+
+    def _owners(self, holdings: Holdings | None) -> set[PodName]:
+        """Return the pods that hold devices of this process."""
+        ours, holds = self._resources(), (holdings and holdings.holds) or ()
+        return {hold.owner for hold in holds if hold.resource in ours}
 
     # What it is known for.
 
