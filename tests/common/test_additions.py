@@ -6,11 +6,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Exemplar
 from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin import _additions
 from deviceplugin._additions import Additions
+from deviceplugin._metrics import Metrics
 
 
 class Plain(dp.Plugin):
@@ -35,6 +37,13 @@ class Other(Measuring):
 def gauge(name: str, value: float | str, *label: str) -> Metric:
     family = GaugeMetricFamily(name, "For a test.", labels=["card"])
     family.add_metric(label or ["0"], value)  # type: ignore[arg-type]
+    return family
+
+
+def exemplified(name: str) -> Metric:
+    """What only one of the two formats can be written with."""
+    family = Metric(name, "For a test.", "gauge")
+    family.add_sample(name, {}, 1, exemplar=Exemplar({"trace": "1"}, 1))
     return family
 
 
@@ -84,6 +93,7 @@ def test_a_later_scrape_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda: [gauge("fan_rpm", 1, "0", "1", "2"), None], "AttributeError"),
         (lambda: [gauge("fan_rpm", "many")], "ValueError"),
+        (lambda: [exemplified("fan_rpm")], "ValueError"),
     ],
 )
 def test_a_plugin_that_fails_costs_its_own_metrics_only(
@@ -146,3 +156,26 @@ def test_one_name_has_one_type(caplog: pytest.LogCaptureFixture) -> None:
     source = additions(Other(lambda: [gauge("fan_rpm", 900)]), Measuring(lambda: [counter]))
     assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
     assert ["Measuring"] == [record.__dict__["plugin"] for record in caplog.records]
+
+
+def test_the_series_of_a_counter_are_taken_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    counter = CounterMetricFamily("fan_turns", "For a test.", value=1)
+    source = additions(
+        Other(lambda: [counter]),
+        Measuring(lambda: [gauge("fan_turns_total", 2), gauge("fan_rpm", 900)]),
+    )
+    assert ["fan_turns_total 1.0", 'fan_rpm{card="0"} 900.0'] == scrape(source)
+    assert ["fan_turns_total"] == [record.__dict__["metric"] for record in caplog.records]
+
+
+def test_what_a_plugin_adds_leaves_the_whole_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+    own = [gauge("deviceplugin_registrations_total", 1), gauge("fan_rpm", 900)]
+    metrics.add(lambda taken: Additions(lambda: [Measuring(lambda: own)], taken))
+    text = metrics.expose("")[1].decode()
+    types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+    assert "fan_rpm" in types
+    assert ["deviceplugin_registrations_total"] == [r.__dict__["metric"] for r in caplog.records]

@@ -9,11 +9,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from deviceplugin import _author
 from deviceplugin._log import Once
+from deviceplugin._metrics import series
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin, overrides
 
@@ -67,7 +69,9 @@ class Additions(Collector):
 
     def _add(self, families: dict[str, Metric], family: Metric, plugin: str) -> None:
         first = families.get(family.name)
-        if family.name in self._taken or (first is not None and first.type != family.type):
+        others = (series(other) for other in families.values() if other is not first)
+        taken = self._taken.union(*others)
+        if taken & series(family) or (first is not None and first.type != family.type):
             self._problems.say(
                 family.name, "metric name is taken", plugin=plugin, metric=family.name
             )
@@ -79,11 +83,12 @@ class Additions(Collector):
 
 
 def _collect(plugin: Plugin) -> Sequence[Metric]:
-    """Return the plugin's metrics, if they can be written."""
+    """Return the plugin's metrics, if they can be written in either format."""
     families = list(plugin.metrics())
     registry = CollectorRegistry()
     registry.register(_Given(families))
-    generate_latest(registry)
+    for write in (generate_latest, openmetrics.generate_latest):
+        write(registry)
     return families
 
 

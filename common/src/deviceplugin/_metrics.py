@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final, NamedTuple
 
@@ -26,6 +26,20 @@ Count = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 Holder = tuple[str, str, str, str, str]
 """Resource, device, namespace, pod and container."""
+
+
+_SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
+    "counter": ("_total", "_created"),
+    "summary": ("_sum", "_count", "_created"),
+    "histogram": ("_bucket", "_sum", "_count", "_created"),
+    "gaugehistogram": ("_bucket", "_gsum", "_gcount"),
+    "info": ("_info",),
+}
+
+
+def series(family: Metric) -> set[str]:
+    """Return the names that ``family`` takes in any format, so that no other may have them."""
+    return {family.name, *(family.name + suffix for suffix in _SUFFIXES.get(family.type, ()))}
 
 
 class Attribution(NamedTuple):
@@ -160,7 +174,7 @@ class Metrics:
 
     def add(self, source: Callable[[Collection[str]], Collector]) -> None:
         """Add the metrics of ``source``, which is told the names of those that are here."""
-        taken = {family.name for family in self.registry.collect()}
+        taken = {name for family in self.registry.collect() for name in series(family)}
         self.registry.register(source({*taken, _HELD}))
 
     def expect_plugin(self, plugin: str) -> None:
