@@ -86,7 +86,7 @@ def wait_counted(node: Node, name: str, expected: float | None) -> None:
 
 @contextmanager
 def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
-    settings = {"pod_resources_interval": QUICK, **changes}
+    settings = {"pod_resources_interval": QUICK, "http_address": "127.0.0.1:0", **changes}
     with kubelet.running(*plugins, **settings) as node:
         kubelet.simulated.wait(
             lambda: node.kubelet.registered and not node.host.ready(), what="the plugin"
@@ -232,6 +232,29 @@ def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
         plugin.set("a")
         pods.held = {RESOURCE: ["a"]}
         node.wait_for(RESOURCE, {"a"})
+
+
+class ExclusivePlugin(ScriptedPlugin):
+    exclusive = True
+
+
+@pytest.mark.parametrize(
+    ("plugin", "looked"),
+    [(ScriptedPlugin("a"), False), (ReleasedPlugin("a"), True), (ExclusivePlugin("a"), True)],
+)
+def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
+    kubelet: Kubelet, plugin: dp.Plugin, looked: bool
+) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with (
+        pod_resources(socket) as pods,
+        running(kubelet, plugin, pod_resources_socket=socket, http_address="off") as node,
+    ):
+        node.wait_for(RESOURCE, {"a"})
+        asked = pods.asked
+        node.allocate("a")
+        turned(node, 3)
+        assert looked == (pods.asked > asked)
 
 
 def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(kubelet: Kubelet) -> None:
@@ -479,10 +502,6 @@ def turned(node: Node, count: int) -> None:
 
 
 # Exclusive.
-
-
-class ExclusivePlugin(ScriptedPlugin):
-    exclusive = True
 
 
 def refusal(node: Node, device: str) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+from deviceplugin._exclusive import refuse_held
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Identity, file_identity
 from deviceplugin._log import Once
@@ -21,7 +22,8 @@ from deviceplugin._metrics import Metrics
 from deviceplugin._pace import Pace
 from deviceplugin._podresources import Holdings, NoGetError, PodName, PodResources
 from deviceplugin._release import Ledger, Releases, Sight
-from deviceplugin.errors import AllocationError, KubeletUnavailableError
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.plugin import overrides
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +34,6 @@ _LISTS: Final = 10
 """Every how many intervals a list is asked for in any case."""
 _IDLE_TIMEOUT: Final = 2.0
 """Seconds to wait, at most, for an allocation to end before a list is asked for."""
-_CHECK_TIMEOUT: Final = 1.0
-"""Seconds for the one question that an Allocate may ask: its node waits."""
 
 
 class Holders:
@@ -44,6 +44,8 @@ class Holders:
         pace: When to look.
         resources: Gives all resources of this process, by name.
         metrics: Where to count.
+        told: Whether somebody may ask what is ``current``. If not there are no looks, but for
+            plugins that have ``released`` or are exclusive.
         own_pod: Name of the pod that this process may be in. Where it has been listed once, a
             kubelet that does not list it has not heard of its pods.
     """
@@ -55,12 +57,14 @@ class Holders:
         *,
         resources: Callable[[], Mapping[str, Resource]],
         metrics: Metrics,
+        told: bool = True,
         own_pod: str = "",
     ) -> None:
         self._service = service
         self._pace = pace
         self._resources = resources
         self._metrics = metrics
+        self._told = told
         self._own_pod = own_pod
         self._witnessed = False
         self._asking = threading.RLock()
@@ -133,7 +137,7 @@ class Holders:
     def _turn(self) -> None:
         with self._lock:
             self._first = None
-        if not any(resource.devices for resource in self._resources().values()):
+        if not any(self._matters(resource) for resource in self._resources().values()):
             self._again(self._pace.interval)
             return
         try:
@@ -147,6 +151,11 @@ class Holders:
         if holdings.holds is not None:
             held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
             self._releases.look(Sight(held, self._kubelet, holdings.complete))
+
+    def _matters(self, resource: Resource) -> bool:
+        plugin = resource.plugin
+        wanted = self._told or plugin.exclusive or overrides(plugin, "released")
+        return wanted and bool(resource.devices)
 
     def _look(self) -> Holdings:
         """Find out what pods hold now, with a list only where that may show more."""
@@ -263,7 +272,7 @@ class Holders:
         try:
             with self._releases.allocating(resource, ids):
                 if resource.plugin.exclusive:
-                    self._refuse_held(resource.name, ids)
+                    refuse_held(resource.name, ids, self.current(), self._service)
                 yield
             with self._lock:
                 self._list_due = True
@@ -275,28 +284,3 @@ class Holders:
                 self._under_way -= 1
                 self._idle.notify_all()
             self._wake.set()
-
-    def _refuse_held(self, resource: str, ids: Collection[str]) -> None:
-        """Raise AllocationError if a pod holds one of ``ids``.
-
-        What is remembered may be over by now, so that the pod itself is asked for, and only that:
-        a Get waits for nothing that an admission keeps, and collects nothing.
-        """
-        holdings = self.current()
-        held = holdings.holders(resource) if holdings else {}
-        pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}
-        if not pods:
-            return
-        try:
-            now = self._service.get(pods, _CHECK_TIMEOUT)
-        except KubeletUnavailableError as error:
-            fields = {"resource": resource, "error": str(error)}
-            log.warning("not known whether a device is still held, giving it", extra=fields)
-            return
-        taken = sorted(hold for hold in now if hold.resource == resource and hold.device in ids)
-        if taken:
-            raise AllocationError(
-                "held by another pod: "
-                + ", ".join(f"{hold.device} ({hold.namespace}/{hold.pod})" for hold in taken),
-                device_ids=[hold.device for hold in taken],
-            )

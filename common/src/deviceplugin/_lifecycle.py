@@ -71,6 +71,7 @@ class Host:
             Pace.of(settings.pod_resources_interval.total_seconds()),
             resources=self._known,
             metrics=self._metrics,
+            told=settings.http_address != "off",
             own_pod=socket.gethostname(),  # unless it is on the host's network
         )
         timing = Timing(
