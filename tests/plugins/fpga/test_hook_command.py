@@ -131,7 +131,7 @@ def test_an_older_python_is_told_what_is_needed(installed: Path) -> None:
     assert (1, True) == (done.returncode, "needs Python 3.9 or newer" in done.stderr)
 
 
-@pytest.mark.parametrize("arguments", [[], ["relative"], ["/a", "/b"], ["--to=/a"]])
+@pytest.mark.parametrize("arguments", [[], ["relative"], ["/a", "/b"], ["--to=/a"], ["/"]])
 def test_installing_it_nowhere_is_refused(arguments: list[str]) -> None:
     command = [str(BIN / "fpga-device-plugin"), "install-hook", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=15)
@@ -147,6 +147,29 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         done.returncode,
         done.stderr,
     )
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".hook.new").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/hook'"):
+        _install.install(tmp_path / "hook")
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_help_of_the_plugin_leads_to_that_of_installing_the_hook() -> None:
+    texts = [
+        subprocess.run(
+            [BIN / "fpga-device-plugin", *arguments, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=15,
+            env={**os.environ, "COLUMNS": "200"},
+        ).stdout
+        for arguments in ([], ["install-hook"])
+    ]
+    assert "`install-hook PATH`" in texts[0]
+    assert "Python 3.9 or newer as /usr/bin/python3" in texts[1]
 
 
 def test_the_command_says_what_it_programmed(

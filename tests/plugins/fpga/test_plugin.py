@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +160,38 @@ def test_a_device_whose_specification_cannot_be_written_is_unhealthy(
     (tmp_path / "cdi").touch()
     (device,) = plugin.discover()
     assert f"no CDI specification: {tmp_path}/cdi: File exists" == device.health.reason
+
+
+def test_a_full_disk_is_the_reason_that_a_device_is_unhealthy_for(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    path = specification(tmp_path)
+    path.unlink()
+    path.with_name(f".{path.name}.new").symlink_to("/dev/full")
+    (device,) = plugin.discover()
+    assert f"no CDI specification: {path}: No space left on device" == device.health.reason
+    assert [True] == [bool(device.health) for device in plugin.discover()]
+
+
+def test_a_specification_can_be_written_by_several_at_once(
+    tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+
+    def write(_: int) -> None:
+        for _ in range(50):
+            specification(tmp_path).unlink(missing_ok=True)
+            plugin.start(REGION)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [None] * 4 == list(pool.map(write, range(4)))
 
 
 def test_a_resource_whose_specifications_cannot_be_written_is_not_registered(

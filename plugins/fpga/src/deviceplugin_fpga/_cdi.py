@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_fpga import _file
+
 _KIND: Final = "intel.cdi.k8s.io/fpga"
 _VERSION: Final = "0.5.0"
 """The oldest that has all that is used: runtimes refuse versions that they do not know."""
@@ -30,12 +32,7 @@ def write(folder: Path, device: str, hook: Path) -> None:
     with suppress(OSError, ValueError):
         if path.read_text(encoding="utf-8") == text:
             return
-    folder.mkdir(parents=True, exist_ok=True)
-    # A runtime reads no file of such a name, so it never sees half of one.
-    temporary = folder / f".{path.name}.new"
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    _file.write(path, text.encode(), 0o644)
 
 
 def _specification(device: str, hook: Path) -> dict[str, object]:

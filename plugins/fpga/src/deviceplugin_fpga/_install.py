@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from deviceplugin_fpga import _file
+
 INTERPRETER: Final = "/usr/bin/python3 -I"
 """A full path, as runtimes call hooks without PATH; and deaf to variables and users' packages."""
 _PACKAGE: Final = Path(__file__).parent
@@ -28,11 +30,7 @@ def install(path: Path) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_bytes(archive())
-    temporary.chmod(0o755)
-    temporary.replace(path)
+    _file.write(path, archive(), 0o755)
 
 
 def archive() -> bytes:

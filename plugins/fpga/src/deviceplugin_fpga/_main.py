@@ -2,12 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin_fpga import _install
 from deviceplugin_fpga._plugin import FpgaPlugin
 from deviceplugin_fpga._settings import FpgaSettings
+
+_USAGE: Final = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
+_PURPOSE: Final = """\
+Writes the hook that programs FPGAs when a container starts: one file, which a container runtime
+calls, and which needs nothing on the host but Python 3.9 or newer as /usr/bin/python3.
+"""
 
 
 def main() -> NoReturn:
@@ -18,11 +24,15 @@ def main() -> NoReturn:
 
 
 def _install_hook(arguments: list[str]) -> NoReturn:
-    if len(arguments) != 1 or not arguments[0].startswith("/"):
-        sys.stderr.write("usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n")
+    if arguments in (["-h"], ["--help"]):
+        sys.stdout.write(f"{_USAGE}\n{_PURPOSE}")
+        raise SystemExit(0)
+    path = Path(*arguments[:1])
+    if len(arguments) != 1 or not path.is_absolute() or not path.name:
+        sys.stderr.write(_USAGE)
         raise SystemExit(2)
     try:
-        _install.install(Path(arguments[0]))
+        _install.install(path)
     except OSError as error:
         raise SystemExit(f"fpga-device-plugin: {error.filename}: {error.strerror}") from error
     raise SystemExit(0)

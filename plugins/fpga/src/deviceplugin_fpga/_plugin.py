@@ -1,11 +1,11 @@
-"""The plugin: Intel FPGAs with the kernel's DFL driver, or OPAE's."""
+"""Advertise Intel FPGAs: by function or by region. `install-hook PATH` installs the hook."""
 
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -39,6 +39,8 @@ class FpgaPlugin(dp.Plugin):
         self._problems: Collection[str] = ()
         self._findings: Collection[Finding] = ()
         self._served: set[str] = set()
+        self._writing = Lock()
+        """A look and a start can write the same specification."""
 
     @override
     def discover(self) -> Iterable[dp.Device]:
@@ -136,4 +138,5 @@ class FpgaPlugin(dp.Plugin):
         return device
 
     def _write_specification(self, device: dp.Device) -> None:
-        _cdi.write(self._settings.cdi_dir, device.id, self._settings.hook)
+        with self._writing:
+            _cdi.write(self._settings.cdi_dir, device.id, self._settings.hook)
