@@ -19,6 +19,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.status, self.body = 200, b""
+        self.elsewhere = ""
         self.release = threading.Event()
         self.release.set()
         self.asked: list[tuple[str, str]] = []
@@ -29,6 +30,8 @@ class ApiServer:
                 api.asked.append((self.path, self.headers["Authorization"]))
                 api.release.wait(10)
                 self.send_response(api.status)
+                if api.elsewhere:
+                    self.send_header("Location", api.elsewhere)
                 self.end_headers()
                 self.wfile.write(api.body)
 
@@ -89,7 +92,14 @@ def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[...,
     assert [("/api/v1/nodes/node-1", "Bearer secret")] == api.asked
 
 
-@pytest.mark.parametrize("body", ['{"metadata": {}}', '{"metadata": {"annotations": {}}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"metadata": {}}',
+        '{"metadata": {"annotations": {}}}',
+        '{"metadata": {"annotations": null}}',
+    ],
+)
 def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
     api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture, body: str
 ) -> None:
@@ -117,6 +127,15 @@ def test_whatever_goes_wrong_is_a_warning(
     api.status, api.body = status, body
     assert "regiondevel" == ask(mode="regiondevel")
     assert [expected] == problems(caplog)
+
+
+def test_the_token_is_not_taken_elsewhere(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.status, api.elsewhere = 302, f"{api.url}/elsewhere"
+    assert "af" == ask()
+    assert ["HTTP Error 302: Found"] == problems(caplog)
+    assert ["/api/v1/nodes/node-1"] == [path for path, _ in api.asked]
 
 
 def test_a_mode_that_is_none_is_a_warning(

@@ -56,6 +56,8 @@ def health(plugin: dp.Plugin) -> dict[str, str]:
         ("next_error", "0x7", ""),
         ("catfatal_errors", "0x0", ""),
         ("catfatal_errors", "", ""),
+        ("fme_errors", "-1", "dfl-fme.0: fme_errors is '-1', which is no number"),
+        ("fme_errors", "f" * 5000, f"dfl-fme.0: fme_errors is '{'f' * 40}', which is no number"),
         ("fme_errors", "\x00?", "dfl-fme.0: fme_errors is '\\x00?', which is no number"),
     ],
 )

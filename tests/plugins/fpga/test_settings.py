@@ -59,3 +59,12 @@ def test_without_a_driver_a_look_says_so(tmp_path: Path) -> None:
     assert done.stderr.startswith(
         "FpgaPlugin: discovery failed: kernel driver is not loaded: neither "
     )
+
+
+def test_errors_that_are_not_looked_at_cannot_be_ignored() -> None:
+    done = command("--ignore-errors=pcie1_error", "--once")
+    expected = (
+        "fpga-device-plugin: ignore-errors: 'pcie1_error' is none of catfatal_errors, errors, "
+        "fme-errors/errors, fme_errors, nonfatal_errors, pcie0_errors, pcie1_errors\n"
+    )
+    assert (2, expected) == (done.returncode, done.stderr)

@@ -60,16 +60,24 @@ def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
     import json
     import ssl
     from urllib.parse import quote
-    from urllib.request import Request, urlopen
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+    class Stay(HTTPRedirectHandler):
+        """The token is for the API server, and for nobody that it names."""
+
+        def redirect_request(self, *_: object) -> None:
+            return None
 
     url = f"{settings.api_server or _in_cluster()}/api/v1/nodes/{quote(settings.node_name, '')}"
     token = (account / "token").read_text(encoding="ascii").strip()
     request = Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - set by the operator
     certificates = account / "ca.crt"
     trust = ssl.create_default_context(cafile=certificates) if certificates.exists() else None
-    with urlopen(request, timeout=patience, context=trust) as response:  # noqa: S310
+    with build_opener(Stay, HTTPSHandler(context=trust)).open(
+        request, timeout=patience
+    ) as response:
         text = response.read(_LONGEST)
-    return str(json.loads(text)["metadata"].get("annotations", {}).get(NAME, ""))
+    return str((json.loads(text)["metadata"].get("annotations") or {}).get(NAME, ""))
 
 
 def _in_cluster() -> str:

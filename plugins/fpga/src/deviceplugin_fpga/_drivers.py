@@ -99,7 +99,7 @@ class Port:
         """
         text = _sysfs.read(self.folder, "id")
         if not _NUMBER.fullmatch(text):
-            raise SysfsError(f"{self.name}: id: {text!r} is no number")
+            raise SysfsError(f"{self.name}: id: {text[:40]!r} is no number")
         return int(text)
 
 
@@ -185,7 +185,7 @@ def port_at(driver: Driver, folder: Path) -> Port:
             raise SysfsError(f"{card.name}: no {name}")
     kind = _sysfs.read(card, "class")
     if kind != _ACCELERATOR:
-        raise SysfsError(f"{card.name}: PCI class {kind!r} is not {_ACCELERATOR}")
+        raise SysfsError(f"{card.name}: PCI class {kind[:40]!r} is not {_ACCELERATOR}")
     return Port(folder, card)
 
 

@@ -47,6 +47,8 @@ OF_FME: Final[Mapping[str, Severity]] = {
     "nonfatal_errors": Severity.WARNING,
 }
 """Below ``errors`` of an FME; each driver has its own selection."""
+_REGISTER: Final = range(2**64)
+"""What a register can hold."""
 _DETAILS: Final = ("first_error", "first_malformed_req")
 """What stands beside ``errors`` and says more."""
 
@@ -96,7 +98,10 @@ def _details(folder: Path) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text, 16) if text else 0
+    value = int(text, 16) if text else 0
+    if value not in _REGISTER:
+        raise ValueError
+    return value
 
 
 @dataclass(slots=True)

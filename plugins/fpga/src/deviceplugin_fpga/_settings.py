@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import deviceplugin as dp
+from deviceplugin_fpga._health import OF_FME, OF_PORT
 
 Mode: TypeAlias = Literal["af", "region", "regiondevel"]
 MODES: Final[Mapping[str, Mode]] = {"af": "af", "region": "region", "regiondevel": "regiondevel"}
@@ -45,7 +46,12 @@ class FpgaSettings(dp.Settings):
         """Refuse what cannot be used.
 
         Raises:
-            ConfigError: The node's annotation is asked for, but not of which node.
+            ConfigError: The node's annotation is asked for, but not of which node; or errors are to
+                be ignored that are not looked at.
         """
+        known = sorted({*OF_PORT, *OF_FME})
+        for name in self.ignore_errors:
+            if name not in known:
+                raise dp.ConfigError(f"ignore-errors: {name!r} is none of {', '.join(known)}")
         if self.node_annotation and not self.node_name:
             raise dp.ConfigError("node-annotation: needs node-name, in a pod spec.nodeName")
