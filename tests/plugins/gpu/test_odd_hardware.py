@@ -178,6 +178,36 @@ def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
         Meter(driver.session).read(uuid(0))
 
 
+@pytest.mark.parametrize(
+    "function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"]
+)
+def test_no_gpu_is_worse_for_a_version_that_is_not_told(rig: GpuRig, function: str) -> None:
+    rig.has(Fleet.of(2)).fake.fail(function, 999)
+    found = devices(rig.plugin(labels_file=rig.path / "features.d/gpu"))
+    assert uuids(0, 1) == found.keys()
+    assert {} == unhealthy(found)
+
+
+def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
+    rig: GpuRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
+    rig.now = 0.0
+    driver = rig.has(Fleet.of(2)).driver()
+    driver.look()
+    rig.fake.change(1, state="lost")
+    driver.look()
+    rig.now = 500.0
+    with driver.session.use():  # NVML cannot be initialized anew
+        seen = driver.look()
+    assert ["", "nvml"] == [gpu.problem[:4] for gpu in seen.snapshot.gpus]
+    driver.look()
+    assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+    rig.now = 1000.0
+    driver.look()
+    assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
+
+
 def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
     driver = rig.has(Fleet.of(1)).driver()

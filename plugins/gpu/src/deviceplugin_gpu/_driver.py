@@ -61,6 +61,7 @@ class Driver:
             NvmlError: Nothing can be told of any GPU.
         """
         fresh = not self.session.is_open
+        sight = None
         try:
             self.session.open()
             sight = self._look()
@@ -71,7 +72,12 @@ class Driver:
         else:
             if fresh or not self._should_reopen(sight):
                 return self._keep(sight)
-        self.session.reopen()
+        try:
+            self.session.reopen()
+        except NvmlError:
+            if sight is None or not self.session.is_open:
+                raise
+            return self._keep(sight)  # a call that hangs keeps it open
         return self._keep(self._look())
 
     def _should_reopen(self, sight: Sight) -> bool:

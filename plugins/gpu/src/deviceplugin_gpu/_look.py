@@ -68,8 +68,8 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     if links is None or not _covers(links, handles):
         links = _links(gpus, handles)
-    version = call("nvmlSystemGetDriverVersion")
-    cuda = ask(0, "nvmlSystemGetCudaDriverVersion_v2")
+    version = _told("", "nvmlSystemGetDriverVersion")
+    cuda = _told(0, "nvmlSystemGetCudaDriverVersion_v2")
     snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
     advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
     needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
@@ -103,6 +103,14 @@ def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
         migs=_migs.read(handle, total) if mig_enabled else (),
         problem=_NOT_REMAPPED if rows[3] else "",
     )
+
+
+def _told(default: Any, function: str) -> Any:
+    """Return what ``function`` of NVML does, or ``default``: no GPU is worse for not knowing it."""
+    try:
+        return call(function)
+    except NvmlError:
+        return default
 
 
 def _advice(handle: Handle) -> bool | None:
