@@ -367,3 +367,25 @@ def test_a_storm_of_errors_is_a_few_lines(node: Node, caplog: pytest.LogCaptureF
         node.health.saw_xid("g0", 13)
     assert ["XID"] * 10 == messages(caplog)
     assert "an application's fault in the graphics engine" == vars(caplog.records[0])["meaning"]
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e999", "[" * 100_000, '"x"', "null"],
+    ids=["too large", "too deep", "a word", "none"],
+)
+def test_a_record_that_makes_no_sense_counts_as_empty(tmp_path: Path, number: str) -> None:
+    path, boot = tmp_path / "health.json", tmp_path / "boot_id"
+    boot.write_text("b")
+    entry = f'"number": {number}, "since": 0, "last": 0, "suspected": false, "reset": false'
+    path.write_text(f'{{"version": 1, "boot": "b", "gpus": {{"g0": [{{{entry}}}]}}}}')
+    assert {} == Record(path, boot).load(1.0)
+
+
+@pytest.mark.parametrize("last", ["NaN", "1e9", "1e999"])
+def test_an_error_of_no_time_that_can_be_is_one_of_now(tmp_path: Path, last: str) -> None:
+    path, boot = tmp_path / "health.json", tmp_path / "boot_id"
+    boot.write_text("b")
+    entry = f'"number": 79, "since": 0, "last": {last}, "suspected": false, "reset": false'
+    path.write_text(f'{{"version": 1, "boot": "b", "gpus": {{"g0": [{{{entry}}}]}}}}')
+    assert 5.0 == Record(path, boot).load(5.0)["g0"][79].last

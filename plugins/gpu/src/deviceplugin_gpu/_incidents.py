@@ -77,7 +77,10 @@ class Record:
             return {uuid: _read(kept, now) for uuid, kept in document["gpus"].items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (
+            *(OSError, ValueError, TypeError, LookupError, AttributeError),
+            *(OverflowError, RecursionError),
+        ) as error:
             log.warning(
                 "health of GPUs before this start is not known: the file cannot be read",
                 extra={"file": str(self._path), "error": str(error) or type(error).__name__},
@@ -107,13 +110,18 @@ def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:
         Incident(
             int(entry["number"]),
             float(entry["since"]),
-            min(float(entry["last"]), now),
+            _past(float(entry["last"]), now),
             bool(entry["suspected"]),
             bool(entry["reset"]),
         )
         for entry in kept
     ]
     return {incident.number: incident for incident in found}
+
+
+def _past(seconds: float, now: float) -> float:
+    """Return a time that is not after ``now``, whatever it is."""
+    return seconds if seconds <= now else now  # noqa: FURB136 - not a number is neither
 
 
 def _text(path: Path) -> str:
