@@ -1,10 +1,16 @@
 """Noticing a changed configuration file."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from deviceplugin_gpu._main import Command
 from deviceplugin_gpu._reloading import Reloading
+from gpu_rig import GpuRig
 
 
 def test_each_change_is_noticed_once(tmp_path: Path) -> None:
@@ -31,6 +37,22 @@ def test_a_file_that_is_away_for_now_is_waited_for(tmp_path: Path) -> None:
     path.write_text("back")
     file.check()
     assert [1] == calls
+
+
+def test_a_change_while_the_plugin_is_made_is_not_missed(
+    rig: GpuRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = rig.path / "config.yaml"
+    path.write_text("a")
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _process, number: signals.append(number))
+    command = Command(path)
+    path.write_text("changed after it was read")
+    plugin = command.make(rig.settings())
+    plugin.discover()
+    command.make(rig.settings()).discover()
+    plugin._driver.close()
+    assert [signal.SIGHUP] == signals
 
 
 def test_the_package_can_be_run_as_a_module() -> None:

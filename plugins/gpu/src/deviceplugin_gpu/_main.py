@@ -30,7 +30,8 @@ class Command:
     """
 
     def __init__(self, config: Path | None) -> None:
-        self._config = config
+        # Of before the settings are read: what changes from now on is not in them.
+        self._file = Reloading(config, _ask_for_reload) if config else None
         self._driver: Driver | None = None
 
     def make(self, settings: GpuSettings) -> GpuPlugin:
@@ -47,8 +48,7 @@ class Command:
             other = _platforms.without_nvml(roots, strategy, missing=True)
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
-        file = Reloading(self._config, _ask_for_reload) if self._config else None
-        return GpuPlugin(settings, driver=self._driver, roots=roots, config=file)
+        return GpuPlugin(settings, driver=self._driver, roots=roots, config=self._file)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -61,13 +61,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with our own name for what the reference calls --config-file."""
-    found = [
-        "--config" + word.removeprefix(_FLAG) if word.partition("=")[0] == _FLAG else word
-        for word in arguments
-    ]
+    """Return the arguments with our own name for what the reference calls --config-file.
+
+    As there, an empty one means that there is no file.
+    """
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        flag, given, value = word.partition("=")
+        if flag != _FLAG:
+            found.append(word)
+        elif name := value if given else next(words, ""):
+            found.append(f"--config={name}")
     file = os.environ.get("CONFIG_FILE")
-    named = any(word.partition("=")[0] == "--config" for word in found)
+    named = any(word.partition("=")[0] in {"--config", _FLAG} for word in arguments)
     if file and not named and "DP_CONFIG" not in os.environ:
         found.append(f"--config={file}")
     return found
