@@ -192,6 +192,193 @@ def test_a_file_of_version_v1_is_read(command: Command, tmp_path: Path, way: str
     assert expected == {key: found[key] for key in expected}
 
 
+@pytest.mark.parametrize("arguments", [["--config-file="], ["--config-file", ""]])
+def test_an_empty_name_of_a_file_is_none(command: Command, arguments: list[str]) -> None:
+    assert "none" == command.settings(*arguments)["mig-strategy"]
+    assert "none" == command.settings(*arguments, CONFIG_FILE="/nowhere.yaml")["mig-strategy"]
+    assert "none" == command.settings(CONFIG_FILE="")["mig-strategy"]
+
+
+def test_keys_of_annotations_are_no_longer_than_kubernetes_has_them(command: Command) -> None:
+    assert 2 == command.run("--cdi-annotation-prefix=x.io/tenletters1", "--once")[0]
+    found = command.settings("--cdi-annotation-prefix=x.io/tenletters")
+    assert "x.io/tenletters" == found["cdi-annotation-prefix"]
+
+
+# Row by row: flags, variables, place in the file, and a value that is not the default.
+ROWS: list[tuple[str, list[str], list[str], str, list[str]]] = [
+    (
+        "mig-strategy",
+        ["mig-strategy"],
+        ["MIG_STRATEGY"],
+        "flags.migStrategy",
+        ["none", "single", "mixed"],
+    ),
+    (
+        "fail-on-init-error",
+        ["fail-on-init-error"],
+        ["FAIL_ON_INIT_ERROR"],
+        "flags.failOnInitError",
+        ["true", "false", "true"],
+    ),
+    (
+        "driver-root",
+        ["driver-root", "nvidia-driver-root"],
+        ["NVIDIA_DRIVER_ROOT"],
+        "flags.nvidiaDriverRoot",
+        ["/1", "/2", "/3"],
+    ),
+    (
+        "dev-root",
+        ["dev-root", "nvidia-dev-root"],
+        ["NVIDIA_DEV_ROOT"],
+        "flags.nvidiaDevRoot",
+        ["/1", "/2", "/3"],
+    ),
+    (
+        "driver-root-ctr-path",
+        ["driver-root-ctr-path", "container-driver-root"],
+        ["DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"],
+        "flags.plugin.containerDriverRoot",
+        ["/1", "/2", "/3"],
+    ),
+    (
+        "pass-device-specs",
+        ["pass-device-specs"],
+        ["PASS_DEVICE_SPECS"],
+        "flags.plugin.passDeviceSpecs",
+        ["false", "true", "false"],
+    ),
+    (
+        "device-list-strategy",
+        ["device-list-strategy"],
+        ["DEVICE_LIST_STRATEGY"],
+        "flags.plugin.deviceListStrategy",
+        ["envvar", "cdi-cri", "volume-mounts"],
+    ),
+    (
+        "device-id-strategy",
+        ["device-id-strategy"],
+        ["DEVICE_ID_STRATEGY"],
+        "flags.plugin.deviceIDStrategy",
+        ["uuid", "index", "uuid"],
+    ),
+    (
+        "shared-devices-allocation-policy",
+        ["shared-devices-allocation-policy"],
+        ["SHARED_DEVICES_ALLOCATION_POLICY"],
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        ["distributed", "packed", "distributed"],
+    ),
+    (
+        "device-discovery-strategy",
+        ["device-discovery-strategy"],
+        ["DEVICE_DISCOVERY_STRATEGY"],
+        "flags.deviceDiscoveryStrategy",
+        ["tegra", "nvml", "auto"],
+    ),
+    (
+        "gdrcopy-enabled",
+        ["gdrcopy-enabled"],
+        ["GDRCOPY_ENABLED"],
+        "flags.gdrcopyEnabled",
+        ["false", "true", "false"],
+    ),
+    (
+        "gds-enabled",
+        ["gds-enabled"],
+        ["GDS_ENABLED"],
+        "flags.gdsEnabled",
+        ["false", "true", "false"],
+    ),
+    (
+        "mofed-enabled",
+        ["mofed-enabled"],
+        ["MOFED_ENABLED"],
+        "flags.mofedEnabled",
+        ["false", "true", "false"],
+    ),
+    (
+        "cdi-annotation-prefix",
+        ["cdi-annotation-prefix"],
+        ["CDI_ANNOTATION_PREFIX"],
+        "flags.plugin.cdiAnnotationPrefix",
+        ["a/", "b/", "c/"],
+    ),
+    (
+        "nvidia-cdi-hook-path",
+        ["nvidia-cdi-hook-path", "nvidia-ctk-path"],
+        ["NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"],
+        "flags.plugin.nvidiaCTKPath",
+        ["/1", "/2", "/3"],
+    ),
+    ("cdi-feature-flags", ["cdi-feature-flags"], ["CDI_FEATURE_FLAGS"], "", ["a", "b", "c"]),
+    ("cdi-disable-hooks", ["cdi-disable-hooks"], ["CDI_DISABLE_HOOKS"], "", ["a", "all", "c"]),
+    ("mps-root", ["mps-root"], ["MPS_ROOT"], "flags.mpsRoot", ["/1", "/2", "/3"]),
+    (
+        "imex-channel-ids",
+        ["imex-channel-ids"],
+        ["IMEX_CHANNEL_IDS"],
+        "imex.channelIDs",
+        ["[]", "0", ""],
+    ),
+    (
+        "imex-required",
+        ["imex-required"],
+        ["IMEX_REQUIRED"],
+        "imex.required",
+        ["false", "true", "false"],
+    ),
+    (
+        "kubelet-socket",
+        ["kubelet-socket"],
+        ["KUBELET_SOCKET"],
+        "",
+        ["/1/kubelet.sock", "/2/kubelet.sock", "/3/kubelet.sock"],
+    ),
+]
+
+
+def _as_said(text: str, like: object) -> object:
+    if isinstance(like, bool):
+        return text == "true"
+    if isinstance(like, list):
+        return [int(text) if text == "0" else text] if text not in {"", "[]"} else []
+    return text
+
+
+@pytest.mark.parametrize(
+    ("key", "flags", "variables", "place", "values"), ROWS, ids=[row[0] for row in ROWS]
+)
+def test_each_setting_of_the_reference_plugin_has_its_precedence(
+    command: Command,
+    tmp_path: Path,
+    key: str,
+    flags: list[str],
+    variables: list[str],
+    place: str,
+    values: list[str],
+) -> None:
+    by_file, by_variable, by_flag = values
+    arguments = []
+    if place:
+        *outer, last = place.split(".")
+        text = f"{last}: {by_file}"
+        for name in reversed(outer):
+            text = f"{name}: {{{text}}}"
+        arguments = [f"--config-file={written(tmp_path, text)}"]
+        found = command.settings(*arguments)[key]
+        assert _as_said(by_file, found) == found
+    for variable in variables:
+        found = command.settings(*arguments, **{variable: by_variable})[key]
+        assert _as_said(by_variable, found) == found
+        for flag in flags:
+            found = command.settings(f"--{flag}={by_flag}", *arguments, **{variable: by_variable})[
+                key
+            ]
+            assert _as_said(by_flag, found) == found
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     command: Command, tmp_path: Path
 ) -> None:
@@ -214,6 +401,19 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
     ("text", "problem"),
     [
         ("version: v2", "version: 'v2' is not known: write v1"),
+        ("version: [v1]", "version: ['v1'] is not known: write v1"),
+        ("flags: {plugin: {deviceListStrategy: []}}", "device-list-strategy: is empty: name one"),
+        (
+            "flags: {plugin: {cdiAnnotationPrefix: no slash}}",
+            "cdi-annotation-prefix: 'no slash' is not a domain and a slash",
+        ),
+        ("sharing: 5", "sharing: 5 has no keys and values"),
+        (
+            "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: "
+            + "a" * 60
+            + ", replicas: 2}]}}",
+            f"sharing: timeSlicing.resources[0]: nvidia.com/{'a' * 60}.shared is too long",
+        ),
         (
             "flags: {migStrategie: mixed}",
             "flags: unknown key 'migStrategie': did you mean 'migStrategy'?",
@@ -274,7 +474,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
     path = written(tmp_path, text)
     status, out, err = command.run(f"--config={path}", "--once")
     assert (2, "") == (status, out)
-    assert [] != [line for line in err if line.startswith(f"{path}: {problem}")], err
+    assert [] != [line for line in err if line.startswith((f"{path}: {problem}", problem))], err
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Place:
         self._name, self.problems = name, problems
         self._given: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
         if given is not None and not isinstance(given, Mapping):
-            problems.append(f"{name}: {given!r} has no keys and values")
+            problems.append(f"{self.at()}{given!r} has no keys and values")
 
     def only(self, known: Collection[str]) -> None:
         """Note all keys but the ``known`` ones."""
@@ -151,6 +151,7 @@ class Strategies:
         if isinstance(value, cls):
             return value
         parts = value if isinstance(value, list) else [value]
+        refuse(["is empty: name one of " + ", ".join(_STRATEGIES)] if not parts else [])
         names = [name.strip() for part in parts for name in str(part).split(",")]
         refuse([_unknown(name, _STRATEGIES) for name in names if name not in _STRATEGIES])
         return cls(tuple(sorted(set(names), key=_STRATEGIES.index)))

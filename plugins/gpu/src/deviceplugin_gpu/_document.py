@@ -49,7 +49,7 @@ def read(path: Path, known: Collection[str]) -> Mapping[str, Any]:
     problems: list[str] = []
     top = Place(given, "", problems)
     version = given.get("version", VERSION)
-    if version not in {VERSION, "", None}:
+    if version not in (VERSION, "", None):
         problems.append(f"version: {version!r} is not known: write {VERSION}")
     top.only((*_TOP, *known))
     found = {key: value for key, value in given.items() if key in known and key not in _TOP}

@@ -1,11 +1,12 @@
 """What the GPU plugin can be told."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from typing_extensions import override
 
@@ -13,6 +14,11 @@ import deviceplugin as dp
 from deviceplugin_gpu import _document
 from deviceplugin_gpu._choices import Naming, Strategies
 from deviceplugin_gpu._sharing import Sharing
+
+_PREFIX: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?", re.ASCII
+)
+"""Of annotations: a key has 63 characters at most after the slash, and 53 of them are ours."""
 
 
 def _classic(*names: str, flag: str = "") -> dict[str, Any]:
@@ -154,6 +160,9 @@ def _problems(settings: GpuSettings) -> Iterator[str]:
         yield f"imex-channel-ids: {list(settings.imex_channel_ids)} are not [] or [0]"
     if settings.device_list_strategy.cdi and settings.device_discovery_strategy == "tegra":
         yield "device-list-strategy: CDI needs NVML, and device-discovery-strategy is tegra"
+    prefix = settings.cdi_annotation_prefix
+    if not _PREFIX.fullmatch(prefix):
+        yield f"cdi-annotation-prefix: {prefix!r} is not a domain and a slash, such as cdi.k8s.io/"
     socket = settings.kubelet_socket
     if socket is not None and socket.name != "kubelet.sock":
         yield f"kubelet-socket: {os.fspath(socket)!r} is not a path that ends in /kubelet.sock"

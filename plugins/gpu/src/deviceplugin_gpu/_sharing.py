@@ -66,7 +66,7 @@ class Sharing:
         one = place.take("failRequestsGreaterThanOne", truth, default=mps)
         shares = tuple(_share(entry, by_default=by_default) for entry in place.each("resources"))
         names = [share.name for share in shares]
-        for name in sorted({name for name in names if names.count(name) > 1}):
+        for name in sorted({name for name in names if name and names.count(name) > 1}):
             same = [share for share in shares if share.name == name]
             if any(isinstance(share.devices, str | int) for share in same):
                 place.problems.append(
@@ -93,13 +93,21 @@ def _share(place: Place, *, by_default: bool) -> Share:
         if key not in place.keys():  # noqa: SIM118
             place.problems.append(f"{place.at()}{key} is missing")
     name = place.take("name", resource_name, "")
-    rename = place.take("rename", resource_name, f"{name}.shared" if by_default else "")
+    rename = place.take("rename", resource_name, _default_rename(place, name) if by_default else "")
     return Share(
         name,
         place.take("replicas", replicas, 1),
         rename,
         place.take("devices", devices, "all"),
     )
+
+
+def _default_rename(place: Place, name: str) -> str:
+    try:
+        return resource_name(f"{name}.shared") if name else ""
+    except ValueError:
+        place.problems.append(f"{place.at()}{name}.shared is too long: give a name by rename")
+        return ""
 
 
 def _written(share: Share) -> dict[str, Any]:
