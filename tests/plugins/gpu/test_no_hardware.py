@@ -5,13 +5,15 @@ import urllib.error
 import urllib.request
 from contextlib import closing
 from socket import socket
+from threading import Event, Thread
 
 import pytest
 
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
-from fake_nvml import Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuids
+from deviceplugin_gpu._watch import Watch
+from fake_nvml import FakeGpu, Fleet
+from gpu_rig import GPU, GpuRig, devices, uuids
 from scripted import eventually
 
 NO_DRIVER = 9
@@ -107,12 +109,19 @@ def test_hardware_of_others_is_none(empty: GpuRig) -> None:
     assert {} == devices(empty.plugin())
 
 
-def test_gpus_that_were_there_are_not_forgotten_silently(rig: GpuRig) -> None:
-    plugin = rig.has(Fleet.of(1)).plugin()
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_driver_that_was_there_is_not_forgotten_silently(rig: GpuRig, count: int) -> None:
+    plugin = rig.has(Fleet.of(count)).plugin()
     plugin.discover()
     rig.fake.drop_driver()
     with pytest.raises(dp.DiscoveryError, match="NVML error 9"):
         plugin.discover()
+
+
+def test_a_driver_that_fails_is_no_missing_one(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).fake.fail("nvmlDeviceGetCount_v2", 999)
+    with pytest.raises(dp.DiscoveryError, match="NVML error 999"):
+        rig.plugin().discover()
 
 
 def test_it_is_told_again_after_something_else_was(
@@ -135,18 +144,22 @@ def test_channels_that_are_required_are_not_where_no_gpu_is(empty: GpuRig, strat
     assert {} == devices(empty.plugin(**given))
 
 
-def test_a_gpu_whose_driver_came_late_is_healthy_at_once(rig: GpuRig, kubelet: Kubelet) -> None:
-    rig.has_card()
-    rig.fake.drop_driver()
+def test_no_driver_is_no_silence_of_its_gpus(rig: GpuRig) -> None:
     rig.now = 0.0
-    plugin = rig.plugin()
-    with kubelet.running(plugin) as node:
-        eventually(lambda: rig.fake.calls()["nvmlInitWithFlags"] > 1, "attempts")
+    driver = rig.driver()
+    watch, stop = Watch(driver.session, rig.clock), Event()
+    heard: list[str] = []
+    thread = Thread(target=lambda: heard.extend(event.uuid for event in watch.events(stop)))
+    thread.start()
+    try:
         rig.now = 3600.0
-        inits = rig.fake.calls()["nvmlInitWithFlags"]
-        eventually(lambda: rig.fake.calls()["nvmlInitWithFlags"] > inits + 2, "attempts")
-        rig.has(Fleet.of(1)).fake.mend()
-        node.wait_for(GPU, uuids(0))
-        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
-        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
-    assert {} == unhealthy(devices(plugin))
+        eventually(lambda: watch.silence() is None, "the next turn")
+        rig.has(Fleet.of(1))
+        driver.look()
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.xid(0, 79)
+        eventually(lambda: heard, "the event")
+    finally:
+        stop.set()
+        thread.join(5)
+    assert [FakeGpu(0).uuid] == heard

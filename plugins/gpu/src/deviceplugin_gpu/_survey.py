@@ -108,8 +108,8 @@ class Survey:
             found = self._without_nvml(missing=True)
             if found is not None:
                 return found
-        # GPUs that were here and are not to be seen any more are no reason to be quiet.
-        if not self._driver.gpus and not _platforms.has_traces(self._roots):
+        # Where NVML has worked once, there is a driver, and what fails now is a failure.
+        if not self._driver.session.generation and not _platforms.has_traces(self._roots):
             if self._explained != _NO_HARDWARE:
                 log.info("no NVIDIA hardware on this node: looking again now and then")
             self._explained = _NO_HARDWARE
