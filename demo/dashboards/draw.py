@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -19,16 +20,17 @@ from urllib.request import urlopen
 
 DASHBOARD: Final = Path(__file__).with_name("device-plugins.json")
 STEPS: Final = 120
+MOST_ROWS: Final = 7
 COLOURS: Final = ("#1a7f4b", "#0b62c4", "#c0262d", "#b06a00", "#6b3fa0", "#5b6675")
 STYLE: Final = """
 body{margin:8px;font:13px system-ui,sans-serif;color:#16202c;background:#f4f6f8}
-main{display:grid;grid-template-columns:repeat(24,1fr);grid-auto-rows:25px;gap:6px}
+main{display:grid;grid-template-columns:repeat(24,1fr);grid-auto-rows:18px;gap:6px}
 section{background:#fff;border:1px solid #d4d9e0;border-radius:5px;padding:4px 8px;overflow:hidden}
 h2{font-size:13px;margin:0 0 2px}
-b{display:block;font-size:36px;text-align:center}
-svg{width:100%;height:130px}
+b{display:block;font-size:30px;text-align:center}
+svg{width:100%;height:95px}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:1px 6px 1px 0}
-i{font-style:normal;margin-right:9px;white-space:nowrap}
+i{font-size:11px;font-style:normal;margin-right:9px;display:inline-block}
 """
 Series = Sequence[Mapping[str, Any]]
 
@@ -88,8 +90,10 @@ def table(found: Found, unit: str) -> str:
         "<tr>"
         + "".join(f"<td>{escape(series['metric'].get(name, ''))}" for name in names)
         + f"<td>{text(float(series['value'][1]), unit)}"
-        for series, _ in found[:8]
+        for series, _ in found[:MOST_ROWS]
     )
+    if len(found) > MOST_ROWS:
+        rows += f"<tr><td>and {len(found) - MOST_ROWS} more"
     return f"<table><tr>{head}{rows}</table>"
 
 
@@ -109,16 +113,15 @@ def chart(found: Found, unit: str) -> str:
 
 
 def path(line: Line, first: float, last: float, top: float, key: int) -> str:
-    """Return ``line`` in a box of 300 by 110."""
+    """Return ``line`` in a box of 300 by 110, with gaps where nothing is known."""
     width = (last - first) or 1
-    places = (
-        f"{300 * (at - first) / width:.1f},{108 - 90 * value / top:.1f}"
-        for at, value in line
-        if not math.isnan(value)
-    )
-    colour = COLOURS[key % len(COLOURS)]
-    drawn = f'fill="none" stroke="{colour}" stroke-width="1.5" vector-effect="non-scaling-stroke"'
-    return f'<polyline {drawn} points="{" ".join(places)}"/>'
+    drawn = f'fill="none" stroke="{COLOURS[key % len(COLOURS)]}" stroke-width="1.5"'
+    parts = []
+    for unknown, group in groupby(line, key=lambda point: math.isnan(point[1])):
+        places = (f"{300 * (at - first) / width:.1f},{108 - 90 * v / top:.1f}" for at, v in group)
+        points = "" if unknown else " ".join(places)
+        parts.append(f'<polyline {drawn} vector-effect="non-scaling-stroke" points="{points}"/>')
+    return "".join(parts)
 
 
 def legend(labels: Mapping[str, str], form: str, key: int) -> str:
