@@ -96,6 +96,13 @@ def test_a_probe_fails_with_the_reason_and_recovers(path: str, field: str) -> No
         assert (200, kind, "ok\n") == ask(server, path)
 
 
+def test_a_reason_that_is_no_text_is_told_as_far_as_it_is() -> None:
+    host = Host()
+    host.waiting = "x.io/a: no /sys/\udc80"  # as Python reads a file name that is no UTF-8
+    with serving(host=host) as server:
+        assert (503, "x.io/a: no /sys/?\n") == ask(server, "/readyz")[::2]
+
+
 def test_metrics_are_served_as_prometheus_reads_them() -> None:
     metrics = Metrics()
     metrics.registrations.labels("x.io/dev").inc()

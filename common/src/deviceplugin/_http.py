@@ -194,7 +194,9 @@ def _metrics(metrics: Metrics, accept: str) -> _Answer:
 
 
 def _probe(problem: str) -> _Answer:
-    return (503, _TEXT, f"{problem}\n".encode()) if problem else (200, _TEXT, b"ok\n")
+    return (
+        (503, _TEXT, f"{problem}\n".encode(errors="replace")) if problem else (200, _TEXT, b"ok\n")
+    )
 
 
 def _devices(reports: Iterable[Report]) -> _Answer:
