@@ -1,5 +1,8 @@
 """What the kubelet says about what pods hold, and what becomes of what it cannot say."""
 
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +112,45 @@ def test_a_kubelet_that_has_no_get_is_told_from_one_that_is_busy(
             service.get([DOOR])
     assert (kind, f"{socket}: {code.name}: {text}") == (raised.type, str(raised.value))
     assert [("Get", code.name)] == calls
+
+
+@contextmanager
+def answering(socket: Path, answers: Iterable[bytes]) -> Iterator[PodResources]:
+    """A service whose answers are these bytes, one after the other."""
+    remaining = iter(answers)
+
+    handler: Any = grpc.unary_unary_rpc_method_handler(lambda _request, _context: next(remaining))
+    handlers = dict.fromkeys(("List", "Get"), handler)
+    server = grpc.server(
+        ThreadPoolExecutor(1),
+        [grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)],
+        options=[("grpc.max_send_message_length", -1)],
+    )
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    try:
+        yield PodResources(socket, lambda _method, _code: None)
+    finally:
+        server.stop(None).wait()
+
+
+def test_an_answer_that_cannot_be_read_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    socket = tmp_path / "kubelet.sock"
+    with answering(socket, [b"\xff\xfe", b"\xff\xfe"]) as service:
+        for method, ask in (("List", service.list), ("Get", lambda: service.get([DOOR]))):
+            with pytest.raises(KubeletUnavailableError) as raised:
+                ask()
+            assert f"{socket}: {method}: the answer cannot be read" == str(raised.value)
+    assert [] == caplog.records
+
+
+def test_answers_that_are_too_long_are_all_told_in_the_same_words(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    with answering(socket, [bytes(17_000_000 + more) for more in range(2)]) as service:
+        for _ in range(2):
+            with pytest.raises(KubeletUnavailableError) as raised:
+                service.list()
+            expected = f"{socket}: List: the answer is longer than 16777216 bytes"
+            assert expected == str(raised.value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from deviceplugin import _rpc
 from deviceplugin.errors import KubeletUnavailableError
@@ -17,6 +18,11 @@ from deviceplugin.podresources import podresources_pb2 as pb
 _TIMEOUT: Final = 2.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """The kubelet sets no bound to its answers."""
+_TOO_LONG: Final = "Received message larger than max"
+_ANSWERS: Final[Mapping[str, Any]] = {
+    "List": pb.ListPodResourcesResponse,
+    "Get": pb.GetPodResourcesResponse,
+}
 _NOT_FOUND: Final = "not found"
 """How the kubelet says that a pod has gone; the code is the same as for all its other troubles."""
 
@@ -137,17 +143,22 @@ class PodResources:
             ("grpc.max_receive_message_length", _MAX_BYTES),
         ]
         with grpc.insecure_channel(f"unix:{self.socket}", options) as channel:
-            methods = _rpc.calls(channel, lister)
+            methods = _rpc.calls(channel, lister, encoded=True)
 
             def call(method: str, request: Any, timeout: float) -> Any:
                 try:
-                    answer = methods[method](request, timeout=timeout)
+                    answer = _ANSWERS[method].FromString(methods[method](request, timeout=timeout))
                 except grpc.RpcError as error:
                     if _says_not_found(method, error):
                         self._count(method, "NOT_FOUND")
                         return None
                     self._count(method, cast("grpc.Call", error).code().name)
                     raise _failure(method, error, self.socket) from error
+                except DecodeError as error:
+                    self._count(method, "INTERNAL")
+                    raise KubeletUnavailableError(
+                        f"{self.socket}: {method}: the answer cannot be read"
+                    ) from error
                 self._count(method, "OK")
                 return answer
 
@@ -165,7 +176,10 @@ def _failure(method: str, error: grpc.RpcError, socket: Path) -> KubeletUnavaila
     disabled = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
     without = method == "Get" and cast("grpc.Call", error).code() in disabled
     kind = NoGetError if without else KubeletUnavailableError
-    return kind(f"{socket}: {_rpc.status_text(error)}")
+    text = _rpc.status_text(error)
+    if _TOO_LONG in text:  # with its length, which changes
+        text = f"{method}: the answer is longer than {_MAX_BYTES} bytes"
+    return kind(f"{socket}: {text}")
 
 
 def _holds(pod: pb.PodResources) -> Iterator[Hold]:

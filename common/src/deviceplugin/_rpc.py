@@ -47,13 +47,20 @@ def _encode(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def calls(channel: grpc.Channel, descriptor: ServiceDescriptor) -> Mapping[str, Any]:
-    """Return the callables of a client of ``descriptor``, by method name."""
+def calls(
+    channel: grpc.Channel, descriptor: ServiceDescriptor, *, encoded: bool = False
+) -> Mapping[str, Any]:
+    """Return the callables of a client of ``descriptor``, by method name.
+
+    With ``encoded`` they return bytes: gRPC logs a traceback for each answer that it cannot decode.
+    """
     return {
         method.name: (channel.unary_stream if method.server_streaming else channel.unary_unary)(
             f"/{descriptor.full_name}/{method.name}",
             request_serializer=_encode,
-            response_deserializer=GetMessageClass(method.output_type).FromString,
+            response_deserializer=(
+                None if encoded else GetMessageClass(method.output_type).FromString
+            ),
         )
         for method in descriptor.methods
     }
