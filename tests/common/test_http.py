@@ -188,6 +188,14 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
             client.close()
 
 
+def test_any_number_of_clients_that_say_nothing_keeps_no_probe_from_its_answer() -> None:
+    with serving() as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+        assert 200 == ask(server, "/healthz")[0]
+        for client in silent:
+            client.close()
+
+
 def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     told = threading.Event()

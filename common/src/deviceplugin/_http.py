@@ -29,6 +29,8 @@ _CLIENT_DEADLINE: Final = 15.0
 """Seconds that a client may take in all."""
 _MAX_CLIENTS: Final = 32
 """Clients that are answered at a time."""
+_PATIENCE: Final = 0.5
+"""Seconds that the next client waits for one of them to end, before all of them are cut off."""
 _NEVER: Final = 24 * 3600.0
 """Seconds between wake-ups that serve no purpose here."""
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
@@ -121,6 +123,7 @@ class _Listener(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         self._everywhere = everywhere
         self._slots = threading.BoundedSemaphore(_MAX_CLIENTS)
+        self._clients: dict[socket.socket, None] = {}
         super().__init__(address, handler)
 
     @override
@@ -133,13 +136,18 @@ class _Listener(ThreadingHTTPServer):
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
         # More clients wait in the backlog: threads and descriptors without end would end us.
-        if not self._slots.acquire(timeout=1):
-            self.shutdown_request(request)
-            return
+        if not self._slots.acquire(timeout=_PATIENCE):
+            # Slow ones, all of them, and behind them a probe would find us dead.
+            for client in list(self._clients):
+                _cut_off(client)
+            if not self._slots.acquire(timeout=_PATIENCE):
+                self.shutdown_request(request)
+                return
+        self._clients[request] = None
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # the node has no thread left
-            self._slots.release()
+            self._end(request)
             self.shutdown_request(request)
 
     @override
@@ -151,7 +159,11 @@ class _Listener(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             deadline.cancel()
-            self._slots.release()
+            self._end(request)
+
+    def _end(self, request: socket.socket) -> None:
+        del self._clients[request]
+        self._slots.release()
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
