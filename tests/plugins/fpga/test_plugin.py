@@ -97,6 +97,12 @@ def test_in_other_modes_nothing_is_added(tree: FpgaTree, make: Make, mode: str) 
     assert not (tree.sys.parent.parent / "cdi").exists()
 
 
+@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
+def test_a_device_that_a_pod_holds_is_for_no_other(tree: FpgaTree, make: Make, mode: str) -> None:
+    tree.simple(AFU)
+    assert make(mode).exclusive
+
+
 # CDI specifications.
 
 
@@ -290,6 +296,21 @@ def test_a_port_that_is_lost_leaves_the_others_of_its_card(any_tree: FpgaTree, m
         path.unlink()
     ports[0].rmdir()
     assert [ports[1].name] == [device.id for device in plugin.discover()]
+
+
+def test_a_region_goes_on_without_a_port_that_cannot_be_used(
+    any_tree: FpgaTree, make: Make, tmp_path: Path
+) -> None:
+    good, bad = any_tree.simple(AFU, AFU)
+    plugin = make("region")
+    plugin.discover()
+    bad.rename(tmp_path / "away")
+    bad.symlink_to("nowhere")
+    (device,) = plugin.discover()
+    assert (True, [f"/dev/{good.name}"]) == (
+        bool(device.health),
+        [node.host_path for node in device.nodes],
+    )
 
 
 def test_an_empty_interface_id_registers_nothing_and_the_others_go_on(
