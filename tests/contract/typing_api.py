@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import assert_type
 
+from prometheus_client.core import GaugeMetricFamily, Metric
 from typing_extensions import override
 
 import deviceplugin as dp
@@ -20,6 +21,7 @@ class CameraSettings(dp.Settings):
 
 class CameraPlugin(dp.Plugin):
     resource = "example.com/camera"
+    exclusive = True
 
     def __init__(self, settings: CameraSettings) -> None:
         self.directory = settings.directory
@@ -62,6 +64,14 @@ class CameraPlugin(dp.Plugin):
     def changes(self, stop: Event) -> Iterator[None]:
         while not stop.wait(1):
             yield
+
+    @override
+    def released(self, devices: Sequence[dp.Device]) -> None:
+        assert_type(devices[0], dp.Device)
+
+    @override
+    def metrics(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("deviceplugin_camera_lenses", "Lenses.", value=1)
 
     @override
     def start(self, resource: str) -> None:
