@@ -2,17 +2,23 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 import deviceplugin as dp
 from deviceplugin_gpu._health import Health
 from deviceplugin_gpu._incidents import Record
+from deviceplugin_gpu._plugin import GpuPlugin
 from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
 from deviceplugin_gpu._xids import Checks, parse_checks
+from fake_nvml import Fleet
+from gpu_rig import GpuRig, devices, unhealthy
+from scripted import eventually
 
 OFF_THE_BUS = "XID 79 (the GPU is off the PCIe bus): reboot the node"
 TIMEOUT = "XID 109 (an application could not be switched away from): reset the GPU"
@@ -389,3 +395,52 @@ def test_an_error_of_no_time_that_can_be_is_one_of_now(tmp_path: Path, last: str
     entry = f'"number": 79, "since": 0, "last": {last}, "suspected": false, "reset": false'
     path.write_text(f'{{"version": 1, "boot": "b", "gpus": {{"g0": [{{{entry}}}]}}}}')
     assert 5.0 == Record(path, boot).load(5.0)["g0"][79].last
+
+
+@contextmanager
+def listening(plugin: GpuPlugin) -> Iterator[list[None]]:
+    """Listen to GPUs; what is given has an entry for each look that is called for."""
+    stop, calls = Event(), list[None]()
+    thread = Thread(target=lambda: calls.extend(plugin.changes(stop)))
+    thread.start()
+    try:
+        yield calls
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+def test_errors_that_were_corrected_call_for_no_look(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin()
+    plugin.discover()
+    with listening(plugin) as calls:
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.sbe(0)
+        rig.fake.sbe(0)
+        rig.fake.xid(0, 31)
+        eventually(lambda: calls, "a call for a look")
+    assert [None] == calls
+
+
+@pytest.mark.parametrize(
+    ("disable", "enable", "count"),
+    [
+        ("", "", 1),
+        ("all", "", 0),
+        ("xids", "", 0),
+        ("all", "79", 1),
+        ("all", "all", 1),
+        ("79", "", 1),
+    ],
+)
+def test_not_being_heard_makes_a_gpu_unhealthy_if_any_error_would(
+    rig: GpuRig, disable: str, enable: str, count: int
+) -> None:
+    rig.now = 0.0
+    rig.has(Fleet.of(1)).fake.fail("wait", 999)
+    plugin = rig.plugin(disable_healthchecks=disable, enable_healthchecks=enable)
+    plugin.discover()
+    with listening(plugin):
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.now = 1000.0
+        assert count == len(unhealthy(devices(plugin)))

@@ -2,8 +2,10 @@
 
 import json
 import socket
+from collections import Counter
 from contextlib import closing
 from datetime import timedelta
+from threading import Event, Thread
 
 import grpc
 import pytest
@@ -274,3 +276,39 @@ def test_imex_channels_can_be_required(rig: GpuRig) -> None:
         plugin.discover()
     rig.has_nodes("nvidia-caps-imex-channels/channel0")
     assert uuids(0) == devices(plugin).keys()
+
+
+def test_requests_are_answered_while_what_there_is_changes(rig: GpuRig) -> None:
+    """Requests of devices of a look before, at any moment of the next ones."""
+    rig.has(Fleet.of(3, migs=(FakeMig(1),)))
+    strategies = "envvar,cdi-cri"
+    plugin = rig.plugin(
+        mig_strategy="mixed", device_list_strategy=strategies, pass_device_specs=True
+    )
+    rig.has_nodes("nvidiactl", "nvidia0", "nvidia1", "nvidia2")
+    held = list(plugin.discover())
+    done, answers, problems = Event(), Counter[str](), list[Exception]()
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                first = plugin.allocate(held[:1]).envs["NVIDIA_VISIBLE_DEVICES"]
+                assert 2 == len(list(plugin.prefer(held, [], 2)))
+                assert [] != list(plugin.metrics())
+                answers[first] += 1
+            except Exception as error:
+                problems.append(error)
+                return
+
+    threads = [Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(20):
+        rig.fake.change(1, migs=(FakeMig(1),) if turn % 2 else (FakeMig(1), FakeMig(2, "2g.10gb")))
+        rig.fake.change(2, state="lost" if turn % 3 else "ok")
+        held = list(plugin.discover())
+    done.set()
+    for thread in threads:
+        thread.join(10)
+    assert [] == problems
+    assert {FakeMig(1).uuid(0)} == answers.keys()

@@ -113,7 +113,6 @@ class Survey:
             if self._explained != _NO_HARDWARE:
                 log.info("no NVIDIA hardware on this node: looking again now and then")
             self._explained = _NO_HARDWARE
-            self._driver.health.observe(Snapshot())
             return Snapshot()
         self._explain(error)
         self._give_up(error)
