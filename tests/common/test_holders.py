@@ -723,6 +723,24 @@ def test_a_pod_that_has_gone_is_forgotten(tmp_path: Path) -> None:
     eventually(lambda: (asking.ask(), not asking._gone)[1], "all to be forgotten")
 
 
+def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    service.socket.unlink()
+    service.on_list = lambda: PodResources.list(service)
+    asking = holders(service, interval=0.001)
+    resource = Resource(RESOURCE, ScriptedPlugin("a"))
+    for number in range(100):
+        with asking.guard(resource, [str(number)]):
+            pass
+
+    def forgotten() -> bool:
+        asking._turn()
+        return not asking._unseen
+
+    eventually(forgotten, "all to be forgotten")
+    assert asking.current() is None
+
+
 def test_a_look_that_breaks_does_not_end_all_looks(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

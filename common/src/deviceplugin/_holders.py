@@ -9,7 +9,7 @@ twice.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -137,6 +137,7 @@ class Holders:
     def _turn(self) -> None:
         with self._lock:
             self._first = None
+            self._still_expected()
         if not any(self._matters(resource) for resource in self._resources().values()):
             self._again(self._pace.interval)
             return
@@ -199,7 +200,7 @@ class Holders:
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way, _IDLE_TIMEOUT)
             self._list_due = False
-            unseen = dict(self._unseen)
+            unseen = self._still_expected()
         try:
             kubelet = file_identity(self._service.socket)
             holdings = self._service.list()
@@ -211,15 +212,20 @@ class Holders:
         if kubelet != self._kubelet:
             self._kubelet_since = _NEVER if self._kubelet is None else now
             self._kubelet = kubelet
-        self._expect(unseen, holdings, now)
+        self._expect(unseen, holdings)
         return self._store(replace(holdings, complete=self._is_complete(holdings, now)))
 
-    def _expect(self, unseen: Mapping[tuple[str, str], float], held: Holdings, now: float) -> None:
+    def _still_expected(self) -> Mapping[tuple[str, str], float]:
+        """Forget what has not been seen for too long, also by a kubelet that never answers."""
+        oldest = time.monotonic() - self._pace.settle
+        self._unseen = {key: since for key, since in self._unseen.items() if since > oldest}
+        return dict(self._unseen)
+
+    def _expect(self, unseen: Iterable[tuple[str, str]], held: Holdings) -> None:
         """Have another list asked for where a pod may still be on its way in."""
         with self._lock:
-            for (resource, device_id), since in unseen.items():
-                seen = device_id in held.holders(resource)
-                if seen or now - since >= self._pace.settle:
+            for resource, device_id in unseen:
+                if device_id in held.holders(resource):
                     self._unseen.pop((resource, device_id), None)
             self._list_due = self._list_due or bool(self._unseen)
 
