@@ -64,6 +64,12 @@ class FpgaTree:
             (folder / "physfn").symlink_to(physical)
         return folder
 
+    def plug_in(self, card: Path) -> None:
+        """Have a PCI device on the bus."""
+        bus = self.sys / "bus/pci/devices"
+        bus.mkdir(parents=True, exist_ok=True)
+        (bus / card.name).symlink_to(card)
+
     def region(self, card: Path, number: int = 0) -> Path:
         """Make what has an FME and its ports below it."""
         folder = card / self.words.folder / f"{self.words.region}{number}"

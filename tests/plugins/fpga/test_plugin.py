@@ -1,6 +1,7 @@
 """The plugin on a kubelet: what pods get, and what becomes of cards that change."""
 
 import json
+import logging
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -343,12 +344,41 @@ def test_a_problem_that_comes_back_is_told_again(
 # The driver itself.
 
 
-def test_without_a_driver_the_look_fails_until_there_is_one(tmp_path: Path, make: Make) -> None:
-    plugin = make("af")
-    with pytest.raises(dp.DiscoveryError, match="kernel driver is not loaded: neither "):
+def test_cards_without_a_driver_make_the_look_fail_until_there_is_one(
+    tmp_path: Path, make: Make
+) -> None:
+    plugin, tree = make("af"), FpgaTree(tmp_path / "node", DFL)
+    tree.unload()
+    tree.plug_in(tree.card("0000:5e:00.0"))
+    with pytest.raises(dp.DiscoveryError, match=r"kernel driver is not .*cards: 0000:5e:00\.0$"):
         plugin.discover()
     FpgaTree(tmp_path / "node", DFL).simple(AFU)
     assert 1 == len(list(plugin.discover()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("vendor", "0x1da3"), ("class", "0x030000"), ("driver/module", "")]
+)
+def test_a_node_without_cards_is_ready_and_says_so_once(
+    tmp_path: Path, make: Make, caplog: pytest.LogCaptureFixture, name: str, value: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin, tree = make("af"), FpgaTree(tmp_path / "node", DFL)
+    tree.unload()
+    card = tree.card("0000:5e:00.0")
+    tree.plug_in(card)
+    (card / name).parent.mkdir(exist_ok=True)
+    (card / name).write_text(value)
+    assert [] == list(plugin.discover()) == list(plugin.discover())
+    assert ["no FPGA on this node"] == [record.getMessage() for record in caplog.records]
+    assert 0 == measures(plugin)["skipped"]
+    FpgaTree(tmp_path / "node", DFL).simple(AFU)
+    assert 1 == len(list(plugin.discover()))
+
+
+def test_a_card_that_cannot_be_read_is_not_waited_for(tmp_path: Path, make: Make) -> None:
+    (tmp_path / "node/sys/bus/pci/devices/0000:5e:00.0/vendor").mkdir(parents=True)
+    assert [] == list(make("af").discover())
 
 
 def test_when_the_driver_is_unloaded_all_devices_are_gone(

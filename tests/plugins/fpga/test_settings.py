@@ -55,10 +55,8 @@ def test_the_nodes_name_is_taken_as_other_plugins_take_it() -> None:
 
 def test_without_a_driver_a_look_says_so(tmp_path: Path) -> None:
     done = command("--once", f"--sysfs-dir={tmp_path}")
-    assert 1 == done.returncode
-    assert done.stderr.startswith(
-        "FpgaPlugin: discovery failed: kernel driver is not loaded: neither "
-    )
+    assert 0 == done.returncode
+    assert "kernel driver is not loaded: neither " in done.stderr
 
 
 def test_errors_that_are_not_looked_at_cannot_be_ignored() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ ALL_ONES = "f" * 32
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _ACCELERATOR = "0x120000"
+_INTEL = "0x8086"
 
 
 class NoDriverError(Exception):
@@ -144,6 +146,25 @@ def choose(sys: Path) -> Driver:
     raise NoDriverError(
         f"kernel driver is not loaded: neither {' nor '.join(map(str, folders))} exists"
     )
+
+
+def waiting_cards(sys: Path) -> list[str]:
+    """Return the PCI addresses of what may be FPGAs that no driver has taken.
+
+    The class is that of all accelerators, but those that are something else have a driver.
+    """
+    with suppress(OSError):
+        cards = sorted((sys / "bus/pci/devices").iterdir())
+        return [card.name for card in cards if _is_waiting(card)]
+    return []
+
+
+def _is_waiting(card: Path) -> bool:
+    try:
+        found = _sysfs.read(card, "vendor"), _sysfs.read(card, "class")
+    except SysfsError:
+        return False
+    return found == (_INTEL, _ACCELERATOR) and not (card / "driver").exists()
 
 
 def look(sys: Path) -> Found:

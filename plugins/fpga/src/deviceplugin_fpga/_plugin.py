@@ -34,7 +34,7 @@ class FpgaPlugin(dp.Plugin):
         self._settings = settings or FpgaSettings()
         self.mode: Mode = _annotation.mode(self._settings)
         self._doctor = Doctor(self._settings.error_patience.total_seconds())
-        self._has_driver = False
+        self._has_driver = self._is_told_of_none = False
         self._last: Sequence[dp.Device] = ()
         self._problems: Collection[str] = ()
         self._findings: Collection[Finding] = ()
@@ -103,9 +103,14 @@ class FpgaPlugin(dp.Plugin):
         try:
             found = _drivers.look(self._settings.sysfs_dir)
         except NoDriverError as error:
-            if not self._has_driver:
-                raise dp.DiscoveryError(str(error)) from error
-            return Found(problems={str(error): set()})  # unloaded: all devices have vanished
+            if self._has_driver:  # unloaded: all devices have vanished
+                return Found(problems={str(error): set()})
+            if cards := _drivers.waiting_cards(self._settings.sysfs_dir):
+                raise dp.DiscoveryError(f"{error}; PCI cards: {', '.join(cards)}") from error
+            if not self._is_told_of_none:
+                self._is_told_of_none = True
+                log.info("no FPGA on this node", extra={"reason": str(error)})
+            return Found()
         self._has_driver = True
         return found
 
