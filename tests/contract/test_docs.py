@@ -27,6 +27,7 @@ from deviceplugin import (
     _discovery,
     _endpoint,
     _events,
+    _exclusive,
     _hints,
     _exclusive,
     _holders,
