@@ -29,7 +29,6 @@ from deviceplugin import (
     _events,
     _exclusive,
     _hints,
-    _exclusive,
     _holders,
     _kubelet,
     _lifecycle,
