@@ -208,6 +208,39 @@ def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
     assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
 
 
+def test_a_look_at_slow_gpus_ends_and_tells_which_it_did_not_reach(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(4, switch=6)).plugin(discovery_deadline=timedelta(seconds=0.8))
+    assert {} == unhealthy(devices(plugin))
+    rig.fake.delay("nvmlDeviceGetName", milliseconds=150)
+    reasons = unhealthy(devices(plugin))
+    assert uuids(2, 3) == reasons.keys()
+    assert {"NVML is too slow: there was no time to ask it of this GPU"} == {*reasons.values()}
+    rig.fake.mend()
+    assert {} == unhealthy(devices(plugin))
+
+
+def test_a_look_after_another_initialization_has_its_own_time(rig: GpuRig) -> None:
+    driver = rig.has(Fleet.of(2)).driver()
+    driver.look()
+    rig.fake.change(1, state="lost")
+    driver.look()
+    rig.fake.delay("nvmlShutdown", milliseconds=400)
+    seen = driver.look(patience=0.3)
+    assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
+    assert [False, True] == ["lost" in gpu.problem for gpu in seen.snapshot.gpus]
+
+
+def test_links_that_there_was_no_time_for_are_asked_for_at_the_next_look(rig: GpuRig) -> None:
+    rig.has(Fleet.of(3, switch=6)).fake.delay("nvmlDeviceGetNvLinkState", milliseconds=20)
+    driver = rig.driver()
+    assert {} == dict(driver.look(patience=0.1).snapshot.links)
+    assert {} == {gpu.uuid: gpu.problem for gpu in driver.gpus if gpu.problem}
+    assert rig.fake.calls()["nvmlDeviceGetNvLinkState"] < 10
+    rig.fake.mend()
+    assert 6 == len(driver.look().snapshot.links)
+    assert {6} == {link.nvlinks for link in driver.look().snapshot.links.values()}
+
+
 def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
     driver = rig.has(Fleet.of(1)).driver()

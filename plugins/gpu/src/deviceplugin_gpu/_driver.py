@@ -1,6 +1,7 @@
 """The driver as this process knows it: asked again and again, gone and back, with all GPUs seen."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,15 +52,19 @@ class Driver:
         self._bound: frozenset[str] | None = None
         self._reopen_at = float("-inf")
         self._rest = _FIRST_REST
+        self._until = math.inf
 
-    def look(self) -> Sight:
+    def look(self, patience: float = math.inf) -> Sight:
         """Look at all GPUs, with NVML initialized anew where something has been wrong before.
 
         Only then does NVML see a GPU that is back after a reset, or a driver that was reloaded.
+        After ``patience``, in seconds, no further GPU is begun with: it cannot be read then. With
+        NVML initialized anew there is as much time again.
 
         Raises:
             NvmlError: Nothing can be told of any GPU.
         """
+        self._until = self._clock() + patience
         fresh = not self.session.is_open
         sight = None
         try:
@@ -78,6 +83,7 @@ class Driver:
             if sight is None or not self.session.is_open:
                 raise
             return self._keep(sight)  # a call that hangs keeps it open
+        self._until = self._clock() + patience
         return self._keep(self._look())
 
     def _should_reopen(self, sight: Sight) -> bool:
@@ -127,7 +133,10 @@ class Driver:
     def _look(self) -> Sight:
         links = self._sight.snapshot.links if self._sight else None
         with self.session.use():
-            return look(self._sysfs, tuple(self._seen.values()), links)
+            return look(self._sysfs, tuple(self._seen.values()), links, self._is_late)
+
+    def _is_late(self) -> bool:
+        return self._clock() > self._until
 
     def _keep(self, sight: Sight) -> Sight:
         for gpu in sight.snapshot.gpus:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that are there for a screen only."""
 _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
+_TOO_SLOW: Final = "NVML is too slow: there was no time to ask it of this GPU"
 _NEAREST: Final = Path.INTERNAL
 Links = Mapping[tuple[str, str], Link]
 
@@ -39,11 +40,17 @@ class Sight:
         return bool(self.strangers) or bool(problems - {"", _NOT_REMAPPED})
 
 
-def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
+def look(
+    sysfs: FilePath,
+    before: Sequence[Gpu],
+    links: Links | None,
+    is_late: Callable[[], bool] = lambda: False,
+) -> Sight:
     """Return all GPUs that are here now, and those of ``before`` that cannot be read any more.
 
     ``links`` are taken instead of asking for them, where they are given and the GPUs are still the
-    same ones.
+    same ones. GPUs and links that are to be asked when it ``is_late`` are left for the next look,
+    so that one where each call takes seconds ends too.
 
     Raises:
         NvmlError: Nothing can be told at all.
@@ -53,6 +60,9 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     handles: dict[str, Handle] = {}
     unknown: list[tuple[int, str]] = []
     for index in range(count):
+        if is_late():
+            unknown.append((index, _TOO_SLOW))
+            continue
         try:
             handle = call("nvmlDeviceGetHandleByIndex", index)
             uuid = call("nvmlDeviceGetUUID", handle)
@@ -67,7 +77,7 @@ def look(sysfs: FilePath, before: Sequence[Gpu], links: Links | None) -> Sight:
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     if links is None or not _covers(links, handles):
-        links = _links(gpus, handles)
+        links = _links(gpus, handles, is_late)
     version = _told("", "nvmlSystemGetDriverVersion")
     cuda = _told(0, "nvmlSystemGetCudaDriverVersion_v2")
     snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
@@ -162,13 +172,18 @@ def _covers(links: Links, handles: Mapping[str, Handle]) -> bool:
     return all((a, b) in links for a in handles for b in handles if a != b)
 
 
-def _links(gpus: Sequence[Gpu], handles: Mapping[str, Handle]) -> dict[tuple[str, str], Link]:
+def _links(
+    gpus: Sequence[Gpu], handles: Mapping[str, Handle], is_late: Callable[[], bool]
+) -> dict[tuple[str, str], Link]:
     """Return how near all pairs are; what cannot be told counts as far."""
-    remotes = {gpu.uuid: _remotes(handles[gpu.uuid], gpus) for gpu in gpus if gpu.uuid in handles}
+    remotes = {}
+    for gpu in gpus:
+        if gpu.uuid in handles and not is_late():
+            remotes[gpu.uuid] = _remotes(handles[gpu.uuid], gpus, is_late)
     found: dict[tuple[str, str], Link] = {}
     for a in remotes:
         for b in remotes:
-            if a < b:
+            if a < b and not is_late():
                 direct = max(remotes[a][b], remotes[b][a])
                 switched = min(remotes[a][""], remotes[b][""])
                 link = Link(_path(handles[a], handles[b]), direct + switched)
@@ -183,11 +198,13 @@ def _path(a: Handle, b: Handle) -> Path:
         return Path.SYSTEM
 
 
-def _remotes(handle: Handle, gpus: Sequence[Gpu]) -> Counter[str]:
+def _remotes(handle: Handle, gpus: Sequence[Gpu], is_late: Callable[[], bool]) -> Counter[str]:
     """Return the number of active NVLinks by UUID of the GPU at the other end; ``""`` a switch."""
     by_pci = {gpu.pci: gpu.uuid for gpu in gpus if gpu.pci}
     counts: Counter[str] = Counter()
     for number in range(_nvml.MAX_LINKS):
+        if is_late():
+            break
         try:
             if call("nvmlDeviceGetNvLinkState", handle, number):
                 remote = _pci(ask(None, "nvmlDeviceGetNvLinkRemotePciInfo", handle, number))
