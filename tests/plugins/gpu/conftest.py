@@ -13,7 +13,7 @@ from gpu_rig import GpuRig
 def nvml_library(pytestconfig: pytest.Config) -> Path:
     """Compile the fake library unless an earlier run has; all workers share it."""
     assert pytestconfig.cache is not None
-    return fake_nvml.build(pytestconfig.cache.mkdir("fake-nvml"))
+    return fake_nvml.build_or_skip(pytestconfig.cache.mkdir("fake-nvml"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -444,3 +445,25 @@ def test_not_being_heard_makes_a_gpu_unhealthy_if_any_error_would(
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.now = 1000.0
         assert count == len(unhealthy(devices(plugin)))
+
+
+def test_a_set_of_events_is_not_used_after_nvml_was_shut_down(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin()
+    plugin.discover()
+
+    def registered(count: int) -> bool:
+        return rig.fake.calls()["nvmlDeviceRegisterEvents"] == count
+
+    with listening(plugin) as calls:
+        for count in (1, 2, 3):
+            eventually(partial(registered, count), "a set")
+            plugin._driver.session.reopen()
+        eventually(partial(registered, 4), "the last one")
+        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
+        assert 0 == rig.fake.calls()["nvmlEventSetFree"]
+        rig.fake.xid(0, 31)
+        eventually(lambda: calls, "the event")
+    assert "no events of GPUs" not in caplog.messages

@@ -192,6 +192,13 @@ def test_a_file_of_version_v1_is_read(command: Command, tmp_path: Path, way: str
     assert expected == {key: found[key] for key in expected}
 
 
+def test_entries_without_a_name_are_not_called_the_same(command: Command, tmp_path: Path) -> None:
+    path = written(tmp_path, "sharing: {timeSlicing: {resources: [5, null]}}")
+    _, _, err = command.run(f"--config={path}", "--once")
+    assert [] == [line for line in err if "more than once" in line]
+    assert [] != [line for line in err if "resources[1]: name is missing" in line]
+
+
 @pytest.mark.parametrize("arguments", [["--config-file="], ["--config-file", ""]])
 def test_an_empty_name_of_a_file_is_none(command: Command, arguments: list[str]) -> None:
     assert "none" == command.settings(*arguments)["mig-strategy"]
