@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.simulator import Pod
-from fake_nvml import FakeNvml, Fleet, build
+from fake_nvml import FakeNvml, Fleet, build_or_skip
 from node import Node
 
 RESOURCE = "nvidia.com/gpu"
@@ -41,7 +41,7 @@ class GpuNode:
 def gpus(
     node: Node, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> GpuNode:
-    library = build(tmp_path_factory.getbasetemp().parent / "fake-nvml")
+    library = build_or_skip(tmp_path_factory.getbasetemp().parent / "fake-nvml")
     return GpuNode(node, library, monkeypatch)
 
 
