@@ -192,6 +192,12 @@ def test_a_file_of_version_v1_is_read(command: Command, tmp_path: Path, way: str
     assert expected == {key: found[key] for key in expected}
 
 
+def test_the_command_needs_no_arguments(command: Command) -> None:
+    status, out, (problem,) = command.run(MIG_STRATEGY="all")
+    assert (2, "") == (status, out)
+    assert problem.startswith("environment variable MIG_STRATEGY: 'all' is none of")
+
+
 def test_entries_without_a_name_are_not_called_the_same(command: Command, tmp_path: Path) -> None:
     path = written(tmp_path, "sharing: {timeSlicing: {resources: [5, null]}}")
     _, _, err = command.run(f"--config={path}", "--once")

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
 from typing import Final, NoReturn
@@ -83,7 +84,7 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
 def _config(arguments: Sequence[str]) -> Path | None:
     """Return the configuration file that holds in the end."""
     name = os.environ.get("DP_CONFIG", "")
-    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         flag, given, value = word.partition("=")
         if flag == "--config":
             name = value if given else following
