@@ -102,10 +102,19 @@ def test_any_trace_of_nvidia_makes_a_missing_driver_an_error(empty: GpuRig, trac
         plugin.discover()
 
 
-def test_hardware_of_others_is_none(empty: GpuRig) -> None:
+@pytest.mark.parametrize(("name", "value"), [("vendor", "0x8086"), ("class", "0x068000")])
+def test_hardware_of_others_and_bridges_are_none(empty: GpuRig, name: str, value: str) -> None:
     empty.has_card()
-    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0/vendor").write_text("0x8086\n")
+    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0" / name).write_text(f"{value}\n")
     empty.has_nodes("nvram", "null")
+    assert {} == devices(empty.plugin())
+
+
+def test_a_gpu_that_is_kept_for_virtual_machines_is_none(empty: GpuRig) -> None:
+    empty.has_card()
+    driver = empty.roots.sys / "bus/pci/drivers/vfio-pci"
+    driver.mkdir(parents=True)
+    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0/driver").symlink_to(driver)
     assert {} == devices(empty.plugin())
 
 
