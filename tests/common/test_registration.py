@@ -419,3 +419,13 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
         with kubelet.running(ScriptedPlugin("c")):
             node.kubelet.wait(lambda: node.kubelet.devices(RESOURCE) == {"c": "Healthy"})
         node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_kubelet_is_not_asked_to_reach_a_socket_that_is_gone(kubelet: Kubelet) -> None:
+    # It would dial for ten seconds, and with a hundred resources that is all it would do.
+    registrar = _kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    found = registrar.register(
+        RESOURCE, "gone.sock", wake=threading.Event(), over=lambda: True, watched=lambda: False
+    )
+    assert found is None
+    assert 0 == kubelet.simulated.registration_count(RESOURCE)

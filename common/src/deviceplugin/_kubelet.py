@@ -153,6 +153,9 @@ class Kubelet:
         kubelet = self.identity()
         if kubelet is None:
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
+        if over():
+            # A kubelet removes sockets before it listens: it would only try to reach ours in vain.
+            raise KubeletUnavailableError("a socket was removed before registering")
         request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
         # A channel of its own: a shared one would back off between attempts by itself.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]

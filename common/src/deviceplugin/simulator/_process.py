@@ -22,8 +22,9 @@ from deviceplugin.v1beta1 import deviceplugin_pb2
 _REGISTRATION = deviceplugin_pb2.DESCRIPTOR.services_by_name["Registration"]
 _POD_RESOURCES = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
 
-_REGISTER_WORKERS = 64
-"""A Register call may hang for as long as its plugin does, and must not block the others."""
+_REGISTER_WORKERS = 1024
+"""A Register call may hang for as long as its plugin does, and must not block the others, which
+have a goroutine each in a real kubelet."""
 _POD_RESOURCES_WORKERS = 4
 _MAX_SOCKET_PATH = 107
 
