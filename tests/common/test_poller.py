@@ -188,6 +188,23 @@ def test_a_directory_that_comes_while_the_one_above_is_about_to_be_watched_is_no
         assert changes.next() is None
 
 
+def test_a_directory_that_comes_just_before_it_is_watched_is_watched_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, path, real = Changes(), tmp_path / "d", inotify_simple.INotify.add_watch
+
+    def add_watch(inotify: Any, watched: Path, mask: int) -> int:
+        if watched == path:
+            path.mkdir(exist_ok=True)  # it was not there when it was asked what it is
+        return int(real(inotify, watched, mask))
+
+    monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
+    with running(Poller(NEVER)) as poller:
+        poller.watch(path, changes)
+        (path / "entry").touch()
+        changes.until("entry")
+
+
 def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None:
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()

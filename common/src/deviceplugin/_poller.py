@@ -235,8 +235,11 @@ class Poller:
     def _arm_nearest(self, watch: _Watch) -> Path | None:
         for path in (watch.path, *watch.path.parents) if self._inotify is not None else ():
             try:
-                mask = _DIRECTORY if path.is_dir() else _FILE
+                is_directory = path.is_dir()
+                mask = _DIRECTORY if is_directory else _FILE
                 watch.descriptors = {self._inotify.add_watch(path, mask)}
+                if not is_directory and path.is_dir():  # made between the two
+                    watch.descriptors = {self._inotify.add_watch(path, _DIRECTORY)}
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
