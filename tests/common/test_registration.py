@@ -203,8 +203,7 @@ def test_fifty_kubelet_restarts_at_random_moments_leak_nothing(kubelet: Kubelet)
 def stream(socket: Path) -> Iterator[Any]:
     """Open one more ListAndWatch stream, as another client of the plugin."""
     service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    with grpc.insecure_channel(f"unix:{socket}", options) as channel:
+    with _rpc.connect(socket) as channel:
         yield _rpc.calls(channel, service)["ListAndWatch"](pb.Empty())
 
 

@@ -33,10 +33,10 @@ def calls() -> Iterator[Any]:
     service = _rpc.service(SERVICE, Implementation(), encoded=frozenset({"ListAndWatch"}))
     server = grpc.server(workers, handlers=[service])
     with TemporaryDirectory(prefix="rpc") as directory:  # paths of sockets must be short
-        target = f"unix:{Path(directory) / 'socket'}"
-        server.add_insecure_port(target)
+        socket = Path(directory) / "socket"
+        server.add_insecure_port(f"unix:{socket}")
         server.start()
-        with grpc.insecure_channel(target) as channel:
+        with _rpc.connect(socket) as channel:
             yield _rpc.calls(channel, SERVICE)
         server.stop(None).wait(5)
     workers.shutdown()
@@ -69,3 +69,18 @@ def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         calls["Allocate"](pb.AllocateRequest(), timeout=5)
     assert "UNIMPLEMENTED: Method not found!" == _rpc.status_text(raised.value)
+
+
+def test_an_attempt_that_failed_makes_no_other_connection_wait(tmp_path: Path) -> None:
+    socket = tmp_path / "socket"
+    with _rpc.connect(socket) as early, _rpc.connect(socket) as late:
+        with pytest.raises(grpc.RpcError):
+            _rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=5)
+        workers = ThreadPoolExecutor(1)
+        server = grpc.server(workers, handlers=[_rpc.service(SERVICE, Implementation())])
+        server.add_insecure_port(f"unix:{socket}")
+        server.start()
+        answer = _rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=0.5)
+        server.stop(None).wait(5)
+        workers.shutdown()
+    assert answer.pre_start_required

@@ -10,7 +10,7 @@ import pytest
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
 from deviceplugin.simulator._clients import DialError, PluginClient
 from deviceplugin.simulator._connections import ConnectError
-from deviceplugin.simulator._naming import dial_target, go_quote, is_extended_resource, socket_path
+from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource, socket_path
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
@@ -234,7 +234,7 @@ def test_endpoints_are_joined_to_the_directory(endpoint: str, path: str) -> None
 
 
 def test_what_follows_a_question_mark_or_hash_is_lost() -> None:
-    assert "unix:/d/a" == dial_target("/d/a?b") == dial_target("/d/a#b")
+    assert "/d/a" == dialled_path("/d/a?b") == dialled_path("/d/a#b")
 
 
 def test_quotes_are_those_of_go() -> None:

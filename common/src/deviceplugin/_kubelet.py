@@ -157,9 +157,7 @@ class Kubelet:
             # A kubelet removes sockets before it listens: it would only try to reach ours in vain.
             raise KubeletUnavailableError("a socket was removed before registering")
         request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
-        # A channel of its own: a shared one would back off between attempts by itself.
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
-        with grpc.insecure_channel(f"unix:{self.socket}", options) as channel:
+        with _rpc.connect(self.socket) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]
             call = _rpc.calls(channel, registration)["Register"].future(
                 request, timeout=_REGISTER_TIMEOUT

@@ -137,12 +137,7 @@ class PodResources:
         if not self._exists(self.socket):
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
         lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-        options = [
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.max_receive_message_length", _MAX_BYTES),
-        ]
-        with grpc.insecure_channel(f"unix:{self.socket}", options) as channel:
+        with _rpc.connect(self.socket, max_receive_message_length=_MAX_BYTES) as channel:
             methods = _rpc.calls(channel, lister, encoded=True)
 
             def call(method: str, request: Any, timeout: float) -> Any:

@@ -4,6 +4,7 @@ Generated ``_pb2_grpc`` modules would pin one grpcio release for what are three 
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -45,6 +46,17 @@ def _handler(
 
 def _encode(message: Message) -> bytes:
     return message.SerializeToString()
+
+
+def connect(socket: Path | str, **options: int | str) -> grpc.Channel:
+    """Return a channel to the Unix ``socket`` that shares its connection with no other.
+
+    A shared one would have to wait where an earlier attempt of another failed. ``options`` are
+    gRPC's arguments of a channel, without the ``grpc.`` in front.
+    """
+    own = {"use_local_subchannel_pool": 1, "enable_http_proxy": 0}
+    arguments = [(f"grpc.{name}", value) for name, value in (own | options).items()]
+    return grpc.insecure_channel(f"unix:{socket}", arguments)
 
 
 def calls(

@@ -111,6 +111,16 @@ def specification(tmp_path: Path) -> Path:
     return tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml"
 
 
+@pytest.fixture
+def started(tree: FpgaTree, make: Make) -> FpgaPlugin:
+    """Return a plugin in mode region whose resource is started, on a node with one card."""
+    tree.simple(AFU)
+    plugin = make("region")
+    plugin.discover()
+    plugin.start(REGION)
+    return plugin
+
+
 def test_a_look_alone_writes_nothing(tree: FpgaTree, make: Make, tmp_path: Path) -> None:
     tree.simple(AFU)
     make("region").discover()
@@ -130,72 +140,52 @@ def test_a_stale_specification_is_replaced_before_the_resource_is_registered(
 
 
 def test_a_specification_that_says_the_same_is_left_alone(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
     before = specification(tmp_path).stat()
-    plugin.discover()
+    started.discover()
     after = specification(tmp_path).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
 def test_a_lost_specification_is_written_again_and_one_more_card_has_its_own(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    tree: FpgaTree, started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
     specification(tmp_path).unlink()
     tree.simple(AFU, address="0000:5e:00.0", number=1)
-    assert [True, True] == [bool(device.health) for device in plugin.discover()]
+    assert [True, True] == [bool(device.health) for device in started.discover()]
     assert 2 == len(list((tmp_path / "cdi").glob("*.yaml")))
 
 
 def test_a_device_whose_specification_cannot_be_written_is_unhealthy(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
     specification(tmp_path).unlink()
     (tmp_path / "cdi").rmdir()
     (tmp_path / "cdi").touch()
-    (device,) = plugin.discover()
+    (device,) = started.discover()
     assert f"no CDI specification: {tmp_path}/cdi: File exists" == device.health.reason
 
 
 def test_a_full_disk_is_the_reason_that_a_device_is_unhealthy_for(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
     path = specification(tmp_path)
     path.unlink()
     path.with_name(f".{path.name}.new").symlink_to("/dev/full")
-    (device,) = plugin.discover()
+    (device,) = started.discover()
     assert f"no CDI specification: {path}: No space left on device" == device.health.reason
-    assert [True] == [bool(device.health) for device in plugin.discover()]
+    assert [True] == [bool(device.health) for device in started.discover()]
 
 
 def test_a_specification_can_be_written_by_several_at_once(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
 
     def write(_: int) -> None:
         for _ in range(50):
             specification(tmp_path).unlink(missing_ok=True)
-            plugin.start(REGION)
+            started.start(REGION)
 
     with ThreadPoolExecutor(4) as pool:
         assert [None] * 4 == list(pool.map(write, range(4)))
@@ -213,13 +203,9 @@ def test_a_resource_whose_specifications_cannot_be_written_is_not_registered(
 
 
 def test_specifications_outlive_the_plugin_for_containers_that_start_again(
-    tree: FpgaTree, make: Make, tmp_path: Path
+    started: FpgaPlugin, tmp_path: Path
 ) -> None:
-    tree.simple(AFU)
-    plugin = make("region")
-    plugin.discover()
-    plugin.start(REGION)
-    plugin.stop(REGION)
+    started.stop(REGION)
     assert specification(tmp_path).exists()
 
 

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from fake_nvml import SOURCES, FakeGpu, FakeMig, FakeNvml, Fleet
+from nvml_calls import code, gpu
 
 Open = Callable[[Fleet | str], FakeNvml]
 GIB = 1 << 30
@@ -35,19 +36,6 @@ def opened(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     yield open_fleet
     for _ in fakes:
         pynvml.nvmlShutdown()
-
-
-def code(function: Callable[..., object], *arguments: object) -> int:
-    """Return the error that a call gives, 0 if none."""
-    try:
-        function(*arguments)
-    except pynvml.NVMLError as error:
-        return int(error.value)
-    return 0
-
-
-def gpu(index: int = 0) -> Any:
-    return pynvml.nvmlDeviceGetHandleByIndex(index)
 
 
 def values(structure: Any) -> dict[str, Any]:

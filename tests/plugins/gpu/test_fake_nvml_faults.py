@@ -16,6 +16,7 @@ import pytest
 
 import fake_nvml
 from fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
+from nvml_calls import code, gpu
 from scripted import eventually
 
 XID = pynvml.nvmlEventTypeXidCriticalError
@@ -36,19 +37,6 @@ def nvml(fake: FakeNvml) -> Iterator[FakeNvml]:
     yield fake
     fake.mend()
     pynvml.nvmlShutdown()
-
-
-def code(function: Any, *arguments: object) -> int:
-    """Return the error that a call gives, 0 if none."""
-    try:
-        function(*arguments)
-    except pynvml.NVMLError as error:
-        return int(error.value)
-    return 0
-
-
-def gpu(index: int = 0) -> Any:
-    return pynvml.nvmlDeviceGetHandleByIndex(index)
 
 
 def event_set(*indices: int, kinds: int = XID) -> Any:

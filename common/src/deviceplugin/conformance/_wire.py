@@ -20,13 +20,6 @@ _DATA, _HEADERS, _SETTINGS = 0, 1, 4
 _END_STREAM, _END_HEADERS = 1, 4
 _INITIAL_WINDOW_SIZE: Final = b"\x00\x04"
 
-OPTIONS: Final = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-)
-
 
 def answers(path: str | os.PathLike[str], timeout: float) -> bool:
     """Whether a server on the socket ``path`` accepts at once and says hello in HTTP/2 in time."""
@@ -81,7 +74,9 @@ class Stream:
     """A ListAndWatch stream that any client may open; takes lists of any size."""
 
     def __init__(self, path: Path) -> None:
-        self._channel = grpc.insecure_channel(f"unix:{path}", OPTIONS)
+        self._channel = _rpc.connect(
+            path, default_authority="localhost", max_receive_message_length=-1
+        )
         self._first = threading.Event()
         self._opened_at = 0.0
         self.waited: float | None = None

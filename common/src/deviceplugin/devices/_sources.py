@@ -41,12 +41,7 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, told: boo
     if not socket.exists():
         raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    options = [
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.max_receive_message_length", _MAX_BYTES),
-    ]
-    with grpc.insecure_channel(f"unix:{socket}", options) as channel:
+    with _rpc.connect(socket, max_receive_message_length=_MAX_BYTES) as channel:
         calls = _rpc.calls(channel, lister)
         try:
             pods = calls["List"](pb.ListPodResourcesRequest(), timeout=timeout)

@@ -17,11 +17,6 @@ from deviceplugin.podresources import podresources_pb2 as pb
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """The kubelet sets no bound to its answers."""
 _NO_METHOD: Final = "/v1beta1.Registration/AreYouThere"
-_OPTIONS: Final = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", _MAX_BYTES),
-]
 
 
 class State(StrEnum):
@@ -71,7 +66,7 @@ class Answer:
 
 def ask_kubelet(path: Path, timeout: float) -> Answer:
     """Call a method that no kubelet has. One that speaks gRPC says that it has none."""
-    with grpc.insecure_channel(f"unix:{path}", _OPTIONS) as channel:
+    with _rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
         call = channel.unary_unary(
             _NO_METHOD, request_serializer=bytes, response_deserializer=bytes
         )
@@ -81,7 +76,7 @@ def ask_kubelet(path: Path, timeout: float) -> Answer:
 def ask_allocatable(path: Path, timeout: float) -> Answer:
     """Call GetAllocatableResources, which changes nothing, unlike List."""
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    with grpc.insecure_channel(f"unix:{path}", _OPTIONS) as channel:
+    with _rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
         call = _rpc.calls(channel, lister)["GetAllocatableResources"]
         return _result(lambda: call(pb.AllocatableResourcesRequest(), timeout=timeout))
 

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 
 from deviceplugin import _rpc
-from deviceplugin.simulator._naming import dial_target
-from deviceplugin.simulator._wire import CLIENT_OPTIONS, wait_until_ready
+from deviceplugin.simulator._naming import dialled_path
+from deviceplugin.simulator._wire import LARGEST_MESSAGE, wait_until_ready
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
@@ -47,7 +47,7 @@ class PluginClient:
     def dial(self, timeout: float) -> None:
         """Connect, waiting up to ``timeout`` seconds for the plugin's server to say hello."""
         try:
-            channel = self._open(dial_target(self.path), timeout)
+            channel = self._open(dialled_path(self.path), timeout)
         except ValueError as error:
             raise DialError(str(error)) from None
         if not wait_until_ready(channel, timeout):
@@ -55,13 +55,17 @@ class PluginClient:
             raise DialError("context deadline exceeded")
         self._calls = _rpc.calls(channel, _DEVICE_PLUGIN)
 
-    def _open(self, target: str, timeout: float) -> grpc.Channel:
+    def _open(self, path: str, timeout: float) -> grpc.Channel:
         with self._lock:
             if self._closed:
                 raise DialError("context canceled")
-            # As often as a Go client tries, by the measure of the timeout that it has.
-            backoff = ("grpc.initial_reconnect_backoff_ms", int(timeout * 100))
-            self._channel = grpc.insecure_channel(target, options=(*CLIENT_OPTIONS, backoff))
+            self._channel = _rpc.connect(
+                path,
+                default_authority="localhost",
+                max_receive_message_length=LARGEST_MESSAGE,
+                # As often as a Go client tries, by the measure of the timeout that it has.
+                initial_reconnect_backoff_ms=int(timeout * 100),
+            )
             return self._channel
 
     def close(self) -> None:

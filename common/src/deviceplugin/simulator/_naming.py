@@ -51,8 +51,8 @@ def socket_path(directory: Path, endpoint: str) -> str:
     return os.path.normpath(f"{directory}/{endpoint}")
 
 
-def dial_target(path: str) -> str:
-    """Return the gRPC target for ``path``, which the kubelet reads as part of a URL.
+def dialled_path(path: str) -> str:
+    """Return what gRPC is to dial for ``path``, which the kubelet reads as part of a URL.
 
     So ``?`` and ``#`` cut the path short and ``%41`` means ``A``. ``ValueError`` for an escape
     that is none.
@@ -60,7 +60,7 @@ def dial_target(path: str) -> str:
     if bad := _BAD_ESCAPE.search(path):
         url = go_quote(f"passthrough:///{path}")
         raise ValueError(f"parse {url}: invalid URL escape {go_quote(bad.group())}")
-    return "unix:" + quote(unquote(re.split("[?#]", path, maxsplit=1)[0]))
+    return quote(unquote(re.split("[?#]", path, maxsplit=1)[0]))
 
 
 def go_quote(text: str) -> str:

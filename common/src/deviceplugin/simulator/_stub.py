@@ -91,9 +91,7 @@ class StubPlugin(StubService):
             endpoint=self.socket.name if endpoint is None else endpoint,
             resource_name=self.resource,
         )
-        options = (("grpc.use_local_subchannel_pool", 1),)
-        target = f"unix:{self.socket.with_name(KUBELET_SOCKET)}"
-        with grpc.insecure_channel(target, options=options) as channel:
+        with _rpc.connect(self.socket.with_name(KUBELET_SOCKET)) as channel:
             _rpc.calls(channel, _REGISTRATION)["Register"](request, timeout=timeout)
 
     def stop(self) -> None:

@@ -16,8 +16,8 @@ from deviceplugin import _rpc
 from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator._connections import ConnectError, Connections
 from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._naming import dial_target, go_quote, is_extended_resource
-from deviceplugin.simulator._wire import CLIENT_OPTIONS, wait_until_ready
+from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource
+from deviceplugin.simulator._wire import LARGEST_MESSAGE, wait_until_ready
 from deviceplugin.v1beta1 import VERSION
 
 log = logging.getLogger(__name__)
@@ -208,8 +208,11 @@ class PluginWatcher:
 
     def _introduce(self, path: str) -> str:
         """Register the plugin at ``path`` and tell it the result; return its resource."""
-        options = (*CLIENT_OPTIONS[1:], ("grpc.default_authority", quote(path, safe="")))
-        channel = grpc.insecure_channel(dial_target(path), options=options)
+        channel = _rpc.connect(
+            dialled_path(path),
+            default_authority=quote(path, safe=""),
+            max_receive_message_length=LARGEST_MESSAGE,
+        )
         with self._host.changed:
             self._channels.add(channel)
         try:

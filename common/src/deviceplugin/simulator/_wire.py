@@ -17,13 +17,8 @@ _OWN_WORDS: Final = {
 }
 """What grpcio itself says, and grpc-go's words for the same."""
 
-CLIENT_OPTIONS: Final = (
-    ("grpc.default_authority", "localhost"),
-    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
-    # Or two registrations of one socket would share a connection.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-)
+LARGEST_MESSAGE: Final = 4 * 1024 * 1024
+"""Bytes that a Go client takes unless told otherwise."""
 
 _CLOSE_CHECK: Final = 0.05
 """Seconds after which a dial notices that its channel was closed."""
