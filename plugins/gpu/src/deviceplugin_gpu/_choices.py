@@ -1,7 +1,8 @@
 """Settings that are more than a word: strategies, names of resources, sharing."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeVar
@@ -113,7 +114,7 @@ def devices(value: Any) -> "Literal['all'] | int | tuple[str, ...]":
     raise ValueError("is not all, a number above 0, or a list of indices, UUIDs and models")
 
 
-def read_document(value: object) -> object:
+def _document(value: object) -> object:
     """Return what a flag or variable says in YAML or JSON; other values are returned as they are.
 
     Raises:
@@ -133,6 +134,18 @@ def refuse(problems: Collection[str]) -> None:
     """Raise ConfigError if there are any ``problems``, with a line for each."""
     if problems:
         raise dp.ConfigError("\n".join(problems))
+
+
+@contextmanager
+def checked(value: object) -> Iterator[Place]:
+    """Give what YAML, or a file, has; in the end all problems with it are refused at once.
+
+    Raises:
+        ConfigError: There are any.
+    """
+    place = Place(_document(value), "", [])
+    yield place
+    refuse(place.problems)
 
 
 @dataclass(frozen=True)
@@ -196,11 +209,9 @@ class Naming:
         """
         if isinstance(value, cls):
             return value
-        problems: list[str] = []
-        place = Place(read_document(value), "", problems)
-        place.only(("gpus", "mig"))
-        found = [_patterns(place.each(key)) for key in ("gpus", "mig")]
-        refuse(problems)
+        with checked(value) as place:
+            place.only(("gpus", "mig"))
+            found = [_patterns(place.each(key)) for key in ("gpus", "mig")]
         return cls(*found)
 
     def write(self) -> dict[str, list[dict[str, str]]]:

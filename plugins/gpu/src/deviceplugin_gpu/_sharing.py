@@ -5,9 +5,8 @@ from typing import Any, Final, Literal, Self
 
 from deviceplugin_gpu._choices import (
     Place,
+    checked,
     devices,
-    read_document,
-    refuse,
     replicas,
     resource_name,
     truth,
@@ -48,16 +47,13 @@ class Sharing:
         """
         if isinstance(value, cls):
             return value
-        problems: list[str] = []
-        place = Place(read_document(value), "", problems)
-        place.only(_KINDS)
-        given = [kind for kind in _KINDS if kind in place.keys()]  # noqa: SIM118
-        if len(given) == len(_KINDS):
-            problems.append("timeSlicing and mps do not go together: choose one")
-        kind = given[-1] if given else ""
-        sharing = cls._read(place.inner(kind), mps=kind == "mps") if kind else cls()
-        refuse(problems)
-        return sharing
+        with checked(value) as place:
+            place.only(_KINDS)
+            given = [kind for kind in _KINDS if kind in place.keys()]  # noqa: SIM118
+            if len(given) == len(_KINDS):
+                place.problems.append("timeSlicing and mps do not go together: choose one")
+            kind = given[-1] if given else ""
+            return cls._read(place.inner(kind), mps=kind == "mps") if kind else cls()
 
     @classmethod
     def _read(cls, place: Place, *, mps: bool) -> Self:
