@@ -4,88 +4,33 @@ No root, no cluster; all files are in a temporary directory. Exits with 1 at the
 is not as it should be.
 """
 
-import os
-import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
+from demo.stage import GREEN, PATIENCE, PLAIN, RED, SOON, Demo, Stopwatch, check, say
+
+from deviceplugin.simulator import Pod
 
 RESOURCE: Final = "example.com/gopher"
 COMMAND: Final = Path(sys.executable).with_name("gopher-device-plugin")
-PATIENCE: Final = 10.0
-"""Seconds; each step takes milliseconds."""
-SOON: Final = 1000
-"""Milliseconds for what is to happen at once, on a busy machine."""
-
-BOLD, DIM, GREEN, RED, PLAIN = (
-    ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m")
-    if sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    else ("",) * 5
-)
 
 
-class DemoError(Exception):
-    """Something is not as the demo says."""
-
-
-def say(text: str) -> None:
-    print(f"    {text}", flush=True)
-
-
-def check(claim: str, truth: object) -> None:
-    """Print ``claim`` if it is true, and end the demo if it is not."""
-    if not truth:
-        raise DemoError(claim)
-    print(f"    {GREEN}ok{PLAIN}  {claim}", flush=True)
-
-
-class Stopwatch:
-    """Milliseconds that a ``with`` block took."""
-
-    def __enter__(self) -> Self:
-        self._start = time.monotonic()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.ms = round(1000 * (time.monotonic() - self._start))
-
-    def __str__(self) -> str:
-        return f"{self.ms} ms"
-
-
-class Demo:
-    """One kubelet, one directory of gophers, one plugin process at a time."""
+class GopherDemo(Demo):
+    """A directory of gophers, and their plugin."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(root)
         self.gophers = root / "gophers"
-        self.kubelet = SimulatedKubelet(root / "kubelet")
-        self.log = root / "plugin.log"
-        self.plugin: subprocess.Popen[bytes]
-        self.port = 0
+        self.port = free_port()
 
     def start_plugin(self) -> None:
-        with self.log.open("ab") as log:
-            self.plugin = subprocess.Popen(
-                [
-                    COMMAND,
-                    f"--directory={self.gophers}",
-                    f"--plugin-dir={self.kubelet.plugin_dir}",
-                    f"--pod-resources-socket={self.kubelet.pod_resources_socket}",
-                    f"--http-address=127.0.0.1:{self.port}",
-                    "--log-format=text",
-                ],
-                stderr=log,
-            )
+        address = f"--http-address=127.0.0.1:{self.port}"
+        self.run_plugin(COMMAND, f"--directory={self.gophers}", address)
 
     def expect(self, healthy: Collection[str], unhealthy: Collection[str] = ()) -> None:
         """Wait until the kubelet has been told just this."""
@@ -126,15 +71,6 @@ class Demo:
         say(f"pod default/too-greedy: {rejected.message}")
         check("a second pod that asks for two is turned away: one is left", not rejected)
         self.kubelet.delete(pod)
-
-    def run_pod(self, pod: Pod) -> RunOptions:
-        outcome = self.kubelet.admit(pod)
-        if not outcome:
-            raise DemoError(f"pod {pod.name} was rejected: {outcome.message}")
-        options = self.kubelet.start_container(pod, pod.containers[0].name)
-        if options is None:
-            raise DemoError(f"the container of pod {pod.name} got nothing")
-        return options
 
     def a_device_comes_and_goes(self) -> None:
         with Stopwatch() as took:
@@ -210,10 +146,7 @@ class Demo:
         check("/readyz says ok", "ok" in self.get("/readyz"))
 
     def it_stops(self) -> None:
-        with Stopwatch() as took:
-            self.plugin.send_signal(signal.SIGTERM)
-            self.plugin.wait()
-        check(f"exit status 0 after {took}", self.plugin.returncode == 0)
+        self.stop_plugin()
         left = list(self.kubelet.plugin_dir.glob("example.com_*"))
         check("no socket is left behind", not left)
         check("nothing that happened would have crashed a kubelet", not self.kubelet.crashes)
@@ -226,50 +159,22 @@ def free_port() -> int:
     return port
 
 
-@contextmanager
-def demo() -> Iterator[Demo]:
-    root = Path(tempfile.mkdtemp(prefix="gophers-"))
-    running = Demo(root)
-    running.port = free_port()
-    try:
-        yield running
-    except Exception:
-        if running.log.exists():
-            sys.stderr.write(f"--- log of the plugin\n{running.log.read_text()}")
-        raise
-    finally:
-        if hasattr(running, "plugin") and running.plugin.poll() is None:
-            running.plugin.kill()
-            running.plugin.wait()
-        running.kubelet.stop()
-        shutil.rmtree(root, ignore_errors=True)
-
-
 def main() -> int:
     """Run all steps; 0 if each was as claimed."""
-    start = time.monotonic()
-    try:
-        with demo() as running:
-            steps = {
-                "A kubelet starts, then the plugin": running.a_kubelet_and_a_plugin,
-                "A pod asks for two gophers": running.a_pod_gets_two,
-                "A gopher arrives, another is lost": running.a_device_comes_and_goes,
-                "The kubelet restarts, five times": running.the_kubelet_restarts,
-                "The connection drops; the socket is deleted": running.connections_are_lost,
-                "The plugin is killed while a pod holds a gopher": running.the_plugin_is_killed,
-                "What it tells over HTTP": running.what_it_tells,
-                "SIGTERM": running.it_stops,
-            }
-            for number, (title, step) in enumerate(steps.items(), 1):
-                print(f"\n{BOLD}{number}. {title}{PLAIN}", flush=True)
-                step()
-    except (DemoError, TimeoutError, OSError) as error:
-        print(f"\n{RED}FAILED{PLAIN}  {error}", flush=True)
-        return 1
-    took = time.monotonic() - start
-    print(f"\n{GREEN}All {len(steps)} steps were as claimed{PLAIN} ({took:.1f} s).")
-    print(f"{DIM}Next: README.md shows how to write a plugin of your own in 15 lines.{PLAIN}")
-    return 0
+    with tempfile.TemporaryDirectory(prefix="gophers-", ignore_cleanup_errors=True) as root:
+        running = GopherDemo(Path(root))
+        steps = {
+            "A kubelet starts, then the plugin": running.a_kubelet_and_a_plugin,
+            "A pod asks for two gophers": running.a_pod_gets_two,
+            "A gopher arrives, another is lost": running.a_device_comes_and_goes,
+            "The kubelet restarts, five times": running.the_kubelet_restarts,
+            "The connection drops; the socket is deleted": running.connections_are_lost,
+            "The plugin is killed while a pod holds a gopher": running.the_plugin_is_killed,
+            "What it tells over HTTP": running.what_it_tells,
+            "SIGTERM": running.it_stops,
+        }
+        more = "README.md shows how to write a plugin of your own in 15 lines"
+        return running.play(steps, more)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ temporary directory. Exits with 1 at the first step that is not as it should be.
 
 import os
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -18,21 +17,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from demo.demo import (
-    BOLD,
-    DIM,
-    GREEN,
-    PATIENCE,
-    PLAIN,
-    RED,
-    SOON,
-    DemoError,
-    Stopwatch,
-    check,
-    say,
-)
+from demo.stage import PATIENCE, SOON, Demo, DemoError, Stopwatch, check, say
 
-from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
+from deviceplugin.simulator import Pod
 
 GPU: Final = "nvidia.com/gpu"
 COMMAND: Final = Path(sys.executable).with_name("gpu-device-plugin")
@@ -43,16 +30,13 @@ ROW: Final = struct.Struct("56sQ")
 GPUS: Final = [f"GPU-{slot:08x}-0000-4000-8000-{slot:012x}" for slot in range(8)]
 
 
-class GpuDemo:
-    """One kubelet, one fake driver with a fleet of GPUs, one plugin."""
+class GpuDemo(Demo):
+    """A fake driver with a fleet of GPUs, and their plugin."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        super().__init__(root)
         self.fleet = root / "node.fleet"
         self.counters = root / "calls"
-        self.kubelet = SimulatedKubelet(root / "kubelet")
-        self.log = root / "plugin.log"
-        self.plugin: subprocess.Popen[bytes] | None = None
         self.stamp = time.time_ns()
 
     def has(self, *lines: str) -> None:
@@ -76,34 +60,18 @@ class GpuDemo:
         )
 
     def start_plugin(self) -> None:
-        with self.log.open("ab") as log:
-            self.plugin = subprocess.Popen(
-                [
-                    COMMAND,
-                    f"--driver-root-ctr-path={self.root}/driver",
-                    f"--plugin-dir={self.kubelet.plugin_dir}",
-                    f"--pod-resources-socket={self.kubelet.pod_resources_socket}",
-                    f"--state-file={self.root}/health.json",
-                    *("--discovery-interval=200ms", "--discovery-deadline=1s"),
-                    *("--recovery-time=1s", "--http-address=off", "--log-format=text"),
-                ],
-                env={
-                    **os.environ,
-                    "FAKE_NVML_FLEET": str(self.fleet),
-                    "FAKE_NVML_CALLS": str(self.counters),
-                },
-                stderr=log,
-            )
+        self.run_plugin(
+            COMMAND,
+            f"--driver-root-ctr-path={self.root}/driver",
+            f"--state-file={self.root}/health.json",
+            *("--discovery-interval=200ms", "--discovery-deadline=1s"),
+            *("--recovery-time=1s", "--http-address=off"),
+            FAKE_NVML_FLEET=str(self.fleet),
+            FAKE_NVML_CALLS=str(self.counters),
+        )
 
     def expect(self, healthy: Collection[str], unhealthy: Collection[str] = ()) -> None:
         self.kubelet.wait_for(GPU, healthy, unhealthy, timeout=PATIENCE)
-
-    def run_pod(self, pod: Pod) -> RunOptions:
-        outcome = self.kubelet.admit(pod)
-        options = self.kubelet.start_container(pod, pod.containers[0].name) if outcome else None
-        if options is None:
-            raise DemoError(f"pod {pod.name} was rejected: {outcome.message}")
-        return options
 
     def calls(self, function: str) -> int:
         """Return how often a function of the fake driver was called."""
@@ -160,50 +128,23 @@ class GpuDemo:
         check("the driver is back, and so are they; nothing was restarted", truth=True)
 
     def it_stops(self) -> None:
-        if self.plugin is None:
-            raise DemoError("there is no plugin")
-        self.plugin.send_signal(signal.SIGTERM)
-        with Stopwatch() as took:
-            self.plugin.wait()
-        check(f"exit status 0 after {took}", self.plugin.returncode == 0)
+        self.stop_plugin()
         check("one registration in all", self.kubelet.registration_count(GPU) == 1)
-
-    def close(self) -> None:
-        if self.plugin is not None and self.plugin.poll() is None:
-            self.plugin.kill()
-            self.plugin.wait()
-        self.kubelet.stop()
 
 
 def main() -> int:
     """Run all steps; 0 if each was as claimed."""
-    start = time.monotonic()
-    root = Path(tempfile.mkdtemp(prefix="gpus-"))
-    running = GpuDemo(root)
-    steps = {
-        "Eight GPUs, a kubelet, the plugin": running.a_plugin_starts,
-        "A pod asks for four": running.a_pod_gets_near_ones,
-        "A GPU falls off the bus (XID 79)": running.a_gpu_falls_off_the_bus,
-        "It is reset": running.it_is_reset,
-        "The driver is unloaded, and loaded again": running.the_driver_is_unloaded,
-        "SIGTERM": running.it_stops,
-    }
-    try:
-        for number, (title, step) in enumerate(steps.items(), 1):
-            print(f"\n{BOLD}{number}. {title}{PLAIN}", flush=True)
-            step()
-    except (DemoError, TimeoutError, OSError, subprocess.CalledProcessError) as error:
-        if running.log.exists():
-            sys.stderr.write(f"--- log of the plugin\n{running.log.read_text()}")
-        print(f"\n{RED}FAILED{PLAIN}  {error}", flush=True)
-        return 1
-    finally:
-        running.close()
-        shutil.rmtree(root, ignore_errors=True)
-    took = time.monotonic() - start
-    print(f"\n{GREEN}All {len(steps)} steps were as claimed{PLAIN} ({took:.1f} s).")
-    print(f"{DIM}Next: plugins/gpu/README.md.{PLAIN}")
-    return 0
+    with tempfile.TemporaryDirectory(prefix="gpus-", ignore_cleanup_errors=True) as root:
+        running = GpuDemo(Path(root))
+        steps = {
+            "Eight GPUs, a kubelet, the plugin": running.a_plugin_starts,
+            "A pod asks for four": running.a_pod_gets_near_ones,
+            "A GPU falls off the bus (XID 79)": running.a_gpu_falls_off_the_bus,
+            "It is reset": running.it_is_reset,
+            "The driver is unloaded, and loaded again": running.the_driver_is_unloaded,
+            "SIGTERM": running.it_stops,
+        }
+        return running.play(steps, "plugins/gpu/README.md")
 
 
 if __name__ == "__main__":
