@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin import _settings
+from deviceplugin._answer import NoAnswerError
 from deviceplugin._settings import Settings
 from deviceplugin.devices import _report
 from deviceplugin.devices._inventory import Inventory
-from deviceplugin.devices._sources import NoAnswerError, ask_kubelet, ask_plugin
+from deviceplugin.devices._sources import ask_kubelet, ask_plugin
 from deviceplugin.errors import ConfigError
 
 _FAILED: Final = 1

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
+from typing import Final
 
 import grpc
 
 from deviceplugin import _rpc
+from deviceplugin._answer import NoAnswerError, fetch, page_of
 from deviceplugin.devices._inventory import Inventory
 from deviceplugin.podresources import podresources_pb2 as pb
 
@@ -26,10 +24,6 @@ _ILL: Final = (
     "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
     "tell; ask the plugin with --plugin http://ADDRESS:9494"
 )
-
-
-class NoAnswerError(Exception):
-    """Somebody did not answer; the text says who and how."""
 
 
 def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, told: bool) -> None:
@@ -66,20 +60,8 @@ def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
     Raises:
         NoAnswerError: It tells nothing, or something else.
     """
-    if not urlsplit(url).path.strip("/"):
-        url = f"{url.rstrip('/')}/devices"
     try:
-        inventory.add_plugin(_fetch(url, timeout))
-    except HTTPError as error:
-        with error:
-            raise NoAnswerError(f"{url}: {error.code} {error.reason}") from error
-    except (OSError, ValueError) as error:
-        raise NoAnswerError(f"{url}: {getattr(error, 'reason', error)}") from error
-
-
-def _fetch(url: str, timeout: float) -> Any:
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise ValueError("is no http:// address")
-    opener = build_opener(ProxyHandler({}))  # a plugin is near
-    with opener.open(url, timeout=timeout) as answer:
-        return json.loads(answer.read(_MAX_BYTES))
+        url = page_of(url)
+        inventory.add_plugin(json.loads(fetch(url, timeout, _MAX_BYTES)))
+    except (NoAnswerError, ValueError, RecursionError) as error:
+        raise NoAnswerError(f"{url}: {error}") from error

@@ -4,9 +4,10 @@ A process of its own, so that a plugin needs no access to the cluster. It asks t
 ``/devices``, and posts an Event for the node when health or registration has changed.
 """
 
+from deviceplugin._answer import NoAnswerError
 from deviceplugin.node_events._cli import main
 from deviceplugin.node_events._cluster import Cluster, NotNowError, RefusedError
-from deviceplugin.node_events._look import Fact, NoAnswerError, look
+from deviceplugin.node_events._look import Fact, look
 from deviceplugin.node_events._notice import Notice, as_event
 from deviceplugin.node_events._sender import Sender
 from deviceplugin.node_events._watch import Watch

@@ -13,9 +13,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from deviceplugin import _log, _values
+from deviceplugin._answer import NoAnswerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.node_events._cluster import Cluster
-from deviceplugin.node_events._look import NoAnswerError, look
+from deviceplugin.node_events._look import look
 from deviceplugin.node_events._notice import Notice, as_event
 from deviceplugin.node_events._sender import Sender
 from deviceplugin.node_events._watch import Watch

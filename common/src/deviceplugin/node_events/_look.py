@@ -4,16 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
+
+from deviceplugin._answer import NoAnswerError, bounded, fetch, page_of
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """What is read of an answer; some 35,000 devices."""
-
-
-class NoAnswerError(Exception):
-    """The plugin tells nothing, or something else; the text says why."""
 
 
 class Fact(NamedTuple):
@@ -42,12 +38,10 @@ def look(source: str, timeout: float) -> list[Fact]:
     """
     try:
         return list(_facts(json.loads(_read(source, timeout))))
-    except HTTPError as error:
-        with error:
-            raise NoAnswerError(f"{source}: {error.code} {error.reason}") from error
+    except NoAnswerError as error:
+        raise NoAnswerError(f"{source}: {error}") from error
     except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or error
-        raise NoAnswerError(f"{source}: {reason}") from error
+        raise NoAnswerError(f"{source}: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NoAnswerError(f"{source}: is no list of a plugin's devices") from error
 
@@ -55,20 +49,10 @@ def look(source: str, timeout: float) -> list[Fact]:
 def _read(source: str, timeout: float) -> bytes:
     if "://" not in source:
         with Path(source).open("rb") as file:
-            return _bounded(source, file.read(MAX_BYTES + 1))
-    place = urlsplit(source)
-    if place.scheme not in {"http", "https"}:
-        raise NoAnswerError(f"{source}: is neither an http:// address nor a file")
-    url = source if place.path.strip("/") else f"{source.rstrip('/')}/devices"
-    opener = build_opener(ProxyHandler({}))  # a plugin is near
-    with opener.open(url, timeout=timeout) as answer:
-        return _bounded(source, answer.read(MAX_BYTES + 1))
-
-
-def _bounded(source: str, text: bytes) -> bytes:
-    if len(text) > MAX_BYTES:
-        raise NoAnswerError(f"{source}: answers with more than {MAX_BYTES // 1024**2} MiB")
-    return text
+            return bounded(file.read(MAX_BYTES + 1), MAX_BYTES)
+    if urlsplit(source).scheme not in {"http", "https"}:
+        raise NoAnswerError("is neither an http:// address nor a file")
+    return fetch(page_of(source), timeout, MAX_BYTES)
 
 
 def _facts(page: Any) -> Iterator[Fact]:

@@ -1,0 +1,57 @@
+"""What a plugin answers that is asked for its ``/devices``, in a bounded time and size."""
+
+from http.client import HTTPException
+from typing import Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+_LONGEST_TEXT: Final = 200
+"""Characters of what a stranger said instead."""
+
+
+class NoAnswerError(Exception):
+    """Somebody told nothing, or something else; the text says why."""
+
+
+def page_of(url: str) -> str:
+    """Return where the plugin at ``url`` tells of its devices: ``/devices`` is understood.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
+
+
+def fetch(page: str, timeout: float, most: int) -> bytes:
+    """Return what is at ``page``, a URL.
+
+    Args:
+        page: What ``page_of`` returned.
+        timeout: Seconds that the plugin may be silent.
+        most: Bytes that an answer may have.
+
+    Raises:
+        NoAnswerError: There is none, or a longer one.
+    """
+    if urlsplit(page).scheme not in {"http", "https"}:
+        raise NoAnswerError("is no http:// address")
+    opener = build_opener(ProxyHandler({}))  # a plugin is near
+    try:
+        with opener.open(page, timeout=timeout) as answer:
+            return bounded(answer.read(most + 1), most)
+    except HTTPError as error:
+        with error:
+            raise NoAnswerError(f"{error.code} {error.reason}") from error
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise NoAnswerError(str(reason)) from error
+    except HTTPException as error:
+        raise NoAnswerError(f"is no HTTP: {error!r}"[:_LONGEST_TEXT]) from error
+
+
+def bounded(text: bytes, most: int) -> bytes:
+    """Return ``text``; ``NoAnswerError`` if it has more than ``most`` bytes."""
+    if len(text) > most:
+        raise NoAnswerError(f"answers with more than {most // 1024**2} MiB")
+    return text

@@ -1,0 +1,71 @@
+"""Asking a plugin over HTTP, and what else may be at its address."""
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from deviceplugin._answer import NoAnswerError, fetch, page_of
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Says what its address has as a path, and hangs up."""
+
+    def handle(self) -> None:
+        word = self.rfile.readline().split()[1].strip(b"/")
+        self.wfile.write(ANSWERS[word.decode()])
+
+
+ANSWERS = {
+    "devices": b"HTTP/1.0 200 OK\r\n\r\n{}",
+    "ssh": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "noise": b"\xff" * 100_000,
+    "cut": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
+    "silence": b"",
+}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_page_is_understood_and_proxies_are_not_asked(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    for url in (place, f"{place}/", f"{place}/devices"):
+        assert b"{}" == fetch(page_of(url), 5, 2)
+
+
+def test_what_is_longer_than_may_be_is_no_answer(place: str) -> None:
+    with pytest.raises(NoAnswerError, match="answers with more than 0 MiB"):
+        fetch(page_of(place), 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("ssh", "is no HTTP: BadStatusLine.*SSH-2.0-OpenSSH_9.2"),
+        ("noise", "is no HTTP: LineTooLong"),
+        ("cut", "is no HTTP: IncompleteRead"),
+        ("silence", "Remote end closed connection without response"),
+    ],
+)
+def test_what_is_no_http_is_no_answer(place: str, path: str, reason: str) -> None:
+    with pytest.raises(NoAnswerError, match=reason) as raised:
+        fetch(f"{place}/{path}", 5, 1000)
+    assert 200 >= len(str(raised.value))
+
+
+def test_an_address_that_is_none_is_no_answer() -> None:
+    with pytest.raises(NoAnswerError, match="nonnumeric port"):
+        fetch("http://node:http/devices", 5, 1000)
+    with pytest.raises(NoAnswerError, match="is no http:// address"):
+        fetch("file:///etc/passwd", 5, 1000)
