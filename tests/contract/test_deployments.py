@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from deployment_policy import problems
+from deviceplugin_fpga._annotation import ACCOUNT
 from kustomize import Manifest, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,8 @@ WIDE = {"host-dev": {"/dev"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
 INCLUDED = {"fpga": {"cdi"}}
 """Components that a plugin has from the start."""
+ONLY = {"node-annotation": "fpga"}
+"""Components for one plugin, whose settings others do not have."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 
 
@@ -84,8 +87,15 @@ def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
     assert [] == schema_problems(manifests)
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
-@pytest.mark.parametrize("plugin", PLUGINS)
+@pytest.mark.parametrize(
+    ("plugin", "component"),
+    [
+        (plugin, component)
+        for plugin in PLUGINS
+        for component in COMPONENTS
+        if plugin == ONLY.get(component, plugin)
+    ],
+)
 def test_a_plugin_with_a_component_is_as_it_should_be(
     plugin: str, component: str, tmp_path: Path
 ) -> None:
@@ -97,9 +107,14 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
     assert manifests != render(folder(plugin)) or component in INCLUDED.get(plugin, ())
 
 
-def test_all_components_fit_together(tmp_path: Path) -> None:
-    manifests = render(overlay(tmp_path, "generic", *COMPONENTS))
-    assert [] == problems([*manifests], "generic-device-plugin", WIDE["host-dev"])
+@pytest.mark.parametrize("plugin", ["fpga", "generic"])
+def test_all_components_fit_together(plugin: str, tmp_path: Path) -> None:
+    components = [one for one in COMPONENTS if plugin == ONLY.get(one, plugin)]
+    place = overlay(tmp_path, plugin, *components)
+    manifests = render(place)
+    assert [] == problems([*manifests], f"{plugin}-device-plugin", WIDE["host-dev"])
+    rendered = render_by_kustomize(place)
+    assert rendered is None or in_order(rendered) == in_order(manifests)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -293,6 +308,39 @@ def test_a_binding_follows_its_account_into_another_namespace(tmp_path: Path) ->
         (subject,) = _of_kind(manifests, "ClusterRoleBinding")["subjects"]
         expected = {"kind": "ServiceAccount", "name": "gpu-device-plugin", "namespace": "other"}
         assert expected == subject
+
+
+BREAK_NODE_ANNOTATION: dict[str, Callable[[list[Manifest]], object]] = {
+    "container: has a token": lambda m: (
+        _container(m)["env"].pop(),
+        _container(m)["env"].pop(),
+        _of_kind(m, "ClusterRole")["rules"][0].update(resources=["events"], verbs=["create"]),
+    ),
+    "ClusterRole: allows [{'apiGroups': [''], 'resources': ['nodes'], "
+    "'verbs': ['get', 'list']}]": lambda m: _of_kind(m, "ClusterRole")["rules"][0]["verbs"].append(
+        "list"
+    ),
+    "fpga-device-plugin says: node-annotation: needs node-name, in a pod spec.nodeName": lambda m: (
+        _container(m)["env"].pop()
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", BREAK_NODE_ANNOTATION)
+def test_a_token_that_is_not_needed_or_may_more_is_caught(problem: str, tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "fpga", "node-annotation"))
+    BREAK_NODE_ANNOTATION[problem](manifests)
+    assert [problem] == problems([*manifests], "fpga-device-plugin")
+
+
+def test_the_plugin_finds_the_token_where_the_component_puts_it(tmp_path: Path) -> None:
+    pod = _pod(render(overlay(tmp_path, "fpga", "node-annotation")))
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "node-access")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "node-access")
+    token, trust = volume["projected"]["sources"]
+    assert str(ACCOUNT) == mount["mountPath"]
+    assert "token" == token["serviceAccountToken"]["path"]
+    assert ["ca.crt"] == [item["path"] for item in trust["configMap"]["items"]]
 
 
 def test_the_sidecar_runs_a_command_that_there_is(tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ _PROBED: Mapping[str, object] = {
 }
 _API_PORTS = {(443, "TCP"), (6443, "TCP")}
 """Where the API server is; let out to it are only pods with a token."""
-_MAY = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
-"""All that anything here may ask of it."""
+_CREATE_EVENTS = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+_GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+"""All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
     *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
@@ -169,16 +170,18 @@ def _of_access(
     manifests: list[Manifest], by_kind: Mapping[str, Manifest], container: Manifest
 ) -> Iterator[str]:
     """Check who may ask what of the API server."""
+    asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
+    may = [_CREATE_EVENTS, *([_GET_NODES] if asks else [])]
     account = by_kind["ServiceAccount"]["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     for manifest in manifests:
-        if manifest["kind"].endswith("Role") and manifest["rules"] != _MAY:
+        if manifest["kind"].endswith("Role") and manifest["rules"] not in may:
             yield f"{manifest['kind']}: allows {manifest['rules']}"
         if manifest["kind"].endswith("RoleBinding") and manifest["subjects"] != [subject]:
             yield f"{manifest['kind']}: is for {manifest['subjects']}"
     volumes = by_kind["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
     tokens = {volume["name"] for volume in volumes if _has_token(volume)}
-    if tokens & {mount["name"] for mount in container["volumeMounts"]}:
+    if not asks and tokens & {mount["name"] for mount in container["volumeMounts"]}:
         yield "container: has a token"
 
 

@@ -71,7 +71,7 @@ def test_every_claim_about_the_reference_has_a_test() -> None:
 
 
 def test_the_pod_on_the_page_asks_for_its_region() -> None:
-    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    text, _ = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     container = yaml.safe_load(text)
     (resource,) = container["resources"]["limits"]
     assert resource == _names.region(container["env"][0]["value"])
