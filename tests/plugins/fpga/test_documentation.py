@@ -82,9 +82,10 @@ def test_the_paths_of_the_hook_are_those_of_the_code(option: str) -> None:
     assert f"`{_main._parser().get_default(option)}" in PAGE
 
 
-def test_the_interpreter_on_the_page_is_that_of_the_hook() -> None:
-    assert f"`{_install.INTERPRETER.partition(' ')[0]}`" in PAGE
-    assert "sys.version_info < (3, 9)" in _install._MAIN
+def test_the_interpreters_on_the_page_are_those_of_the_hook() -> None:
+    assert ", ".join(f"`{one}`" for one in _install.INTERPRETERS) in PAGE
+    message = PAGE.partition("fpga-hook: needs Python")[2].partition("\n")[0]
+    assert f"needs Python{message}" in _install._START
 
 
 def test_the_patience_on_the_page_is_that_of_the_hook() -> None:

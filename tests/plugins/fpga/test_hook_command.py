@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -55,7 +56,7 @@ def run(tree: FpgaTree, installed: Path, tmp_path: Path) -> Run:
 def test_the_hook_is_one_file_that_can_be_executed(installed: Path) -> None:
     assert [installed] == list(installed.parent.iterdir())
     assert 0o100755 == installed.stat().st_mode
-    assert b"#!/usr/bin/python3 -I\n" == installed.read_bytes().partition(b"PK")[0]
+    assert b"#!/bin/sh" == installed.read_bytes().splitlines()[0]
 
 
 def test_installing_it_again_makes_the_same_file_in_its_place(installed: Path) -> None:
@@ -121,14 +122,81 @@ def test_the_hook_is_written_for_python_3_9(installed: Path) -> None:
             assert has_future or name.endswith("hook/_main.py"), name
 
 
-def test_an_older_python_is_told_what_is_needed(installed: Path) -> None:
-    with zipfile.ZipFile(installed) as archive:
-        text = archive.read("__main__.py").decode().partition("from deviceplugin_fpga")[0]
-    old = text.replace("sys.version_info", "(3, 6)")
+SHELLS = [["dash"], ["bash", "--posix"], ["busybox", "sh"]]
+
+
+@pytest.fixture(params=SHELLS, ids=lambda words: words[0])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    """Return the words that call one of the shells that hosts have as /bin/sh."""
+    words: list[str] = request.param
+    path = shutil.which(words[0])
+    if path is None:
+        pytest.skip(f"no {words[0]}")
+    return [path, *words[1:]]
+
+
+@pytest.fixture
+def host(installed: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Return what puts programs into /usr/bin of a host, and returns the hook for it."""
+
+    def has(**programs: str) -> Path:
+        folder = tmp_path / "usr/bin"
+        folder.mkdir(parents=True)
+        for name, code in programs.items():
+            (folder / name.replace("_", ".")).write_text(f"#!/bin/sh\n{code}\n")
+            (folder / name.replace("_", ".")).chmod(0o755)
+        content = installed.read_bytes()
+        for place in (b"/usr/bin/", b"/usr/local/bin/"):
+            content = content.replace(place, f"{folder}/".encode())
+        installed.write_bytes(content)
+        return installed
+
+    return has
+
+
+def called(shell: Sequence[str], hook: Path) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-c", old], capture_output=True, text=True, check=False, timeout=10
+        [*shell, hook], input="{}", capture_output=True, text=True, check=False, env={}, timeout=15
     )
-    assert (1, True) == (done.returncode, "needs Python 3.9 or newer" in done.stderr)
+    assert "" == done.stdout
+    return done.returncode, done.stderr
+
+
+OLD = "exit 1  # as it says of its version"
+NEW = f'exec {sys.executable} "$@"'
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        {"python3": NEW},
+        {"python3": OLD, "python3_9": NEW},
+        {"python3": OLD, "python3_14": NEW, "python3_9": OLD},
+        {"python3_12": NEW},
+    ],
+)
+def test_the_first_python_that_is_new_enough_runs_the_hook(
+    shell: list[str], host: Callable[..., Path], programs: dict[str, str]
+) -> None:
+    expected = (1, "fpga-hook: the state on standard input: no bundle\n")
+    assert expected == called(shell, host(**programs))
+
+
+@pytest.mark.parametrize("programs", [{}, {"python3": OLD}, {"python3": "exit 126"}])
+def test_a_host_without_a_python_is_told_what_is_needed(
+    shell: list[str], host: Callable[..., Path], programs: dict[str, str]
+) -> None:
+    status, text = called(shell, host(**programs))
+    assert (1, 1) == (status, text.count("\n"))
+    assert text.startswith("fpga-hook: needs Python 3.9 or newer on the host: none of /")
+
+
+def test_a_python_is_asked_for_its_version(host: Callable[..., Path], tmp_path: Path) -> None:
+    called(["sh"], host(python3=f'echo "$3" > {tmp_path}/asked; exit 1'))
+    question = (tmp_path / "asked").read_text()
+    for version, status in (((3, 8, 9), 1), ((3, 9, 0), 0), ((3, 14, 0), 0)):
+        code = question.replace("sys.version_info", str(version))
+        assert status == subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
 @pytest.mark.parametrize("arguments", [[], ["relative"], ["/a", "/b"], ["--to=/a"], ["/"]])
@@ -169,7 +237,7 @@ def test_the_help_of_the_plugin_leads_to_that_of_installing_the_hook() -> None:
         for arguments in ([], ["install-hook"])
     ]
     assert "`install-hook PATH`" in texts[0]
-    assert "Python 3.9 or newer as /usr/bin/python3" in texts[1]
+    assert "Python 3.9 or newer in /usr/bin" in texts[1]
 
 
 def test_the_command_says_what_it_programmed(

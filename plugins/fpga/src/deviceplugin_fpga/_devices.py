@@ -73,7 +73,7 @@ class Offer:
             resource=resource,
             health=self.doctor.health((resource, name), found),
             topology=_topology(ports[0].card),
-            nodes=[dp.DeviceNode(str(self.dev / node)) for node in nodes],
+            nodes=[dp.DeviceNode(str(self.dev / node), f"/dev/{node}") for node in nodes],
             attributes={
                 "pci": ports[0].card.name,
                 **facts,

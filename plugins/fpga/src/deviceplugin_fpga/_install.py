@@ -7,21 +7,29 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from deviceplugin_fpga import _file
 
-INTERPRETER: Final = "/usr/bin/python3 -I"
-"""A full path, as runtimes call hooks without PATH; and deaf to variables and users' packages."""
+INTERPRETERS: Final = (
+    "/usr/bin/python3",
+    "/usr/bin/python3.1[0-9]",
+    "/usr/bin/python3.9",
+    "/usr/local/bin/python3",
+)
+"""Where hosts have Python, as a shell writes it. Full paths: runtimes call hooks without PATH."""
+_START: Final = f"""\
+#!/bin/sh
+# Below is a zip archive, which Python runs; this looks for a Python that can.
+for python in {" ".join(INTERPRETERS)}; do
+    if "$python" -IS -c 'import sys; sys.exit(sys.version_info < (3, 9))' </dev/null 2>/dev/null
+    then exec "$python" -I "$0" "$@"
+    fi
+done
+echo "fpga-hook: needs Python 3.9 or newer on the host: none of {", ".join(INTERPRETERS)}" >&2
+exit 1
+"""
+"""A kernel that misses the interpreter of a script says that the script itself is not there."""
 _PACKAGE: Final = Path(__file__).parent
 _SHARED: Final = ("_sysfs.py", "_drivers.py")
 """What the hook has in common with the plugin."""
-_MAIN: Final = """\
-import sys
-
-if sys.version_info < (3, 9):
-    sys.exit("fpga-hook: needs Python 3.9 or newer, not " + sys.version.split()[0])
-
-from deviceplugin_fpga.hook import main
-
-main()
-"""
+_MAIN: Final = "from deviceplugin_fpga.hook import main\n\nmain()\n"
 
 
 def install(path: Path) -> None:
@@ -36,7 +44,7 @@ def install(path: Path) -> None:
 def archive() -> bytes:
     """Return the hook: a zip file that Python runs. The same code makes the same bytes."""
     file = io.BytesIO()
-    file.write(f"#!{INTERPRETER}\n".encode())
+    file.write(_START.encode())
     with ZipFile(file, "w", ZIP_DEFLATED) as together:
 
         def add(name: str, text: str) -> None:

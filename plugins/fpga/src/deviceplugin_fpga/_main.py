@@ -12,7 +12,7 @@ from deviceplugin_fpga._settings import FpgaSettings
 _USAGE: Final = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
 _PURPOSE: Final = """\
 Writes the hook that programs FPGAs when a container starts: one file, which a container runtime
-calls, and which needs nothing on the host but Python 3.9 or newer as /usr/bin/python3.
+calls, and which needs nothing on the host but /bin/sh, and Python 3.9 or newer in /usr/bin.
 """
 
 
