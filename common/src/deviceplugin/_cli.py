@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeVar, overload
 
 from typing_extensions import override
 
-from deviceplugin import _author, _log, _settings, _values
+from deviceplugin import _author, _log, _settings, _tool, _values
 from deviceplugin._listing import check_resources
 from deviceplugin._settings import Settings
 from deviceplugin.errors import ConfigError, DevicePluginError
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Settings)
 
-_CONFIG_ERROR: Final = 2
-_FAILURE: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """A stop before all else."""
 _RELOAD_REST: Final = 0.1
@@ -64,9 +62,8 @@ def main(
     try:
         status = command.run(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
-        for line in str(error).splitlines():
-            print(f"{command.name}: {line}", file=sys.stderr)  # noqa: T201
-        status = _CONFIG_ERROR
+        _tool.complain(command.name, error)
+        status = _tool.USAGE
     raise SystemExit(status)
 
 
@@ -204,7 +201,7 @@ class _Command:
         finally:
             host.stop()
             thread.join()
-        return _FAILURE if failed.is_set() else 0
+        return _tool.FAILED if failed.is_set() else 0
 
     def _reload(self, host: Any, before: Settings, options: argparse.Namespace) -> None:
         try:

@@ -5,18 +5,16 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from deviceplugin import _values
+from deviceplugin import _tool
 from deviceplugin.bench import _measure, _plan, _report, _soak, _versus
 from deviceplugin.bench._figures import Section
 from deviceplugin.bench._plan import QUICK, Plan
 from deviceplugin.bench._subject import BenchError, Subject
+from deviceplugin.errors import ConfigError
 
-_FAILED: Final = 1
-_USAGE: Final = 2
 _CALIBRATIONS: Final = 50
 _VERSUS: Final = "--versus"
 
@@ -49,24 +47,17 @@ def main(argv: Sequence[str]) -> int:
     0 after measuring, 1 if something could not be measured, 2 for a wrong command line.
     """
     words, commands = _split(argv)
-    try:
-        options = _parser().parse_args(words)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
+    return _tool.run(_parser(), words, lambda options: _run(options, commands), (BenchError,))
+
+
+def _run(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> int:
     if problem := _problem(options, commands):
-        print(f"deviceplugin bench: {problem}", file=sys.stderr)  # noqa: T201
-        return _USAGE
-    try:
-        if options.compare:
-            old, new = options.compare
-            _versus.compare(old, new, _print)
-        else:
-            _run(options, commands)
-    except BenchError as error:
-        print(f"deviceplugin bench: {error}", file=sys.stderr)  # noqa: T201
-        return _FAILED
-    except KeyboardInterrupt:
-        return _FAILED
+        raise ConfigError(problem)
+    if options.compare:
+        old, new = options.compare
+        _versus.compare(old, new, _print)
+    else:
+        _measure_all(options, commands)
     return 0
 
 
@@ -83,7 +74,7 @@ def _problem(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> 
     return ""
 
 
-def _run(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> None:
+def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> None:
     sections: list[Section] = []
     work = [_measure.calibrate(_CALIBRATIONS)]
     for section in _sections(options, [_subject(options, command) for command in commands]):
@@ -165,14 +156,8 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="deviceplugin bench",
-        usage=f"%(prog)s [options] [-- COMMAND... [{_VERSUS} COMMAND...]]",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = f"%(prog)s [options] [-- COMMAND... [{_VERSUS} COMMAND...]]"
+    parser = _tool.parser("bench", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
     add("--gopher", action="store_true", help="measure the gopher plugin")
     add("--core", action="store_true", help="measure the core: many devices, many resources")
@@ -180,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--bare", action="store_true", help="compare with the least that a plugin can be")
     add(
         "--soak",
-        type=_duration,
+        type=_tool.duration,
         metavar="TIME",
         help="let random trouble happen for so long, such as 30m, and look at memory",
     )
@@ -236,13 +221,6 @@ def _seconds(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError("must be above zero")
     return seconds
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return cast("timedelta", _values.parse(text, timedelta))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _print(text: str) -> None:

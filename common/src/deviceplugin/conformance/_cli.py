@@ -1,28 +1,22 @@
 """The command line of ``deviceplugin conformance``."""
 
 import argparse
-import os
 import random
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from deviceplugin import _tool
 from deviceplugin.conformance import _report
 from deviceplugin.conformance._check import Check, Result
 from deviceplugin.conformance._limits import QUICK, Limits
-from deviceplugin.conformance._plugin import CommandError
 from deviceplugin.conformance._runner import run
 from deviceplugin.conformance._subject import Subject
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks import CHECKS, GROUPS
-
-_FAILED: Final = 1
-_USAGE: Final = 2
-_PROGRAM: Final = "deviceplugin conformance"
+from deviceplugin.errors import ConfigError
 
 _DESCRIPTION: Final = """\
 Check a device plugin, whatever it is written in, against what a kubelet expects of it.
@@ -54,25 +48,15 @@ def main(argv: Sequence[str]) -> int:
     0 if no check failed, 1 if one did or nothing could be checked, 2 for a wrong command line.
     """
     words, command = _split(argv)
-    try:
-        options = _parser().parse_args(words)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
-    if options.list:
-        print(_report.catalogue(CHECKS))  # noqa: T201
-        return 0
-    try:
-        return _run(options, command)
-    except CommandError as error:
-        print(f"{_PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
-        return _USAGE
-    except KeyboardInterrupt:
-        return _FAILED
+    return _tool.run(_parser(), words, lambda options: _run(options, command))
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    if options.list:
+        print(_report.catalogue(CHECKS))  # noqa: T201
+        return 0
     if not command:
-        raise CommandError("give the plugin's command, after --")
+        raise ConfigError("give the plugin's command, after --")
     checks = _chosen(options.only)
     subject = Subject(
         command=command,
@@ -89,11 +73,11 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
         if path is not None:
             _write(path, write(report))
-    return 0 if report.passed else _FAILED
+    return 0 if report.passed else _tool.FAILED
 
 
 def _try(subject: Subject, limits: Limits, seed: int, checks: Sequence[Check]) -> _report.Run:
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    colour = _tool.has_colour()
     width = max(len(check.id) for check in checks)
 
     def say(result: Result) -> None:
@@ -119,11 +103,7 @@ def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
     """Return the checks of the groups and ids in ``wanted``; all for none."""
     groups = {group.name for group in GROUPS}
     known = groups | {check.id for check in CHECKS}
-    for name in wanted:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "--list shows all"
-            raise CommandError(f"no check or group {name!r}: {hint}")
+    _tool.check_names("check or group", wanted, known)
     return [
         check
         for check in CHECKS
@@ -135,7 +115,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from error
+        raise ConfigError(f"{path}: {error.strerror}") from error
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -147,14 +127,8 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        usage="%(prog)s [options] -- COMMAND...",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    usage = "%(prog)s [options] -- COMMAND..."
+    parser = _tool.parser("conformance", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
     add("--resource", default="", metavar="NAME", help="check this one of its resources")
     add(

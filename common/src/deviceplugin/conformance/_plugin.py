@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.errors import ConfigError
+
 _LAST_LINES: Final = 3
 _VARIABLES: Final = (
     "plugin_dir",
@@ -18,10 +20,6 @@ _VARIABLES: Final = (
     "http_address",
 )
 """What is in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
-
-
-class CommandError(Exception):
-    """The command cannot be run at all."""
 
 
 class Plugin:
@@ -35,7 +33,7 @@ class Plugin:
         ``output`` takes what it writes.
 
         Raises:
-            CommandError: There is no such program.
+            ConfigError: There is no such program.
         """
         self._output = output
         words = [fill(word, placeholders) for word in command]
@@ -48,7 +46,7 @@ class Plugin:
                     start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
-                raise CommandError(f"{words[0]}: {error.strerror}") from error
+                raise ConfigError(f"{words[0]}: {error.strerror}") from error
 
     @property
     def pid(self) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.conformance._plugin import CommandError, free_port
+from deviceplugin.conformance._plugin import free_port
+from deviceplugin.errors import ConfigError
 
 _LONGEST_TEMPORARY: Final = 24
 """Bytes of the path of the directory for temporary ones: sockets below it have long names."""
@@ -40,21 +41,21 @@ class Subject:
         """Make sure that ``kubelet_dir`` can be used and is nobody else's.
 
         Raises:
-            CommandError: There is something in it that a kubelet would have put there; or it
+            ConfigError: There is something in it that a kubelet would have put there; or it
                 cannot be made, or has too long a name.
         """
         if self.kubelet_dir is None:
             return
         if len(os.fsencode(self.kubelet_dir)) > _LONGEST_ROOT:
-            raise CommandError(f"{self.kubelet_dir}: too long for the paths of sockets below it")
+            raise ConfigError(f"{self.kubelet_dir}: too long for the paths of sockets below it")
         for path in _owned(self.kubelet_dir):
             try:
                 path.mkdir(parents=True, exist_ok=True)
                 used = any(path.iterdir())
             except OSError as error:
-                raise CommandError(f"{path}: {error.strerror}") from error
+                raise ConfigError(f"{path}: {error.strerror}") from error
             if used:
-                raise CommandError(
+                raise ConfigError(
                     f"{path}: not empty; a kubelet's directory is not to be played with"
                 )
 

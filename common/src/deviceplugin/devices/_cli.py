@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from deviceplugin import _settings
+from deviceplugin import _settings, _tool
 from deviceplugin._answer import NoAnswerError
 from deviceplugin._settings import Settings
 from deviceplugin.devices import _report
 from deviceplugin.devices._inventory import Inventory
 from deviceplugin.devices._sources import ask_kubelet, ask_plugin
-from deviceplugin.errors import ConfigError
 
-_FAILED: Final = 1
-_USAGE: Final = 2
-_PROGRAM: Final = "deviceplugin devices"
-_LONGEST: Final = 60.0
 _SETTING: Final = "pod-resources-socket"
 
 _DESCRIPTION: Final = """\
@@ -41,30 +36,20 @@ def main(argv: Sequence[str]) -> int:
 
     0 if all who were asked have answered, 1 if not, 2 for a wrong command line.
     """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
-    try:
-        socket = _socket(options)
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            print(f"{_PROGRAM}: {line}", file=sys.stderr)  # noqa: T201
-        return _USAGE
+    return _tool.run(_parser(), argv, _list)
+
+
+def _list(options: argparse.Namespace) -> int:
+    _tool.check_timeout(options.timeout)
+    given = {_SETTING: options.socket} if options.socket else {}
+    socket = _settings.load(Settings, flags=given).pod_resources_socket
     inventory = Inventory()
     problems = _ask(inventory, socket, options)
     for problem in problems:
-        print(f"{_PROGRAM}: {problem}", file=sys.stderr)  # noqa: T201
+        _tool.complain("deviceplugin devices", problem)
     form = _report.to_json if options.json else _report.table
     sys.stdout.write(form(inventory))
-    return _FAILED if problems else 0
-
-
-def _socket(options: argparse.Namespace) -> Path:
-    if not 0 < options.timeout <= _LONGEST:
-        raise ConfigError(f"--timeout {options.timeout:g} is not above 0 and at most {_LONGEST:g}")
-    given = {_SETTING: options.socket} if options.socket else {}
-    return _settings.load(Settings, flags=given).pod_resources_socket
+    return _tool.FAILED if problems else 0
 
 
 def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> list[str]:
@@ -83,13 +68,7 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _tool.parser("devices", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
     add(

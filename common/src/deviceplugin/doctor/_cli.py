@@ -1,14 +1,12 @@
 """The command line of ``deviceplugin doctor``."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from deviceplugin import _settings
+from deviceplugin import _settings, _tool
 from deviceplugin._settings import Settings
 from deviceplugin.doctor import _report
 from deviceplugin.doctor._finding import Check
@@ -16,11 +14,6 @@ from deviceplugin.doctor._node import Node
 from deviceplugin.doctor._runner import run
 from deviceplugin.doctor.checks import CHECKS, PLUGINS
 from deviceplugin.errors import ConfigError
-
-_FAILED: Final = 1
-_USAGE: Final = 2
-_PROGRAM: Final = "deviceplugin doctor"
-_LONGEST: Final = 60.0
 
 _DESCRIPTION: Final = """\
 Look at a node and say in plain words what is wrong for device plugins, what that means and what
@@ -47,34 +40,28 @@ def main(argv: Sequence[str]) -> int:
 
     0 if nothing has failed, 1 if something has, 2 for a wrong command line.
     """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
+    return _tool.run(_parser(), argv, _examine)
+
+
+def _examine(options: argparse.Namespace) -> int:
     if options.list:
         print(_catalogue())  # noqa: T201
         return 0
-    try:
-        node, checks = _node(options), _chosen(options.only)
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            print(f"{_PROGRAM}: {line}", file=sys.stderr)  # noqa: T201
-        return _USAGE
+    node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
     if options.json:
         sys.stdout.write(_report.to_json(node, results))
     else:
-        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        colour = _tool.has_colour()
         sys.stdout.write(_report.text(results, verbose=options.verbose, colour=colour))
-    return _FAILED if _report.failed(results) else 0
+    return _tool.FAILED if _report.failed(results) else 0
 
 
 def _node(options: argparse.Namespace) -> Node:
     given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
     if not options.root.is_dir():
         raise ConfigError(f"--root {str(options.root)!r} is not a directory")
-    if not 0 < options.timeout <= _LONGEST:
-        raise ConfigError(f"--timeout {options.timeout:g} is not above 0 and at most {_LONGEST:g}")
+    _tool.check_timeout(options.timeout)
     return Node(
         root=options.root,
         settings=_settings.load(Settings, flags=given),
@@ -85,12 +72,7 @@ def _node(options: argparse.Namespace) -> Node:
 
 
 def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
-    known = [check.name for check in CHECKS]
-    for name in wanted:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "--list shows all"
-            raise ConfigError(f"no check {name!r}: {hint}")
+    _tool.check_names("check", wanted, [check.name for check in CHECKS])
     return [check for check in CHECKS if not wanted or check.name in wanted]
 
 
@@ -100,13 +82,7 @@ def _catalogue() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _tool.parser("doctor", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--verbose", "-v", action="store_true", help="show what is ok, too")
     add("--json", action="store_true", help="print JSON, with what is ok")

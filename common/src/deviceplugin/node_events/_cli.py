@@ -8,11 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from deviceplugin import _log, _values
+from deviceplugin import _log, _tool
 from deviceplugin._answer import NoAnswerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.node_events._cluster import Cluster
@@ -23,9 +23,6 @@ from deviceplugin.node_events._watch import Watch
 
 log = logging.getLogger(__name__)
 
-_FAILED: Final = 1
-_USAGE: Final = 2
-_PROGRAM: Final = "deviceplugin events"
 _PLUGIN_TIMEOUT: Final = 5.0
 _STOP_TIMEOUT: Final = 2.0
 """Seconds that an Event under way is waited for when told to stop."""
@@ -54,15 +51,11 @@ def main(argv: Sequence[str]) -> int:
     0 when told to stop, or with ``--once`` if all was told; 1 with ``--once`` if not; 2 for a wrong
     command line.
     """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
-    try:
-        post = _post(options)
-    except ConfigError as error:
-        print(f"{_PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
-        return _USAGE
+    return _tool.run(_parser(), argv, _tell, (NoAnswerError,))
+
+
+def _tell(options: argparse.Namespace) -> int:
+    post = _post(options)
     _log.configure("warning" if options.dry_run else "info", "auto")
     watch = Watch(options.quiet_period, all_news=options.once)
     sender = Sender(watch, post, time.monotonic)
@@ -72,14 +65,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _tell_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    try:
-        watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
-    except NoAnswerError as error:
-        print(f"{_PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
-        return _FAILED
+    watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
     while not sender.step():
         pass
-    return _FAILED if sender.refused or watch.news(time.monotonic()) else 0
+    return _tool.FAILED if sender.refused or watch.news(time.monotonic()) else 0
 
 
 def _keep_telling(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
@@ -132,23 +121,14 @@ def _address(environ: Mapping[str, str]) -> str:
 
 def _seconds(text: str) -> float:
     """Return the duration ``text``, of a second at least."""
-    try:
-        seconds: float = _values.parse(text, timedelta).total_seconds()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+    seconds = _tool.duration(text).total_seconds()
     if seconds < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 1s")
     return seconds
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _tool.parser("events", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
     add(

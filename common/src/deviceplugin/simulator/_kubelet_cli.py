@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, get_args
 
+from deviceplugin import _tool
+from deviceplugin.errors import ConfigError
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig, TopologyPolicy, TopologyScope
 from deviceplugin.simulator._console import Console, listening, opened, send, serve, stopping
@@ -18,8 +20,6 @@ from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._kubelet_commands import KubeletCommands, LeapingClock
 from deviceplugin.simulator._live import LiveView
 
-_FAILED: Final = 1
-_USAGE: Final = 2
 _CONTROL: Final = "control.sock"
 
 _DESCRIPTION: Final = """\
@@ -39,42 +39,25 @@ examples:
 """
 
 
-class _UsageError(Exception):
-    """The command line asks for something impossible."""
-
-
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin kubelet`` with the arguments ``argv`` and return its exit status.
 
     0 when told to stop, 1 if a command of a script or of ``--send`` failed or the kubelet cannot
     start, 2 for a wrong command line.
     """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
-    try:
-        with ExitStack() as stack:
-            root = options.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            if options.send:
-                return _send(root, options.send)
-            return _run(root, options)
-    except _UsageError as error:
-        sys.stderr.write(f"deviceplugin kubelet: {error}\n")
-        return _USAGE
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"deviceplugin kubelet: {error}\n")
-        return _FAILED
+    return _tool.run(_parser(), argv, _act, (OSError, ValueError))
+
+
+def _act(options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        root = options.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if options.send:
+            return _send(root, options.send)
+        return _run(root, options)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="deviceplugin kubelet",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _tool.parser("kubelet", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "dir", type=Path, nargs="?", metavar="DIR", help="what /var/lib/kubelet is on a node"
     )
@@ -110,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 def _send(root: Path, words: Sequence[str]) -> int:
     line = " ".join(words)
     try:
-        return 0 if send(root / _CONTROL, line, sys.stdout) else _FAILED
+        return 0 if send(root / _CONTROL, line, sys.stdout) else _tool.FAILED
     except OSError as error:
         raise OSError(f"{root / _CONTROL}: {error.strerror}: no kubelet runs here") from None
 
@@ -145,7 +128,7 @@ def _numa_nodes(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(each) for each in text.split(","))
     except ValueError:
-        raise _UsageError(f"--numa-nodes {text}: not numbers with commas between them") from None
+        raise ConfigError(f"--numa-nodes {text}: not numbers with commas between them") from None
 
 
 def _refuse_to_replace(path: Path) -> None:
@@ -155,7 +138,7 @@ def _refuse_to_replace(path: Path) -> None:
             probe.connect(str(path))
         except OSError:
             return
-    raise _UsageError(f"{path}: a kubelet is listening here already")
+    raise ConfigError(f"{path}: a kubelet is listening here already")
 
 
 @contextmanager

@@ -7,13 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from deviceplugin import _tool
 from deviceplugin.simulator._console import CommandError, Console, opened, serve, stopping
 from deviceplugin.simulator._stub import StubPlugin
 from deviceplugin.simulator._stub_commands import StubCommands, parse_devices
 from deviceplugin.v1beta1 import PLUGIN_DIR
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
-
-_FAILED: Final = 1
 
 _DESCRIPTION: Final = """\
 Run a device plugin that does what it is told, to try out a kubelet, simulated or real.
@@ -35,25 +34,11 @@ def main(argv: Sequence[str]) -> int:
     0 when told to stop, 1 if a command of a script failed or the kubelet refused the plugin, 2
     for a wrong command line.
     """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
-        return int(done.code or 0)
-    try:
-        return _run(options)
-    except (OSError, CommandError) as error:
-        sys.stderr.write(f"deviceplugin stub: {error}\n")
-        return _FAILED
+    return _tool.run(_parser(), argv, _run, (OSError, CommandError))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="deviceplugin stub",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _tool.parser("stub", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("resource", metavar="RESOURCE")
     parser.add_argument("devices", nargs="*", metavar="DEVICE")
     parser.add_argument(
