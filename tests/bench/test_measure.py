@@ -156,6 +156,22 @@ def test_a_plugin_that_does_not_stop_is_killed(
     assert 0 == run.holdings().threads
 
 
+def test_the_end_of_a_plugin_is_noticed_at_once(tmp_path: Path) -> None:
+    # Looks that are further apart each time would see it after 31.5 ms, and then after 63.5 ms.
+    ready = tmp_path / "ready"
+    program = "trap 'sleep 0.035; exit' TERM; touch \"$0\"; while :; do sleep 0.01; done"
+
+    def stop() -> float:
+        ready.unlink(missing_ok=True)
+        command = ["sh", "-c", program, str(ready)]
+        with running(Subject(title="slow to stop", command=command)) as run:
+            while not ready.exists():
+                os.sched_yield()
+            return run.stop()
+
+    assert any(stop() < 0.06 for _ in range(20))  # a machine can be busy
+
+
 def test_what_has_not_been_started_has_no_process(tmp_path: Path) -> None:
     run = Run(Subject(title="x", command=["x"]), tmp_path)
     assert 0 == run.stop()
