@@ -34,7 +34,7 @@ import (
 
 const (
 	socketName   = "bench-go.sock"
-	firstPause   = 10 * time.Millisecond // between attempts; doubled each time
+	firstPause   = time.Millisecond // between attempts; doubled each time
 	longestPause = 5 * time.Second
 	lasting      = 10 * time.Second // after which a stream that ends has not ended soon
 	callTimeout  = 15 * time.Second // the kubelet dials back for up to 10 s before it answers
