@@ -39,6 +39,8 @@ class Archive:
         with tarfile.open(path) as archive:
             files = [member for member in archive if member.isfile()]
             self._files = {one.name: _read(archive, one) for one in files}
+        if "index.json" not in self._files:
+            raise ValueError(f"{path} is no OCI archive; docker writes one from version 25 on")
         (entry,) = self._json("index.json")["manifests"]
         self.manifest = self._blob(entry["digest"])
         self.config = self._blob(self.manifest["config"]["digest"])

@@ -2,10 +2,12 @@
 # Make an image with Debian's Python and pip, where no registry can be reached: from the package
 # sources of this machine, which has to be a Debian, by root, with debootstrap and buildah.
 #
-#   build/debian_base.sh [IMAGE]        then: make images ARGS="--build-image IMAGE"
+#   build/debian_base.sh [IMAGE [SUITE]]     then: make images ARGS="--build-image IMAGE"
+#
+# SUITE is this machine's unless said: bookworm has Python 3.11, trixie 3.13.
 set -eu
 image=${1:-localhost/debian-python}
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | sed -n 1p)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

@@ -120,7 +120,11 @@ def main(argv: Sequence[str]) -> int:
         build(tool, name, arguments, more)
         path = TARGET / f"{plugin}-device-plugin-{version(plugin)}.tar"
         save(tool, name, path)
-        print(row(plugin, describe(plugin, path)), flush=True)
+        try:
+            print(row(plugin, describe(plugin, path)), flush=True)
+        except ValueError as error:
+            sys.stderr.write(f"images.py: {error}\n")
+            return 1
     return 0
 
 
