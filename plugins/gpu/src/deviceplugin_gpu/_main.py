@@ -1,9 +1,10 @@
 """Advertise NVIDIA GPUs and their MIG devices, whole or shared."""
 
+import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
@@ -12,12 +13,15 @@ from typing import Final, NoReturn
 import deviceplugin as dp
 from deviceplugin_gpu import _diagnosis, _platforms
 from deviceplugin_gpu._driver import Driver
+from deviceplugin_gpu._idle import idle
 from deviceplugin_gpu._library import Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import NvmlError
 from deviceplugin_gpu._plugin import GpuPlugin
 from deviceplugin_gpu._reloading import Reloading
 from deviceplugin_gpu._settings import GpuSettings
+
+log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 30.0
 """Seconds for NVML to be initialized at the start; later that is a failed discovery."""
@@ -34,6 +38,7 @@ class Command:
         # Of before the settings are read: what changes from now on is not in them.
         self._file = Reloading(config, _ask_for_reload) if config else None
         self._driver: Driver | None = None
+        self._idle: Mapping[str, str] = {}
 
     def make(self, settings: GpuSettings) -> GpuPlugin:
         """Return a plugin; all of them have the same driver.
@@ -42,6 +47,7 @@ class Command:
             SystemExit: At the start, with status 1: NVML cannot be initialized.
         """
         roots = Roots()
+        self._warn_of_idle(settings)
         if self._driver is None:
             library = Library(settings.driver_root_ctr_path)
             self._driver = Driver(library, roots.sys, settings.state_file)
@@ -50,6 +56,13 @@ class Command:
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
         return GpuPlugin(settings, driver=self._driver, roots=roots, config=self._file)
+
+    def _warn_of_idle(self, settings: GpuSettings) -> None:
+        """Say of each setting that has no effect that it has none, once until that changes."""
+        before, self._idle = self._idle, dict(idle(settings))
+        for setting, instead in self._idle.items():
+            if setting not in before:
+                log.warning("setting has no effect", extra={"setting": setting, "instead": instead})
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

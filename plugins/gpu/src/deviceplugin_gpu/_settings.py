@@ -90,11 +90,12 @@ class GpuSettings(dp.Settings):
         default=Path("/usr/bin/nvidia-ctk"),
         metadata=_classic("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH", flag="--nvidia-ctk-path"),
     )
-    """Taken for compatibility: the CDI specification that is written here names no hooks."""
+    """Taken for compatibility, with a warning: the CDI specification that is written here names no
+    hooks."""
     cdi_feature_flags: tuple[str, ...] = field(default=(), metadata=_classic("CDI_FEATURE_FLAGS"))
-    """Taken for compatibility, without effect."""
+    """Taken for compatibility, with a warning: it has no effect."""
     cdi_disable_hooks: tuple[str, ...] = field(default=(), metadata=_classic("CDI_DISABLE_HOOKS"))
-    """Taken for compatibility: there are no hooks."""
+    """Taken for compatibility, with a warning: there are no hooks."""
     mps_root: Path | None = field(default=None, metadata=_classic("MPS_ROOT"))
     """Directory of the host with the pipes of MPS control daemons; needed for sharing with MPS."""
     imex_channel_ids: tuple[int, ...] = field(default=(), metadata=_classic("IMEX_CHANNEL_IDS"))
