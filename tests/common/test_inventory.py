@@ -1,8 +1,11 @@
 import threading
 import time
 from collections.abc import Iterable
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from deviceplugin import Device, DiscoveryError, Health, Plugin
@@ -151,3 +154,26 @@ def test_devices_are_in_natural_order_also_when_they_come_and_go(resource: Resou
     for ids in (["d10", "d9", "a"], ["a", "d10", "d9"], ["d10", "b", "d9", "a"]):
         resource.publish([Device(device_id) for device_id in ids])
         assert [i for i in ("a", "b", "d9", "d10") if i in ids] == list(resource.devices)
+
+
+def test_a_few_devices_that_come_to_many_take_their_places(resource: Resource) -> None:
+    odd = [f"d{number}" for number in range(1, 200, 2)]
+    resource.publish([Device(device_id) for device_id in odd])
+    resource.publish([Device(device_id) for device_id in ["d100", *odd[:-1], "d0", "d20", "e"]])
+    numbers = sorted([0, 20, 100, *range(1, 199, 2)])
+    assert [*(f"d{number}" for number in numbers), "e"] == list(resource.devices)
+
+
+@given(st.lists(st.frozensets(st.integers(0, 120), min_size=1), max_size=8), st.randoms())
+def test_the_list_is_in_natural_order_whatever_came_before(
+    steps: list[frozenset[int]], random: Random
+) -> None:
+    resource = Resource("x.io/dev", Plain())
+    for numbers in steps:
+        given_order = list(numbers)
+        random.shuffle(given_order)
+        resource.publish([Device(f"d{number}") for number in given_order])
+        expected = [f"d{number}" for number in sorted(numbers)]
+        assert expected == list(resource.devices)
+        assert encode_list(map(Device, expected)) == resource.next_list(None, always)
+        assert all(resource.since(device_id) > 0 for device_id in expected)

@@ -14,6 +14,8 @@ SICK = Health.unhealthy("dust")
 
 
 class Given(Plugin):
+    resource = "x.io/dev"
+
     def __init__(self, found: Iterable[Device]) -> None:
         self._found = found
 
@@ -31,8 +33,11 @@ class Incomparable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_what_a_plugin_finds_is_a_list() -> None:
-    assert [Device("a"), Device("b")] == discover(Given([Device("a"), Device("b")]))
+def test_what_a_plugin_finds_is_sorted_out() -> None:
+    plain, other = Device("a"), Device("b", resource="x.io/other")
+    groups, problems = discover(Given([plain, Device(""), other]))
+    assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
+    assert {"id '' must be a text that is not empty": 1} == problems
 
 
 def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
@@ -140,6 +145,14 @@ def test_what_is_known_is_not_checked_again_and_what_changed_is() -> None:
     changed = replace(odd, health=Health.unhealthy("hot"))
     _, problems = sort_out([changed], "x.io/dev", known)
     assert ["device a: device node path 'relative' is not absolute"] == list(problems)
+
+
+def test_what_is_equal_to_what_is_known_is_the_known_object() -> None:
+    known = {"x.io/dev": {"a": Device("a"), "b": Device("b")}}
+    changed = Device("b", health=SICK)
+    groups, _ = discover(Given([Device("a"), changed]), known)
+    assert known["x.io/dev"]["a"] is groups["x.io/dev"]["a"]
+    assert changed is groups["x.io/dev"]["b"]
 
 
 @pytest.mark.parametrize(

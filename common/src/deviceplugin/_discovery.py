@@ -12,7 +12,7 @@ from deviceplugin import _author
 from deviceplugin._events import Events
 from deviceplugin._hints import Hints
 from deviceplugin._inventory import Resource
-from deviceplugin._listing import discover, sort_out
+from deviceplugin._listing import Groups, discover
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._podresources import Holdings
@@ -162,14 +162,15 @@ class Discovery:
         """Discover once, publish what has changed, and return how many seconds that took."""
         start = self._looking_since = time.monotonic()
         plugin = self._plugin
+        known = {name: roster.present for name, roster in self._rosters.items()}
         try:
-            found = discover(plugin)
+            groups, problems = discover(plugin, known)
         except DevicePluginError as error:
             self._failed(error)
         else:
             try:
                 # Whatever an author's values still do in here ends nothing else.
-                _author.call(self._succeeded, found, plugin)
+                _author.call(self._succeeded, groups, problems, plugin)
             except DevicePluginError as error:
                 self._failed(error)
         finally:
@@ -186,14 +187,12 @@ class Discovery:
         with self._lock:
             self._troubles.update(dict.fromkeys(self._rosters, str(error)))
 
-    def _succeeded(self, found: Iterable[Device], plugin: Plugin) -> None:
+    def _succeeded(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self._plugin:
             return  # replaced meanwhile
         if self._problems.over("discovery"):
             log.info("discovery works again", extra={"plugin": self.name})
             self._metrics.events.add("discovery works again", detail=self.name)
-        known = {name: roster.present for name, roster in self._rosters.items()}
-        groups, problems = sort_out(found, plugin.resource, known)
         self._report_skipped(problems)
         with self._lock:
             for name in self._rosters.keys() - groups.keys():

@@ -2,14 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from deviceplugin._pieces import Piece, cut
 from deviceplugin._rules import natural_key
-from deviceplugin._wire import encode_list
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Plugin
@@ -17,6 +18,8 @@ from deviceplugin.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 
 _LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
+_FEW: Final = 16
+"""To put one device into its place costs as much as to sort this many, about."""
 
 
 Guard = Callable[["Resource", Collection[str]], AbstractContextManager[None]]
@@ -30,6 +33,11 @@ class Snapshot:
     devices: Mapping[str, Device]
     encoded: bytes
     """The same as the kubelet gets it; encoded once, however many streams send it."""
+    pieces: Sequence[Piece]
+    """Of which ``encoded`` is made."""
+
+
+_NOTHING: Final = Snapshot(_NO_DEVICES, b"", ())
 
 
 class Resource:
@@ -62,29 +70,27 @@ class Resource:
         Raises:
             DiscoveryError: The list is too long for the kubelet; the last one stays.
         """
-        new = self._ordered({device.id: device for device in devices})
-        encoded = encode_list(new.values())
+        before = self._snapshot or _NOTHING
+        new = _ordered({device.id: device for device in devices}, before.devices)
+        pieces = cut(list(new.values()), before.pieces)
+        encoded = b"".join(piece.encoded for piece in pieces)
         # It must still fit when the devices turn unhealthy, which is a longer word.
-        longest = len(encoded) + _LONGER * sum(device.health.healthy for device in new.values())
+        longest = len(encoded) + _LONGER * sum(piece.healthy for piece in pieces)
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
                 f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
                 f"kubelet takes {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
             )
-        old = self.devices
-        changed = [
-            device
-            for device in new.values()
-            if (before := old.get(device.id)) is None or not _same(before.health, device.health)
-        ]
+        changed = list(_changed(pieces, before))
         now = time.time()
         with self._changed:
             if self._final:
                 return []
-            self._since = {device_id: self._since.get(device_id, now) for device_id in new}
+            if self._since.keys() != new.keys():
+                self._since = {device_id: self._since.get(device_id, now) for device_id in new}
             self._since.update((device.id, now) for device in changed)
             stale = self._snapshot is None or self._snapshot.encoded != encoded
-            self._snapshot = Snapshot(MappingProxyType(new), encoded)
+            self._snapshot = Snapshot(MappingProxyType(new), encoded, pieces)
             if stale:
                 self._changed.notify_all()
         return changed
@@ -93,12 +99,6 @@ class Resource:
         """Keep the present snapshot for good."""
         with self._changed:
             self._final = True
-
-    def _ordered(self, devices: Mapping[str, Device]) -> dict[str, Device]:
-        old = self.devices
-        # Sorting costs more than all the rest, and mostly the same devices are here as before.
-        ids = old if old.keys() == devices.keys() else sorted(devices, key=natural_key)
-        return {device_id: devices[device_id] for device_id in ids}
 
     def next_list(self, last: bytes | None, done: Callable[[], bool]) -> bytes | None:
         """Wait for an encoded list other than ``last`` and return it; None once ``done`` says so.
@@ -119,6 +119,33 @@ class Resource:
         """Let everyone in ``next_list`` look at ``done``."""
         with self._changed:
             self._changed.notify_all()
+
+
+def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str, Device]:
+    """Return ``devices`` in natural order, that in which ``old`` is."""
+    ids = list(old)
+    if list(devices) == ids:
+        return devices
+    if devices.keys() != old.keys():
+        # The keys of the order cost more than all the rest: make as few of them as possible.
+        added = [device_id for device_id in devices if device_id not in old]
+        if len(added) * _FEW > len(devices):
+            ids = sorted(devices, key=natural_key)
+        else:
+            ids = [device_id for device_id in ids if device_id in devices]
+            for device_id in added:
+                insort(ids, device_id, key=natural_key)
+    return {device_id: devices[device_id] for device_id in ids}
+
+
+def _changed(pieces: Iterable[Piece], before: Snapshot) -> Iterator[Device]:
+    """Yield the devices that were not there before, or whose health was another one."""
+    old = {id(piece) for piece in before.pieces}
+    for piece in pieces:
+        for device in piece.devices if id(piece) not in old else ():
+            was = before.devices.get(device.id)
+            if was is None or not _same(was.health, device.health):
+                yield device
 
 
 def _same(one: Health, other: Health) -> bool:

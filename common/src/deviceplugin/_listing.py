@@ -18,6 +18,7 @@ MAX_DEVICES: Final = 300_000
 """No list of more devices can be short enough for the kubelet, whatever their ids."""
 
 _NOTHING: Final[Mapping[str, Mapping[str, Device]]] = MappingProxyType({})
+_NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 
 Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
@@ -32,16 +33,24 @@ def check_resources(plugins: Iterable[Plugin]) -> None:
             raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
 
 
-def discover(plugin: Plugin) -> list[Device]:
-    """Return what ``plugin`` discovers.
+def discover(
+    plugin: Plugin, known: Mapping[str, Mapping[str, Device]] = _NOTHING
+) -> tuple[Groups, Counter[str]]:
+    """Return what ``plugin`` discovers, sorted out while it comes; see ``sort_out``.
 
     Raises:
         DevicePluginError: It raised something, or goes on without an end.
     """
-    found = _author.call(lambda: list(itertools.islice(plugin.discover(), MAX_DEVICES + 1)))
-    if len(found) > MAX_DEVICES:
+
+    def found() -> tuple[Groups, Counter[str]]:
+        # Not kept in a list first: memory that is used again at once is still in the caches.
+        limited = itertools.islice(plugin.discover(), MAX_DEVICES + 1)
+        return sort_out(limited, plugin.resource, known)
+
+    groups, problems = _author.call(found)
+    if sum(map(len, groups.values())) + problems.total() > MAX_DEVICES:
         raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
-    return found
+    return groups, problems
 
 
 def sort_out(
@@ -50,14 +59,18 @@ def sort_out(
     """Return the devices by resource, and why how many others had to be left out.
 
     Devices that name no resource belong to ``default``, which is there even without devices.
-    Those that are equal to one of ``known`` are not checked again, which costs most of the time.
+    One that is equal to one of ``known`` is not checked again, and the known object is returned
+    in its place: whoever comes after can tell by identity that nothing has changed.
     """
     groups: Groups = {default: {}} if default else {}
     problems: Counter[str] = Counter()
-    for device in found:
-        if not _is_known(device, default, known) and (problem := device_problem(device)):
-            problems[problem] += 1
-            continue
+    for given in found:
+        device = _known(given, default, known)
+        if device is None:
+            if problem := device_problem(given):
+                problems[problem] += 1
+                continue
+            device = given
         group = groups.setdefault(device.resource or default, {})
         if device.id in group:
             problems[f"device id {device.id!r} is given more than once"] += 1
@@ -69,17 +82,18 @@ def sort_out(
     return groups, problems
 
 
-def _is_known(device: object, default: str, known: Mapping[str, Mapping[str, Device]]) -> bool:
+def _known(
+    device: object, default: str, known: Mapping[str, Mapping[str, Device]]
+) -> Device | None:
+    """Return that of ``known`` which is equal to ``device``."""
     if not isinstance(device, Device):
-        return False
+        return None
     try:
-        return known[device.resource or default][device.id] == device
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # another one, or what cannot be looked up or compared
-        return False
+        before = known.get(device.resource or default, _NO_DEVICES).get(device.id)
+        same = before is device or before == device
+    except (TypeError, ValueError):  # what cannot be looked up or compared
+        return None
+    return before if same else None
 
 
 def counts(devices: Mapping[str, Device]) -> tuple[int, int]:

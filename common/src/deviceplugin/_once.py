@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from deviceplugin._listing import Groups, describe, discover, sort_out
+from deviceplugin._listing import Groups, describe, discover
 from deviceplugin._rules import natural_key
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -21,12 +21,11 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
     status = 0
     for plugin in plugins:
         try:
-            found = discover(plugin)
+            more, problems = discover(plugin)
         except DevicePluginError as error:
             sys.stderr.write(f"{type(plugin).__name__}: discovery failed: {error}\n")
             status = 1
             continue
-        more, problems = sort_out(found, plugin.resource)
         problems.update(
             f"resource belongs to another plugin: {name}" for name in more.keys() & groups.keys()
         )

@@ -38,18 +38,15 @@ class Roster:
         return len(self.present) + len(self.vanished)
 
     def updated(self, present: Mapping[str, Device], now: float) -> "Roster":
-        """Return the roster with ``present`` as all devices that are here at ``now``."""
-        left = {
-            device_id: (_gone(device, VANISHED), now)
-            for device_id, device in self.present.items()
-            if device_id not in present
-        }
-        vanished = {
-            device_id: entry
-            for device_id, entry in {**left, **self.vanished}.items()
-            if device_id not in present
-        }
-        return Roster(now, dict(present), vanished)
+        """Return the roster with ``present`` as all devices that are here at ``now``.
+
+        It keeps ``present`` itself, which must not be changed afterwards.
+        """
+        vanished = {i: entry for i, entry in self.vanished.items() if i not in present}
+        if not self.present.keys() <= present.keys():
+            for device_id in self.present.keys() - present.keys():
+                vanished[device_id] = _gone(self.present[device_id], VANISHED), now
+        return Roster(now, present, vanished)
 
     def expecting(self, held: AbstractSet[str], now: float) -> "Roster":
         """Return the roster with those that pods hold but nobody has found here."""

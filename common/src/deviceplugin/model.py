@@ -135,6 +135,16 @@ class Device:
     """Facts for people, such as model and serial number; shown in ``/devices``."""
 
     def __post_init__(self) -> None:
+        # There can be very many, mostly with nothing to freeze.
+        if (
+            type(self.nodes) is tuple
+            and type(self.mounts) is tuple
+            and type(self.cdi_names) is tuple
+            and type(self.envs) is MappingProxyType
+            and type(self.annotations) is MappingProxyType
+            and type(self.attributes) is MappingProxyType
+        ):
+            return
         _freeze(
             self,
             lists=("nodes", "mounts", "cdi_names"),
