@@ -15,7 +15,7 @@ from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 _MIB: Final = 1024 * 1024
 _MINUTE: Final = 60.0
 _REST: Final = 0.1
-"""Seconds between changes, so that each is a change of its own."""
+"""Seconds between changes, at the least, so that each is a change of its own."""
 _LONGEST_DOWN: Final = 0.05
 """Seconds that the kubelet is down in a restart, at most."""
 _LONGEST_UP: Final = 0.1
@@ -117,12 +117,15 @@ def changes(run: Run, count: int) -> list[Figure]:
     directory = run.touch_dir
     if directory is None:
         return []
-    took = [_change(run, directory / _TOUCHED) for _ in range(count)]
+    took: list[float] = []
+    for _ in range(count):
+        # A plugin may rest after it has looked, so that changes do not keep it busy.
+        time.sleep(max([_REST, *took[-1:]]))
+        took.append(_change(run, directory / _TOUCHED))
     return [_milliseconds("device change to list", took)]
 
 
 def _change(run: Run, path: Path) -> float:
-    time.sleep(_REST)
     names = run.kubelet.registered
 
     def lists() -> int:
@@ -133,7 +136,8 @@ def _change(run: Run, path: Path) -> float:
         path.unlink()
     else:
         path.touch()
-    return run.wait(lambda: lists() > before, f"a list after a change of {path}") - begin
+    run.wait(lambda: lists() > before, f"a list after a change of {path}")
+    return run.listed_at(names) - begin
 
 
 def restarts(run: Run, count: int, *, seed: int, settle: float = 3.0) -> list[Figure]:

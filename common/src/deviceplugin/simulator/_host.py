@@ -31,6 +31,8 @@ class Metrics:
     """As above; the kubelet counts no errors but those of get."""
     lists: Counter[str] = field(default_factory=Counter)
     """Device lists received, by resource name. The kubelet does not count them."""
+    listed_at: dict[str, float] = field(default_factory=dict)
+    """When the last list was taken in and not yet in the checkpoint, in monotonic seconds."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """The device manager: what the kubelet believes about every resource."""
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -97,19 +98,22 @@ class DeviceManager:
             healthy = self.healthy[resource] = set()
             unhealthy = self.unhealthy[resource] = set()
             known = self.devices[resource] = {}
+            owners = self._owners(resource)
             concerned = set()
             for device in devices:
-                if device.ID not in before or before[device.ID].health != device.health:
-                    concerned.add(self._owner(device.ID, resource))
-                known[device.ID] = device
-                (healthy if device.health == HEALTHY else unhealthy).add(device.ID)
-            self._poke(frozenset(uid for uid in concerned if uid))
+                id_, health = device.ID, device.health
+                known[id_] = device
+                (healthy if health == HEALTHY else unhealthy).add(id_)
+                if id_ in owners and (id_ not in before or before[id_].health != health):
+                    concerned.add(owners[id_])
+            self._host.metrics.listed_at[resource] = time.monotonic()
+            self._poke(frozenset(concerned))
             self.save()
             self._host.notify()
 
-    def _owner(self, id_: str, resource: str) -> str | None:
+    def _owners(self, resource: str) -> dict[str, str]:
         anywhere = self._host.behaviour.health_owner_ignores_resource
-        return self.records.owner(id_, None if anywhere else resource)
+        return self.records.owners(None if anywhere else resource)
 
     def _poke(self, pods: frozenset[str]) -> None:
         if pods and len(self._host.pokes) < _MAX_POKES:

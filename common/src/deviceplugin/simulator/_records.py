@@ -90,9 +90,11 @@ class Records:
             used.setdefault(entry.resource, set()).update(entry.grant.ids)
         return used
 
-    def owner(self, id_: str, resource: str | None) -> str | None:
-        """Return the first pod that has the device; of any resource where ``resource`` is None."""
+    def owners(self, resource: str | None) -> dict[str, str]:
+        """Return the first pod that has each device; of any resource where that is None."""
+        found: dict[str, str] = {}
         for entry in self:
-            if resource in {None, entry.resource} and id_ in entry.grant.ids:
-                return entry.pod
-        return None
+            if resource in {None, entry.resource}:
+                for id_ in entry.grant.ids:
+                    found.setdefault(id_, entry.pod)
+        return found
