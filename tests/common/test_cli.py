@@ -275,6 +275,7 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
                 "log-level: 'loud' is none of debug, info, warning, error",
             ],
         ),
+        ("log-level: info\nlog-level: debug\n", ["line 2: key 'log-level' is given twice"]),
         ("a: [", ["not valid: while parsing a flow node expected the node content, but found"]),
     ],
 )

@@ -16,7 +16,6 @@ from deviceplugin._settings import (
     helps,
     key,
     load,
-    read_file,
     suspicious_variables,
     variable,
 )
@@ -182,30 +181,6 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     } == set(problem(OwnSettings, file=file, environ={"DP_SHARED": "maybe"}).splitlines())
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        ("c.toml", b"log-level = ", "not valid: Invalid value"),
-        ("c.json", b"{", "not valid: Expecting property name"),
-        ("c.yaml", b"a: [", "not valid: while parsing a flow node expected the node content"),
-        ("c.yaml", b"a: 2001-99-99\n", "not valid: month must be in 1..12"),
-        ("c.yaml", b"\xff", "not valid: 'utf-8' codec can't decode byte 0xff"),
-        ("c.yaml", b"- a\n", "must have keys and values, as in 'log-level: debug'"),
-        ("c.yaml", b"text", "must have keys and values, as in 'log-level: debug'"),
-        ("c.json", b"[]", "must have keys and values, as in 'log-level: debug'"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_one_clear_line(
-    tmp_path: Path, name: str, content: bytes, expected: str
-) -> None:
-    file = tmp_path / name
-    file.write_bytes(content)
-    with pytest.raises(ConfigError) as raised:
-        read_file(file)
-    (line,) = str(raised.value).splitlines()
-    assert line.startswith(f"{file}: {expected}")
-
-
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert f"{tmp_path}/none: No such file or directory" == problem(file=tmp_path / "none")
     assert f"{tmp_path}: Is a directory" == problem(file=tmp_path)
@@ -222,7 +197,7 @@ def test_without_pyyaml_the_other_forms_are_offered(
     )
     assert expected == problem(file=tmp_path / "c.yaml")
     (tmp_path / "c.json").write_text('{"log-level": "debug"}')
-    assert {"log-level": "debug"} == read_file(tmp_path / "c.json")
+    assert {"log-level": "debug"} == Settings.read_file(tmp_path / "c.json")
 
 
 def test_a_variable_that_looks_misspelt_is_found() -> None:

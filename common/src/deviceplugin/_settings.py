@@ -7,9 +7,7 @@ environment, that over the file, and that over the default. The text below a fie
 
 import ast
 import inspect
-import json
 import os
-import tomllib
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
@@ -19,13 +17,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from deviceplugin import _values
+from deviceplugin._document import read_file
 from deviceplugin.errors import ConfigError
 from deviceplugin.v1beta1 import PLUGIN_DIR
 
 PREFIX: Final = "DP_"
 """What the names of environment variables begin with."""
-_UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""What the three parsers are known to raise about files that are wrong in unusual ways."""
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 """Variable with the path of the configuration file, for want of the flag."""
 
@@ -80,7 +77,7 @@ class Settings:
         For a file of a plugin's own. Override it to read the file of the settings in another way.
 
         Raises:
-            ConfigError: The file cannot be read, or is something else.
+            ConfigError: The file cannot be read, is something else, or gives a key twice.
         """
         return read_file(path)
 
@@ -209,43 +206,6 @@ def suspicious_variables(
         if name.startswith(PREFIX) and name not in known
     }
     return {name: matches[0] for name, matches in near.items() if matches}
-
-
-def read_file(path: Path) -> Mapping[str, Any]:
-    """Return the mapping in a TOML, JSON or YAML file; YAML needs PyYAML installed.
-
-    Raises:
-        ConfigError: The file cannot be read, or is something else.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        value = _parse_text(path, text)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except _UNREADABLE as error:
-        reason = " ".join(str(error).split())  # YAML's has many lines
-        raise ConfigError(f"{path}: not valid: {reason}") from error
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{path}: must have keys and values, as in 'log-level: debug'")
-    return value
-
-
-def _parse_text(path: Path, text: str) -> Any:
-    if path.suffix == ".toml":
-        return tomllib.loads(text)
-    if path.suffix == ".json":
-        return json.loads(text)
-    try:
-        import yaml
-    except ImportError as error:
-        raise ConfigError(
-            f"{path}: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the "
-            "file as .toml or .json"
-        ) from error
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def dump(settings: Settings) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin import _settings
+from deviceplugin._document import read_file
 from deviceplugin.doctor._finding import Check, Finding, failure, ok, unknown, warning
 from deviceplugin.doctor._node import Node
 from deviceplugin.errors import ConfigError
@@ -23,7 +23,7 @@ def _look(node: Node) -> Iterator[Finding]:
         yield unknown(path, "is YAML, and PyYAML is not installed", "pip install pyyaml.")
         return
     try:
-        document = _settings.read_file(path)
+        document = read_file(path)
     except ConfigError as error:
         yield failure(
             path,
