@@ -74,10 +74,12 @@ class GpuRig:
         for address in wanted:
             (folder / address).touch()
 
-    def has_card(self, address: str = "0000:3b:00.0") -> None:
-        """Have a GPU on the PCI bus, whether there is a driver or not."""
+    def has_card(self, address: str = "0000:3b:00.0", *, driver: str = "") -> None:
+        """Have a GPU on the PCI bus, with a driver of the kernel's if one is named."""
         folder = self.roots.sys / "bus/pci/devices" / address
         folder.mkdir(parents=True)
+        if driver:
+            (folder / "driver").symlink_to(f"../../drivers/{driver}")
         (folder / "vendor").write_text("0x10de\n")
         (folder / "class").write_text("0x030200\n")
 

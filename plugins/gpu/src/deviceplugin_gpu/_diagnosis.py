@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from deviceplugin_gpu import _bus
 from deviceplugin_gpu._library import MISSING, Library
 from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import VERSION_MISMATCH, LibraryMissingError, NvmlError
-from deviceplugin_gpu._platforms import VENDOR
-
-_CLASSES = ("0x0300", "0x0302")
-"""PCI classes of VGA and 3D controllers, as the beginning of what sysfs has."""
 
 
 def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
@@ -21,7 +18,7 @@ def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator
     yield f"device files: {', '.join(nodes) or f'no {roots.dev}/nvidia*'}"
     modules = _modules(roots.proc)
     yield f"kernel modules: {', '.join(modules) or 'none that begins with nvidia'}"
-    cards = _cards(roots.sys)
+    cards = list(_bus.cards(roots.sys))
     yield f"NVIDIA GPUs on the PCI bus: {', '.join(cards) or 'none'}"
     yield f"to do: {_advice(error, nodes, modules, cards)}"
 
@@ -68,18 +65,3 @@ def _modules(proc: Path) -> list[str]:
     except OSError:
         return []
     return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))
-
-
-def _cards(sys: Path) -> list[str]:
-    return sorted(
-        path.name
-        for path in _listed(sys / "bus/pci/devices")
-        if _text(path / "vendor") == VENDOR and _text(path / "class").startswith(_CLASSES)
-    )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -16,6 +16,7 @@ from deviceplugin_gpu._look import Sight, look
 from deviceplugin_gpu._meter import Meter
 from deviceplugin_gpu._nvml import NvmlError, Session
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
+from deviceplugin_gpu._strangers import Stranger
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,11 @@ class Driver:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs of the last look."""
         return tuple(self._seen.values())
+
+    @property
+    def strangers(self) -> tuple[Stranger, ...]:
+        """GPUs that the last look found, and could not name."""
+        return self._sight.strangers if self._sight else ()
 
     @property
     def snapshot(self) -> Snapshot:

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from deviceplugin_gpu._health import Health
 from deviceplugin_gpu._nvml import NvmlError
 from deviceplugin_gpu._snapshot import Gpu
+from deviceplugin_gpu._strangers import Stranger
 
 _PREFIX: Final = "deviceplugin_gpu_"
 
@@ -102,10 +103,12 @@ class GpuMetrics:
         self._read_at = float("-inf")
         self._asking: threading.Thread | None = None
 
-    def collect(self, gpus: Sequence[Gpu], health: Health) -> list[Metric]:
+    def collect(
+        self, gpus: Sequence[Gpu], health: Health, strangers: Iterable[Stranger] = ()
+    ) -> list[Metric]:
         """Return the metrics of ``gpus``; it takes no longer than ``patience``."""
         readings = self._recent([gpu.uuid for gpu in gpus if not gpu.problem])
-        families = [*_facts(gpus), *_health(gpus, health)]
+        families = [*_facts(gpus), _absent(strangers), *_health(gpus, health)]
         families += _measured(
             [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]
         )
@@ -152,6 +155,17 @@ def _facts(gpus: Iterable[Gpu]) -> Iterator[Metric]:
     for gpu in gpus:
         info.add_metric([gpu.uuid, str(gpu.index), gpu.name, gpu.pci], 1)
     yield info
+
+
+def _absent(strangers: Iterable[Stranger]) -> Metric:
+    family = GaugeMetricFamily(
+        f"{_PREFIX}absent",
+        "GPUs that cannot be offered: they have no UUID.",
+        labels=["pci", "index"],
+    )
+    for one in strangers:
+        family.add_metric([one.pci, "" if one.index is None else str(one.index)], 1)
+    return family
 
 
 def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:

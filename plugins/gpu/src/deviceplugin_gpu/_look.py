@@ -10,6 +10,7 @@ from typing import Any, Final
 from deviceplugin_gpu import _migs, _nvml
 from deviceplugin_gpu._nvml import Handle, NvmlError, ask, call
 from deviceplugin_gpu._snapshot import Gpu, Link, Path, Snapshot
+from deviceplugin_gpu._strangers import Stranger, strangers
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,8 @@ class Sight:
 
     snapshot: Snapshot
     handles: Mapping[str, Handle]
-    strangers: Mapping[int, str]
-    """What is wrong with GPUs of which nothing but the index is known."""
+    strangers: tuple[Stranger, ...]
+    """GPUs that have no UUID."""
 
     needs_reset: Mapping[str, bool]
     """What the driver advises, by UUID, of GPUs of which it says anything."""
@@ -37,7 +38,8 @@ class Sight:
     def is_troubled(self) -> bool:
         """Whether a GPU could not be read."""
         problems = {gpu.problem for gpu in self.snapshot.gpus}
-        return bool(self.strangers) or bool(problems - {"", _NOT_REMAPPED})
+        listed = any(one.index is not None for one in self.strangers)
+        return listed or bool(problems - {"", _NOT_REMAPPED})
 
 
 def look(
@@ -59,6 +61,7 @@ def look(
     found: list[Gpu] = []
     handles: dict[str, Handle] = {}
     unknown: list[tuple[int, str]] = []
+    addresses: set[str] = set()
     for index in range(count):
         if is_late():
             unknown.append((index, _TOO_SLOW))
@@ -70,6 +73,7 @@ def look(
             unknown.append((index, str(error)))
             continue
         gpu = _gpu(index, uuid, handle, sysfs, before)
+        addresses.add(gpu.pci)
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
@@ -83,7 +87,9 @@ def look(
     snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
     advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
     needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
-    return Sight(snapshot, handles, dict(unknown[len(missing) :]), needs_reset)
+    addresses.update(gpu.pci for gpu in missing)
+    unread = strangers(unknown[len(missing) :], sysfs, addresses)
+    return Sight(snapshot, handles, unread, needs_reset)
 
 
 def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequence[Gpu]) -> Gpu:
@@ -157,7 +163,7 @@ def _pci(info: Any) -> str:
     raw = info.busId
     text = (raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)).lower()
     domain, _, rest = text.partition(":")
-    return f"{domain[-4:]}:{rest}" if rest else text
+    return f"{domain.lstrip('0').zfill(4)}:{rest}" if rest else text
 
 
 def _numa(path: FilePath) -> int | None:

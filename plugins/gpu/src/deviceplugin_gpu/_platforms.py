@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_gpu import _bus
 from deviceplugin_gpu._nodes import WSL, Roots
 from deviceplugin_gpu._snapshot import Gpu, Snapshot
 
-VENDOR: Final = "0x10de"
-"""NVIDIA's, on the PCI bus."""
-_DISPLAY: Final = "0x03"
-"""The PCI classes of GPUs; bridges and the sound of NVIDIA's have others."""
 _PASSED_THROUGH: Final = "vfio-pci"
+"""The driver of what is kept for virtual machines."""
 TEGRA: Final = "tegra"
 _WSL_NODE: Final = "dxg"
 
@@ -39,14 +37,7 @@ def has_traces(roots: Roots) -> bool:
     """Tell whether there is anything of NVIDIA's: hardware, or a driver of it."""
     if (roots.proc / "driver/nvidia").exists() or any(roots.dev.glob("nvidia*")):
         return True
-    return any(map(_is_gpu, (roots.sys / "bus/pci/devices").glob("*")))
-
-
-def _is_gpu(card: Path) -> bool:
-    """Tell whether a PCI device is a GPU of this host's, and not one kept for virtual machines."""
-    if _text(card / "vendor") != VENDOR or not _text(card / "class").startswith(_DISPLAY):
-        return False
-    return (card / "driver").resolve().name != _PASSED_THROUGH
+    return any(driver != _PASSED_THROUGH for driver in _bus.cards(roots.sys).values())
 
 
 def _text(path: Path) -> str:

@@ -118,7 +118,8 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def metrics(self) -> Iterable[Metric]:
-        return self._driver.metrics.collect(self._driver.gpus, self._driver.health)
+        driver = self._driver
+        return driver.metrics.collect(driver.gpus, driver.health, driver.strangers)
 
     @override
     def start(self, resource: str) -> None:

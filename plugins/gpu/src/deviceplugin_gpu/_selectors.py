@@ -22,7 +22,7 @@ def names_gpu(selector: str, gpu: Gpu) -> bool:
         return index[2] is None and gpu.index == int(index[1])
     selector = selector.lower()
     if address := _PCI.fullmatch(selector):
-        domain = (address[1] or "0000")[-4:]
+        domain = (address[1] or "").lstrip("0").zfill(4)
         return f"{domain}:{address[2]}" == gpu.pci
     return selector == gpu.uuid.lower() or names_model(selector, gpu.name)
 

@@ -91,7 +91,7 @@ class Survey:
             self._watch.renew()
         self._gpus = gpus
         self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
-        strange = [f"GPU {index} cannot be read: {why}" for index, why in sight.strangers.items()]
+        strange = list(map(str, sight.strangers))
         if not sight.snapshot.gpus:
             self._explain(None)
         return sight.snapshot, strange
