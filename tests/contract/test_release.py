@@ -76,3 +76,18 @@ def test_workflows_use_verbs_and_files_that_there_are() -> None:
         assert set(re.findall(r"\bmake ([a-z]+)", text)) <= verbs
         for file in re.findall(r"(?<=[ =])(?:tests|e2e|build)/[\w./-]+", text):
             assert (ROOT / file).exists()
+
+
+def test_workflows_take_actions_by_commit_and_no_more_time_than_said() -> None:
+    for path in sorted(ROOT.glob(".github/workflows/*.yml")):
+        for action in re.findall(r"uses: (.+)", path.read_text()):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\d.]+", action), (
+                f"{path.name}: {action}"
+            )
+        for name, job in yaml.safe_load(path.read_text())["jobs"].items():
+            assert job["timeout-minutes"] <= 45, f"{path.name}: {name}"
+            for step in job["steps"]:
+                if step.get("uses", "").startswith("actions/checkout@"):
+                    assert step["with"] == {"persist-credentials": False}
+                # What comes from outside is a variable there, and no part of a script.
+                assert "${{" not in step.get("run", ""), f"{path.name}: {step}"
