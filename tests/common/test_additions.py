@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Exemplar
 from typing_extensions import override
@@ -12,6 +12,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin import _additions
 from deviceplugin._additions import Additions
+from deviceplugin._lifecycle import _names
 from deviceplugin._metrics import Metrics
 
 
@@ -47,6 +48,21 @@ def exemplified(name: str) -> Metric:
     return family
 
 
+def stray(name: str, other: str) -> Metric:
+    """A family with a sample of another's name."""
+    family = Metric(name, "For a test.", "gauge")
+    family.add_sample(other, {}, 1)
+    return family
+
+
+def histogram(seconds: float, count: int, **labels: str) -> Metric:
+    """A histogram with one limit, in ``seconds``."""
+    family = HistogramMetricFamily("wait_seconds", "For a test.", labels=list(labels))
+    buckets: list[tuple[str, float]] = [(str(seconds), 0), ("+Inf", count)]
+    family.add_metric(list(labels.values()), buckets, seconds * count)
+    return family
+
+
 def scrape(additions: Additions) -> list[str]:
     registry = CollectorRegistry()
     registry.register(additions)
@@ -54,8 +70,13 @@ def scrape(additions: Additions) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def additions(*plugins: dp.Plugin, taken: Iterable[str] = ()) -> Additions:
-    return Additions(lambda: plugins, taken)
+def additions(
+    *plugins: dp.Plugin, taken: Iterable[str] = (), skipped: dict[str, int] | None = None
+) -> Additions:
+    """Return what ``plugins`` add; what they give in vain is counted in ``skipped``."""
+    named = dict(zip(_names(plugins), plugins, strict=True))
+    count = ({} if skipped is None else skipped).__setitem__
+    return Additions(lambda: named, taken, count)
 
 
 def test_what_a_plugin_measures_is_scraped() -> None:
@@ -94,6 +115,7 @@ def test_a_later_scrape_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: [gauge("fan_rpm", 1, "0", "1", "2"), None], "AttributeError"),
         (lambda: [gauge("fan_rpm", "many")], "ValueError"),
         (lambda: [exemplified("fan_rpm")], "ValueError"),
+        (lambda: [stray("fan", "fan_rpm")], "ValueError: fan has a sample of fan_rpm"),
     ],
 )
 def test_a_plugin_that_fails_costs_its_own_metrics_only(
@@ -151,6 +173,63 @@ def test_plugins_of_one_class_share_their_names(monkeypatch: pytest.MonkeyPatch)
     assert expected == scrape(source)
 
 
+def test_what_two_plugins_of_a_class_give_alike_is_there_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    skipped: dict[str, int] = {}
+    source = additions(
+        Measuring(lambda: [gauge("fan_rpm", 900, "0")]),
+        Measuring(lambda: [gauge("fan_rpm", 800, "0"), gauge("fan_rpm", 700, "1")]),
+        skipped=skipped,
+    )
+    for _ in range(2):
+        assert ['fan_rpm{card="0"} 900.0', 'fan_rpm{card="1"} 700.0'] == scrape(source)
+    assert {"Measuring": 0, "Measuring-2": 1} == skipped
+    assert [("name and labels of a metric are taken", "Measuring-2", "fan_rpm")] == [
+        (record.message, record.__dict__["plugin"], record.__dict__["metric"])
+        for record in caplog.records
+    ]
+
+
+def test_a_sample_that_one_family_has_twice_is_there_once() -> None:
+    family = gauge("fan_rpm", 900, "0")
+    family.add_sample("fan_rpm", {"card": "0", "slot": ""}, 800)  # no value is no label
+    skipped: dict[str, int] = {}
+    assert ['fan_rpm{card="0"} 900.0'] == scrape(
+        additions(Measuring(lambda: [family]), skipped=skipped)
+    )
+    assert {"Measuring": 1} == skipped
+
+
+def test_of_two_histograms_alike_no_part_of_the_second_is_mixed_into_the_first() -> None:
+    skipped: dict[str, int] = {}
+    source = additions(
+        Measuring(lambda: [histogram(0.1, 3, card="0")]),
+        Measuring(lambda: [histogram(0.5, 7, card="0"), histogram(0.5, 5, card="1")]),
+        skipped=skipped,
+    )
+    assert [
+        'wait_seconds_bucket{card="0",le="0.1"} 0.0',
+        'wait_seconds_bucket{card="0",le="+Inf"} 3.0',
+        'wait_seconds_count{card="0"} 3.0',
+        'wait_seconds_bucket{card="1",le="0.5"} 0.0',
+        'wait_seconds_bucket{card="1",le="+Inf"} 5.0',
+        'wait_seconds_count{card="1"} 5.0',
+    ] == [line for line in scrape(source) if "_sum" not in line]
+    assert {"Measuring": 0, "Measuring-2": 4} == skipped
+
+
+def test_a_plugin_that_fails_beside_one_of_its_class_that_does_not_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    source = additions(Measuring(lambda: [None]), Measuring(tuple))  # type: ignore[list-item]
+    for _ in range(3):
+        assert not scrape(source)
+    assert ["Measuring"] == [record.__dict__["plugin"] for record in caplog.records]
+
+
 def test_one_name_has_one_type(caplog: pytest.LogCaptureFixture) -> None:
     counter = CounterMetricFamily("fan_rpm", "For a test.", value=1)
     source = additions(Other(lambda: [gauge("fan_rpm", 900)]), Measuring(lambda: [counter]))
@@ -173,7 +252,9 @@ def test_what_a_plugin_adds_leaves_the_whole_in_order(
 ) -> None:
     metrics = Metrics()
     own = [gauge("deviceplugin_registrations_total", 1), gauge("fan_rpm", 900)]
-    metrics.add(lambda taken: Additions(lambda: [Measuring(lambda: own)], taken))
+    named = {"Measuring": Measuring(lambda: own)}
+    count = metrics.count_skipped_samples
+    metrics.add(lambda taken: Additions(lambda: named, taken, count))
     text = metrics.expose("")[1].decode()
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))

@@ -4,13 +4,19 @@ import re
 import shutil
 import subprocess
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+from typing_extensions import override
 
-from deviceplugin.testing import Kubelet
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet, Node
 from deviceplugin_template import SerialPlugin
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +79,46 @@ def test_the_names_of_the_metrics_are_as_they_should_be(kubelet: Kubelet, tmp_pa
     with kubelet.running(SerialPlugin(tmp_path), http_address="127.0.0.1:0") as node:
         node.wait_for("example.com/serial", {"ttyUSB0"})
         node.allocate("ttyUSB0")
-        url = f"http://127.0.0.1:{node.host.http_port}/metrics"
-        with urllib.request.urlopen(url) as answer:
-            text = answer.read().decode()
+        text = scraped(node, "text/plain")
     assert "" == promtool("check", "metrics", cwd=tmp_path, text=text)
+
+
+class FanPlugin(dp.Plugin):
+    """Two of them give the same: which fan it is, they do not say."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+
+    @override
+    def discover(self) -> list[dp.Device]:
+        return [dp.Device("fan0")]
+
+    @override
+    def metrics(self) -> list[Metric]:
+        turning = GaugeMetricFamily("deviceplugin_fan_hertz", "Speed of a fan.", value=15)
+        turns = CounterMetricFamily("deviceplugin_fan_turns", "Turns of a fan.", value=9)
+        return [turning, turns]
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
+def test_no_sample_is_there_twice_whatever_two_plugins_of_a_class_give(
+    kubelet: Kubelet, tmp_path: Path, accept: str
+) -> None:
+    plugins = FanPlugin("example.com/fan"), FanPlugin("example.com/blower")
+    with kubelet.running(*plugins, http_address="127.0.0.1:0") as node:
+        node.wait_for("example.com/blower", {"fan0"})
+        text = scraped(node, accept)
+    parse = openmetrics if "openmetrics" in accept else text_string_to_metric_families
+    samples = [sample for family in parse(text) for sample in family.samples]
+    names = Counter((sample.name, frozenset(sample.labels.items())) for sample in samples)
+    assert {1} == set(names.values())
+    assert [15.0, 9.0] == [s.value for s in samples if s.name.startswith("deviceplugin_fan_")]
+    if shutil.which("promtool") and parse is text_string_to_metric_families:
+        assert "" == promtool("check", "metrics", cwd=tmp_path, text=text)
+
+
+def scraped(node: Node, accept: str) -> str:
+    """Return what Prometheus gets."""
+    url = f"http://127.0.0.1:{node.host.http_port}/metrics"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept})) as answer:
+        return str(answer.read().decode())

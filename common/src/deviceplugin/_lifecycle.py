@@ -97,7 +97,11 @@ class Host:
         self._metrics.count_devices(self._count_devices)
         self._metrics.attribute(self._attribute)
         self._metrics.add(
-            lambda taken: Additions(lambda: [d.plugin for d in self._discoveries], taken)
+            lambda taken: Additions(
+                lambda: {each.name: each.plugin for each in self._discoveries},
+                taken,
+                self._metrics.count_skipped_samples,
+            )
         )
         self._group = Group()
         self._group.add("poller", self._poller.run, self._poller.stop)

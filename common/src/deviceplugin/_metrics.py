@@ -134,7 +134,12 @@ class Metrics:
             ["plugin"],
             registry=registry,
         )
-
+        self.skipped_samples = Gauge(
+            "deviceplugin_skipped_samples",
+            "Samples of a plugin's own metrics that were left out, because others have their name.",
+            ["plugin"],
+            registry=registry,
+        )
         self.released = Counter(
             "deviceplugin_released_devices",
             "Devices that pods gave back, as told to released().",
@@ -147,6 +152,10 @@ class Metrics:
             ["method", "code"],
             registry=registry,
         )
+
+    def count_skipped_samples(self, plugin: str, number: int) -> None:
+        """Set how many of its own metrics' samples ``plugin`` gave in vain."""
+        self.skipped_samples.labels(plugin).set(number)
 
     def count_pod_resources(self, method: str, code: str) -> None:
         """Count a question to the kubelet."""
