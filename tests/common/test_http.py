@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import deviceplugin as dp
 from deviceplugin import ConfigError
-from deviceplugin._http import Server, parse_address
+from deviceplugin._http import MAX_CLIENTS, Server, parse_address
 from deviceplugin._metrics import Metrics
 from deviceplugin._podresources import Hold
 from deviceplugin._report import Report
@@ -194,6 +195,28 @@ def test_any_number_of_clients_that_say_nothing_keeps_no_probe_from_its_answer()
         assert 200 == ask(server, "/healthz")[0]
         for client in silent:
             client.close()
+
+
+def test_clients_that_wait_for_a_long_answer_share_it_and_none_of_them_is_cut_off() -> None:
+    may_end = threading.Event()
+
+    class Slow(Host):
+        made = 0
+
+        def reports(self) -> list[Report]:
+            self.made += 1
+            assert may_end.wait(TIMEOUT)
+            return []
+
+    host = Slow()
+    with serving(host=host) as server, ThreadPoolExecutor(MAX_CLIENTS) as pool:
+        answers = [pool.submit(ask, server, "/devices") for _ in range(MAX_CLIENTS)]
+        with pytest.raises(OSError, match="onnection"):  # one too many, and none of them is slow
+            list(iter(lambda: ask(server, "/readyz"), None))
+        may_end.set()
+        assert [200] * MAX_CLIENTS == [answer.result()[0] for answer in answers]
+        assert 200 == ask(server, "/readyz")[0]
+    assert MAX_CLIENTS / 2 > host.made
 
 
 def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> None:

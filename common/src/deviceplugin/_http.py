@@ -7,17 +7,18 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
 from deviceplugin._metrics import Metrics
 from deviceplugin._page import render
 from deviceplugin._report import Report
+from deviceplugin._shared import Shared
 from deviceplugin.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _CLIENT_TIMEOUT: Final = 10
 """Seconds that a client may keep a connection without saying anything."""
 _CLIENT_DEADLINE: Final = 15.0
 """Seconds that a client may take in all."""
-_MAX_CLIENTS: Final = 32
+MAX_CLIENTS: Final = 32
 """Clients that are answered at a time."""
 _PATIENCE: Final = 0.5
 """Seconds that the next client waits for one of them to end, before all of them are cut off."""
@@ -80,11 +81,11 @@ class Server:
     def __init__(self, address: str, view: View, metrics: Metrics) -> None:
         host, port = parse_address(address)
         routes: Mapping[str, Callable[[str], _Answer]] = {
-            "/": lambda _: _page(view, metrics),
-            "/metrics": lambda accept: _metrics(metrics, accept),
+            "/": _shared(lambda: _page(view, metrics)),
+            "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
             "/healthz": lambda _: _probe(view.alive()),
             "/readyz": lambda _: _probe(view.ready()),
-            "/devices": lambda _: _devices(view.reports()),
+            "/devices": _shared(lambda: _devices(view.reports())),
         }
         try:
             self._server = _Listener((host, port), _handler(routes))
@@ -122,8 +123,10 @@ class _Listener(ThreadingHTTPServer):
         if everywhere or ":" in address[0]:
             self.address_family = socket.AF_INET6
         self._everywhere = everywhere
-        self._slots = threading.BoundedSemaphore(_MAX_CLIENTS)
+        self._slots = threading.BoundedSemaphore(MAX_CLIENTS)
         self._clients: dict[socket.socket, None] = {}
+        self._waiting: set[socket.socket] = set()
+        """Clients that wait for us, not we for them."""
         super().__init__(address, handler)
 
     @override
@@ -137,8 +140,8 @@ class _Listener(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         # More clients wait in the backlog: threads and descriptors without end would end us.
         if not self._slots.acquire(timeout=_PATIENCE):
-            # Slow ones, all of them, and behind them a probe would find us dead.
-            for client in list(self._clients):
+            # Slow ones, and behind them a probe would find us dead.
+            for client in set(self._clients) - self._waiting:
                 _cut_off(client)
             if not self._slots.acquire(timeout=_PATIENCE):
                 self.shutdown_request(request)
@@ -160,6 +163,15 @@ class _Listener(ThreadingHTTPServer):
         finally:
             deadline.cancel()
             self._end(request)
+
+    @contextmanager
+    def working_for(self, client: socket.socket) -> Iterator[None]:
+        """Take ``client`` for one that is not slow itself while its answer is made."""
+        self._waiting.add(client)
+        try:
+            yield
+        finally:
+            self._waiting.discard(client)
 
     def _end(self, request: socket.socket) -> None:
         del self._clients[request]
@@ -184,7 +196,8 @@ def _handler(
         def do_GET(self) -> None:
             route = routes.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")
-            status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
+            with cast("_Listener", self.server).working_for(self.connection):
+                status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -199,6 +212,12 @@ def _handler(
             log.debug(format, *args)
 
     return Handler
+
+
+def _shared(make: Callable[[], _Answer]) -> Callable[[str], _Answer]:
+    """Return the route to what does not depend on the kind of answer that is asked for."""
+    shared = Shared(lambda _: make())
+    return lambda _: shared()
 
 
 def _metrics(metrics: Metrics, accept: str) -> _Answer:
