@@ -81,6 +81,18 @@ def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_th
         node.wait_for(RESOURCE, {"a", "b"})
 
 
+def test_a_plugin_that_cannot_look_for_too_long_is_not_ready_until_it_can(kubelet: Kubelet) -> None:
+    plugin, other = ScriptedPlugin("a"), ScriptedPlugin("b", resource="example.com/other")
+    with kubelet.running(plugin, other, discovery_deadline=SHORT) as node:
+        eventually(lambda: not node.host.ready(), "readiness")
+        plugin.fail(dp.DiscoveryError("the driver does not answer"))
+        overdue = "no discovery has succeeded for 0.1 s: ScriptedPlugin"
+        eventually(lambda: overdue == node.host.ready(), overdue)
+        assert "" == node.host.alive()
+        plugin.set()
+        eventually(lambda: not node.host.ready(), "readiness, even without devices")
+
+
 def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_liveness_probe(
     kubelet: Kubelet,
 ) -> None:

@@ -98,6 +98,7 @@ class Discovery:
         metrics.expect_plugin(self.name)
         self.completed = False
         """Whether any discovery has succeeded yet."""
+        self._completed_at = float("-inf")
 
     @property
     def plugin(self) -> Plugin:
@@ -109,6 +110,12 @@ class Discovery:
         """Whether a discovery has been under way for longer than the deadline."""
         since = self._looking_since
         return since is not None and time.monotonic() - since > self._timing.deadline
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the last discovery that succeeded is longer ago than the deadline."""
+        since = self._completed_at
+        return self.completed and time.monotonic() - since > self._timing.deadline
 
     @property
     def waiting(self) -> bool:
@@ -207,6 +214,7 @@ class Discovery:
             withdrawn = [self._forget(name) for name in over]
         for resource in withdrawn:
             self._catalogue.withdraw(resource)
+        self._completed_at = time.monotonic()
         self.completed = True
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
 

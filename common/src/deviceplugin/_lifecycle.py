@@ -220,11 +220,14 @@ class Host:
         return ""
 
     def ready(self) -> str:
-        """Return an empty text, or why devices cannot be allocated from here yet."""
+        """Return an empty text, or why devices cannot be allocated from here now."""
         if waiting := [d.name for d in self._discoveries if d.waiting]:
             return f"not known yet what pods hold: {', '.join(waiting)}"
         if waiting := [d.name for d in self._discoveries if not d.completed]:
             return f"no discovery has succeeded yet: {', '.join(waiting)}"
+        if overdue := [d.name for d in self._discoveries if d.overdue]:
+            deadline = self._settings.discovery_deadline.total_seconds()
+            return f"no discovery has succeeded for {deadline:g} s: {', '.join(overdue)}"
         with self._lock:
             endpoints = [endpoint for endpoint, _ in self._endpoints.values()]
         return "\n".join(

@@ -4,6 +4,7 @@ import logging
 import urllib.error
 import urllib.request
 from contextlib import closing
+from datetime import timedelta
 from socket import socket
 from threading import Event, Thread
 
@@ -13,7 +14,7 @@ import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._watch import Watch
 from fake_nvml import FakeGpu, Fleet
-from gpu_rig import GPU, GpuRig, devices, uuids
+from gpu_rig import GPU, GpuRig, devices, uuid, uuids
 from scripted import eventually
 
 NO_DRIVER = 9
@@ -74,6 +75,23 @@ def test_the_plugin_is_ready_and_later_finds_what_comes(
         empty.has_card()
         empty.has(Fleet.of(2)).fake.mend()
         node.wait_for(GPU, uuids(0, 1))
+
+
+def test_the_plugin_is_not_ready_while_the_driver_is_gone_and_is_not_restarted(
+    rig: GpuRig, kubelet: Kubelet, address: str
+) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    deadline = timedelta(milliseconds=500)
+    with kubelet.running(plugin, http_address=address, discovery_deadline=deadline):
+        eventually(lambda: status(address, "/readyz") == 200, "readiness")
+        rig.fake.change(1, state="lost")
+        eventually(lambda: not plugin._driver.health.verdict(uuid(1)).health, "a GPU that is lost")
+        assert 200 == status(address, "/readyz")
+        rig.fake.drop_driver()
+        eventually(lambda: status(address, "/readyz") == 503, "no readiness")
+        assert 200 == status(address, "/healthz")
+        rig.fake.mend()
+        eventually(lambda: status(address, "/readyz") == 200, "readiness")
 
 
 def test_a_node_whose_driver_is_late_is_not_ready(
