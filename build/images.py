@@ -63,14 +63,22 @@ def build(tool: str, name: str, arguments: dict[str, str], more: Sequence[str]) 
 def save(tool: str, name: str, path: Path) -> None:
     """Write the image ``name`` to ``path``; docker's own form has the OCI one in it."""
     path.unlink(missing_ok=True)
-    words = {
-        "buildah": ["push", "--quiet", f"localhost/{name}", f"oci-archive:{path}:{name}"],
-        "podman": ["save", "--quiet", "--format", "oci-archive", "--output", str(path), name],
-        "docker": ["save", "--output", str(path), name],
-    }[tool]
-    if tool == "buildah" and "/" in name:
-        words[2] = name
+    own = name if "/" in name else f"localhost/{name}"
+    words = ["push", "--quiet", own, f"oci-archive:{path}:{in_full(name)}"]
+    if tool == "docker":  # does it by itself
+        words = ["save", "--output", str(path), name]
     subprocess.run([tool, *words], check=True, stdout=sys.stderr)
+
+
+def in_full(name: str) -> str:
+    """Return the name under which Kubernetes looks for an image ``name`` on a node.
+
+    An archive must say it: containerd imports an image as it is called there, and nothing else.
+    """
+    first, slash, _ = name.partition("/")
+    if slash and (first == "localhost" or set(".:") & set(first)):
+        return name
+    return f"docker.io/{name}" if slash else f"docker.io/library/{name}"
 
 
 def describe(plugin: str, path: Path) -> Sizes:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from images import in_full
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -64,3 +66,19 @@ def test_pins_have_no_hashes_and_keep_their_conditions() -> None:
 def test_a_package_that_is_not_locked_is_an_error() -> None:
     done = locked("only", "left-pad")
     assert (1, "locked.py: not in the lock: left-pad\n") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("gopher-device-plugin:1", "docker.io/library/gopher-device-plugin:1"),
+        ("someone/gopher-device-plugin:1", "docker.io/someone/gopher-device-plugin:1"),
+        ("registry.example.com/gopher:1", "registry.example.com/gopher:1"),
+        ("host:5000/gopher:1", "host:5000/gopher:1"),
+        ("localhost/gopher:1", "localhost/gopher:1"),
+    ],
+)
+def test_an_archive_has_the_name_under_which_a_node_looks_for_its_image(
+    name: str, full: str
+) -> None:
+    assert full == in_full(name)
