@@ -8,14 +8,15 @@ from pathlib import Path
 
 from grpc_tools import protoc
 
-SOURCE = Path(__file__).parent.parent / "common" / "src"
+ROOT = Path(__file__).parent.parent
+SOURCES = (ROOT / "common" / "src", ROOT / "tests" / "support")
 
 
-def generate(target: Path) -> list[Path]:
+def generate(source: Path, target: Path) -> list[Path]:
     """Generate into ``target`` and return the files, relative to it."""
-    protos = [str(path.relative_to(SOURCE)) for path in sorted(SOURCE.rglob("*.proto"))]
+    protos = [str(path.relative_to(source)) for path in sorted(source.rglob("*.proto"))]
     well_known = str(resources.files("grpc_tools") / "_proto")
-    includes = [f"-I{SOURCE}", f"-I{well_known}"]
+    includes = [f"-I{source}", f"-I{well_known}"]
     status = protoc.main(["", *includes, f"--python_out={target}", f"--pyi_out={target}", *protos])
     if status:
         sys.exit(status)
@@ -28,19 +29,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if stale")
     if not parser.parse_args().check:
-        generate(SOURCE)
+        for source in SOURCES:
+            generate(source, source)
         return 0
+    stale = [path for source in SOURCES for path in find_stale(source)]
+    for path in stale:
+        print(f"{path}: not what its .proto says; run: make proto", file=sys.stderr)
+    return 1 if stale else 0
+
+
+def find_stale(source: Path) -> list[Path]:
+    """Return the generated files in ``source`` that are not what would be generated now."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
-        stale = [
-            path
-            for path in generate(target)
-            if not (SOURCE / path).exists()
-            or (SOURCE / path).read_bytes() != (target / path).read_bytes()
+        return [
+            source / path
+            for path in generate(source, target)
+            if not (source / path).exists()
+            or (source / path).read_bytes() != (target / path).read_bytes()
         ]
-    for path in stale:
-        print(f"{SOURCE / path}: not what its .proto says; run: make proto", file=sys.stderr)
-    return 1 if stale else 0
 
 
 if __name__ == "__main__":

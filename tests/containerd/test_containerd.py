@@ -1,0 +1,168 @@
+"""Containers that a real containerd makes of what the kubelet would ask for."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+import pytest
+
+import containerd as daemon
+import oci_image
+from container import eventually
+from containerd import BUSYBOX, Containerd
+from cri import read_log
+from deviceplugin.simulator import RunOptions
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from home import LOOK, seen
+from kustomize import render
+from pod_config import NOTHING, Node, PodConfig
+
+DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
+WAIT = ["sh", "-c", "trap 'exit 3' TERM; echo begun; sleep 100 & wait"]
+pytestmark = pytest.mark.timeout(60)
+
+
+class Pods:
+    """Pods with one container, by their manifests."""
+
+    def __init__(self, containerd: Containerd, root: Path) -> None:
+        self.runtime, self._cgroup, self._root = containerd.runtime, containerd.cgroup, root
+        self.host: dict[str, Path] = {}
+
+    def run(
+        self, pod: dict[str, Any], given: RunOptions = NOTHING, **environment: str
+    ) -> tuple[str, PodConfig]:
+        """Return the id of the container, which waits."""
+        node = Node("node-1", self._cgroup, self._root / "pods", self.host)
+        config = PodConfig(pod, "1234", node)
+        (own,) = pod["spec"]["containers"]
+        sandbox = self.runtime.run_pod(config.sandbox)
+        asked = config.container({**own, "image": BUSYBOX, "command": WAIT}, given, **environment)
+        made = self.runtime.start(sandbox, config.sandbox, asked)
+        eventually(lambda: "begun" in read_log(config.log(own["name"])))
+        return made, config
+
+    def say(self, container: str, command: str) -> str:
+        return self.runtime.execute(container, "sh", "-c", command).output
+
+
+@pytest.fixture
+def pods(containerd: Containerd, tmp_path: Path) -> Iterator[Pods]:
+    yield Pods(containerd, tmp_path)
+    for pod in containerd.runtime.pods():
+        containerd.runtime.remove_pod(pod)
+    assert [] == containerd.shims()
+
+
+def simple(**container: object) -> dict[str, Any]:
+    own = {"name": "main", **container}
+    return {"metadata": {"name": "simple"}, "spec": {"containers": [own]}}
+
+
+def test_a_plugins_container_has_what_its_manifest_says_and_no_more(
+    pods: Pods, tmp_path: Path
+) -> None:
+    manifests = render(DEPLOYMENTS / "gopher")
+    (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
+    pod = {**daemon_set["spec"]["template"], "metadata": {"name": "gopher"}}
+    for volume in pod["spec"]["volumes"]:
+        path = tmp_path / volume["name"]
+        path.mkdir()
+        pods.host[volume["hostPath"]["path"]] = path
+    container, _ = pods.run(pod, DP_HTTP_ADDRESS="off")
+    status = pods.say(container, "cat /proc/1/status")
+    rights = dict(
+        re.findall(r"^(Uid|NoNewPrivs|Seccomp|CapEff|CapBnd):\s+(\w+)", status, re.MULTILINE)
+    )
+    none = "0000000000000000"
+    expected = {"Uid": "0", "NoNewPrivs": "1", "Seccomp": "2", "CapEff": none, "CapBnd": none}
+    assert expected == rights
+    given = seen(pods.say(container, LOOK))
+    assert "off" == given.envs["DP_HTTP_ADDRESS"]
+    folders = ("/", "/etc/gophers", "/var/lib/kubelet/device-plugins", "/dev/termination-log")
+    assert [True, True, False, False] == [given.mounts[folder] for folder in folders]
+    assert "no" == pods.say(container, "touch /etc/gophers/x || echo no").strip()
+    pods.say(container, "echo here > /var/lib/kubelet/device-plugins/x")
+    assert "here\n" == (tmp_path / "device-plugins/x").read_text()
+
+
+def test_a_container_gets_what_a_plugin_answered(pods: Pods, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("from the host\n")
+    options = RunOptions(
+        {"GIVEN": "by the plugin", "BOTH": "by the plugin"},
+        [pb.Mount(container_path="/here", host_path=str(tmp_path / "file"), read_only=True)],
+        [pb.DeviceSpec(container_path="/dev/mine", host_path="/dev/tty0", permissions="r")],
+        {"example.com/note": "x"},
+        (),
+    )
+    env = [{"name": "BOTH", "value": "by the pod"}]
+    container, _ = pods.run(simple(env=env), options)
+    given = seen(pods.say(container, LOOK), dict(pods.runtime.status(container).annotations))
+    assert ("by the plugin", "by the pod") == (given.envs["GIVEN"], given.envs["BOTH"])
+    assert given.mounts["/here"]
+    assert "from the host\n" == pods.say(container, "cat /here")
+    assert "/dev/mine" in given.nodes
+    assert (
+        "r" == pods.say(container, "(: < /dev/mine) && echo r; (: >> /dev/mine) && echo w").strip()
+    )
+    assert {"example.com/note": "x"} == given.annotations
+
+
+def test_a_container_has_time_to_end_if_it_is_given(pods: Pods) -> None:
+    container, _ = pods.run(simple())
+    pods.runtime.stop(container, 10)
+    assert 3 == pods.runtime.status(container).exit_code
+    assert pods.runtime.has_ended(container)
+
+
+def test_a_container_is_killed_if_it_is_given_none(pods: Pods) -> None:
+    container, _ = pods.run(simple())
+    pods.runtime.stop(container)
+    assert 137 == pods.runtime.status(container).exit_code
+
+
+def test_a_device_that_is_not_there_starts_no_container(pods: Pods) -> None:
+    device = pb.DeviceSpec(container_path="/dev/x", host_path="/dev/not-there", permissions="rw")
+    options = RunOptions({}, (), [device], {}, ())
+    with pytest.raises(grpc.RpcError, match="/dev/not-there"):
+        pods.run(simple(), options)
+
+
+def test_an_image_that_is_not_named_in_full_is_no_image_for_pods(
+    containerd: Containerd, tmp_path: Path
+) -> None:
+    archive, program = tmp_path / "image.tar", oci_image.busybox()
+    assert program is not None
+    oci_image.write_busybox(archive, "plugin:1", program, "sh")
+    with pytest.raises(AssertionError, match="no pod can name the image plugin:1"):
+        containerd.load(archive, "plugin:1", 0.5)
+    oci_image.write_busybox(archive, "docker.io/library/plugin:1", program, "sh")
+    containerd.load(archive, "plugin:1")
+
+
+def test_nothing_is_left_of_a_containerd_whose_containers_run() -> None:
+    if missing := daemon.why_not():
+        pytest.skip(missing)
+    with TemporaryDirectory(prefix="containerd-") as folder:
+        root = Path(folder)
+        with Containerd(root) as running:
+            Pods(running, root).run(simple())
+            assert running.shims()
+            assert running.mounts()
+        assert ([], []) == (running.shims(), running.mounts())
+        groups = [*Path("/sys/fs/cgroup").glob(f"**{running.cgroup}")]
+        assert [] == groups
+
+
+def test_what_is_killed_while_it_works_is_removed_all_the_same() -> None:
+    if missing := daemon.why_not():
+        pytest.skip(missing)
+    with TemporaryDirectory(prefix="containerd-") as folder:
+        root = Path(folder)
+        with Containerd(root) as running:
+            Pods(running, root).run(simple())
+            running.kill()
+        assert ([], []) == (running.shims(), running.mounts())
