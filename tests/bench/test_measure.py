@@ -78,6 +78,19 @@ def test_a_running_plugin_is_measured_in_every_way(many: Subject) -> None:
     assert 0 <= min(value for figure in figures.values() for value in figure.values)
 
 
+def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: Subject) -> None:
+    lists = []
+    for subject in (many, _plan.many(8, 2, keep=True)):
+        with running(subject) as run:
+            run.wait_listed()
+            before = [run.kubelet.devices(name) for name in sorted(run.kubelet.registered)]
+            assert 1 == len(_measure.changes(run, 1))
+            lists.append((before, run.kubelet.devices("bench.example/many-000")))
+    assert lists[0] == lists[1]
+    ill = [id_ for id_, health in lists[0][1].items() if health == "Unhealthy"]
+    assert [min(lists[0][1])] == ill
+
+
 def test_what_a_plugin_cannot_show_is_left_out(many: Subject) -> None:
     with running(replace(many, touch="")) as run:
         run.wait_listed()

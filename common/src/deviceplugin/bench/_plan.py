@@ -101,11 +101,14 @@ def gopher() -> Subject:
     return Subject(title="gopher", command=command, touch=directory)
 
 
-def many(devices: int, resources: int) -> Subject:
-    """Return a plugin on our core with this many devices for each of this many resources."""
+def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
+    """Return a plugin on our core with this many devices for each of this many resources.
+
+    With ``keep`` it makes them once, and not anew in each discovery.
+    """
     directory = "{devices_dir}"
     module = ("-m", "deviceplugin.bench._many")
-    numbers = (f"--devices={devices}", f"--resources={resources}")
+    numbers = (f"--devices={devices}", f"--resources={resources}", *(["--keep"] if keep else []))
     return Subject(
         title=f"{resources:,} x {devices:,} devices",
         command=(sys.executable, *module, *numbers, f"--directory={directory}"),
@@ -131,6 +134,12 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
         figures += _measure.message(run)
         figures += _measure.changes(run, plan.core_changes)
         figures += _measure.rss(run, f"after {plan.core_changes} changes")
+    with running(many(devices, 1, keep=True)) as run:
+        run.wait_listed()
+        figures += [
+            replace(figure, name=f"{figure.name}, of devices that are kept")
+            for figure in _measure.changes(run, plan.core_changes)
+        ]
     return Section(subject.title, subject.command, figures)
 
 
