@@ -91,7 +91,7 @@ def _known(
     try:
         before = known.get(device.resource or default, _NO_DEVICES).get(device.id)
         same = before is device or before == device
-    except (TypeError, ValueError):  # what cannot be looked up or compared
+    except (LookupError, TypeError, ValueError):  # what cannot be looked up or compared
         return None
     return before if same else None
 
