@@ -455,6 +455,14 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
             "sharing: timeSlicing.resources[0]: replicas is missing",
         ),
         (
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: }]}}",
+            "sharing: timeSlicing.resources[0]: replicas is missing",
+        ),
+        (
+            "sharing: {timeSlicing: {resources: [{name: , replicas: 2}]}}",
+            "sharing: timeSlicing.resources[0]: name is missing",
+        ),
+        (
             "sharing: {timeSlicing: {resources: [{name: /, replicas: 2}]}}",
             "sharing: timeSlicing.resources[0].name: '/' is not the name of a resource",
         ),
@@ -477,6 +485,10 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
         (
             "resources: {gpus: [{pattern: '*'}]}",
             "resources: gpus[0]: name is missing",
+        ),
+        (
+            "resources: {mig: [{pattern: , name: small}]}",
+            "resources: mig[0]: pattern is missing",
         ),
         ("resources: {gpu: []}", "resources: unknown key 'gpu': did you mean 'gpus'?"),
     ],

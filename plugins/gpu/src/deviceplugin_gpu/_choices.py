@@ -45,6 +45,11 @@ class Place:
         """Return all keys."""
         return self._given.keys()
 
+    def need(self, *keys: str) -> None:
+        """Note which of ``keys`` have no value."""
+        missing = [key for key in keys if self._given.get(key) is None]
+        self.problems += [f"{self.at()}{key} is missing" for key in missing]
+
     def take(self, key: str, convert: Callable[[Any], _T], default: _T) -> _T:
         """Return the value of ``key`` as ``convert`` makes it, which raises ValueError."""
         if self._given.get(key) is None:
@@ -229,7 +234,6 @@ def _patterns(places: list[Place]) -> tuple[tuple[str, str], ...]:
         place.only(("pattern", "name"))
         pattern = place.take("pattern", text, "")
         name = place.take("name", resource_name, "")
-        missing = [key for key in ("pattern", "name") if key not in place.keys()]  # noqa: SIM118
-        place.problems += [f"{place.at()}{key} is missing" for key in missing]
+        place.need("pattern", "name")
         found.append((pattern, name))
     return tuple(found)

@@ -85,9 +85,7 @@ class Sharing:
 
 def _share(place: Place, *, by_default: bool) -> Share:
     place.only(_ENTRY_KEYS)
-    for key in ("name", "replicas"):
-        if key not in place.keys():  # noqa: SIM118
-            place.problems.append(f"{place.at()}{key} is missing")
+    place.need("name", "replicas")
     name = place.take("name", resource_name, "")
     rename = place.take("rename", resource_name, _default_rename(place, name) if by_default else "")
     return Share(
