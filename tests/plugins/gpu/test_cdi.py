@@ -240,6 +240,16 @@ def test_a_generated_file_that_makes_no_sense_is_said_once(
     assert 4 == len(toolkit.find().names)
 
 
+@pytest.mark.parametrize("name", ["nvidia.json", "nvidia.yaml"])
+def test_a_generated_file_that_is_too_deep_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    (tmp_path / name).write_text("[" * 5000)
+    (tmp_path / "nvidia2.yaml").write_text(GENERATED)
+    assert 4 == len(Toolkit([tmp_path]).find().names)
+    assert 1 == len(caplog.records)
+
+
 def test_a_generated_file_that_cannot_be_read_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

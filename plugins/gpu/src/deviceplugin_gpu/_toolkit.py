@@ -75,10 +75,14 @@ def _names(path: Path) -> frozenset[str]:
         if document["kind"] != KIND:
             return frozenset()
         return frozenset(str(device["name"]) for device in document["devices"])
-    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
+    except (
+        *(OSError, ValueError, TypeError, LookupError, RecursionError, MemoryError),
+        yaml.YAMLError,
+    ) as error:
+        text = str(error) or type(error).__name__
         log.warning(
             "a CDI specification is left out: it cannot be read",
-            extra={"file": str(path), "error": str(error).splitlines()[0]},
+            extra={"file": str(path), "error": text.splitlines()[0]},
         )
         return frozenset()
 
