@@ -110,6 +110,15 @@ def test_an_xid_of_nobody_makes_all_gpus_suspect(node: Node, uuid: str) -> None:
     assert [suspect, OFF_THE_BUS, suspect] == node.reasons()
 
 
+def test_an_xid_of_a_gpu_that_is_no_device_touches_no_other(node: Node) -> None:
+    node.health.saw_xid("GPU-of-a-screen", 79)
+    assert ["", "", ""] == node.reasons()
+    assert {("GPU-of-a-screen", 79): 1} == node.health.xids()
+    node.health.saw_xid("", 79)
+    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
+    assert [suspect] * 3 == node.look(), "it explains nothing either"
+
+
 def test_a_gpu_that_is_away_explains_an_xid_of_nobody(node: Node) -> None:
     node.health.saw_xid("", 79)
     node.lose(1)

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._plugin import GpuPlugin
 from fake_nvml import FakeGpu, Fleet
-from gpu_rig import GpuRig, devices, unhealthy, uuid, uuids
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted import eventually
 
 LOST = "cannot be read: nvmlDeviceGetUUID: GPU is lost (NVML error 15)"
 UNLISTED = "is not known to NVML: it is lost, or hidden from this plugin"
@@ -134,6 +136,19 @@ def test_a_screen_of_a_workstation_is_no_stranger(
     plugin = node.plugin()
     assert uuids(0, 1) == devices(plugin).keys()
     assert ([], []) == (told(caplog), absent(plugin))
+
+
+def test_an_error_of_a_screen_leaves_the_gpus_well(rig: GpuRig, kubelet: Kubelet) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, name="NVIDIA DGX Display")
+    plugin = rig.plugin()
+    with kubelet.running(plugin) as node:
+        node.wait_for(GPU, uuids(0))
+        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
+        rig.fake.xid(1, 79)
+        eventually(plugin._driver.health.xids, "the error")
+        assert plugin._driver.health.verdict(uuid(0)).health
+        rig.fake.xid(0, 79)
+        node.wait_for(GPU, set(), unhealthy=uuids(0))
 
 
 def test_a_domain_of_five_digits_is_not_that_of_four(node: GpuRig) -> None:

@@ -22,6 +22,8 @@ from deviceplugin_gpu._xids import DOUBLE_BIT, Checks, known
 log = logging.getLogger(__name__)
 
 RECOVERY: Final = 300.0
+_WHOLE: Final = "GPU-"
+"""What UUIDs begin with that are none of MIG devices."""
 _NO_REASONS: Final[Mapping[str, str]] = {}
 _NO_ADVICE: Final[Mapping[str, bool]] = {}
 
@@ -85,11 +87,16 @@ class Health:
             self._judge()
 
     def saw_xid(self, uuid: str, number: int) -> None:
-        """Take note of an XID of a GPU or MIG device; of an empty or unknown one, it may be any."""
+        """Take note of an XID of a GPU or MIG device.
+
+        With an empty UUID, or that of an unknown MIG device, it may be of any GPU. That of a GPU
+        that is not known, such as one for a screen, is of none of those that are.
+        """
         with self._lock:
-            parent = self._parents.get(uuid, "")
+            is_other = uuid.startswith(_WHOLE) and uuid not in self._gpus
+            parent = uuid if is_other else self._parents.get(uuid, "")
             self._count(parent, number)
-            if self._checks.count(number):
+            if self._checks.count(number) and not is_other:
                 concerned = [parent] if parent else [*self._gpus]
                 new = [self._add(one, number, suspected=not parent) for one in concerned]
                 if any(new):
