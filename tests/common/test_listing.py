@@ -27,8 +27,11 @@ class Given(Plugin):
 class Incomparable:
     """As arrays are, which have no truth value."""
 
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
     def __eq__(self, other: object) -> bool:
-        raise ValueError("no truth value")
+        raise self._error("no truth value")
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -157,7 +160,12 @@ def test_what_is_equal_to_what_is_known_is_the_known_object() -> None:
 
 @pytest.mark.parametrize(
     "strange",
-    ["text", Device([]), Device("a", attributes={"model": Incomparable()})],  # type: ignore[arg-type,dict-item]
+    [
+        "text",
+        Device([]),  # type: ignore[arg-type]
+        Device("a", attributes={"model": Incomparable(ValueError)}),  # type: ignore[dict-item]
+        Device("a", attributes={"model": Incomparable(KeyError)}),  # type: ignore[dict-item]
+    ],
 )
 def test_what_cannot_be_compared_with_what_is_known_is_checked(strange: Device) -> None:
     known = {"x.io/dev": {"a": Device("a", attributes={"model": "T"})}}
