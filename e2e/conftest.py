@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+import containerd as daemon
 from cluster_home import PATIENCE, Cluster, Options
+from containerd import Containerd
+from containerd_place import Containers
 from home import Home
 from node import Node
+from place import Place
+from process_place import Processes
 from simulated_home import SimulatedHome
 
 FAILED = pytest.StashKey[bool]()
@@ -32,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--node", default="", help="the node to use; the first one")
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
     group.addoption("--images", default="", help="run images of this folder, without a cluster")
+    group.addoption(
+        "--containerd",
+        action="store_true",
+        help="have a containerd run the images, and pods; started and removed here",
+    )
     group.addoption("--logs", default="dist/e2e", help="where to put logs of what fails")
 
 
@@ -45,10 +55,12 @@ def pytest_runtest_makereport(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--cluster"):
-        for item in items:
-            if "home" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.timeout(5 * PATIENCE))
+    limits = {"--cluster": 5 * PATIENCE, "--containerd": PATIENCE}
+    for option, limit in limits.items():
+        if config.getoption(option):
+            for item in items:
+                if "home" in getattr(item, "fixturenames", ()):
+                    item.add_marker(pytest.mark.timeout(limit))
 
 
 @pytest.fixture
@@ -67,12 +79,38 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
     assert [] == list(running.kubelet.crashes)
 
 
+@pytest.fixture(scope="session")
+def containerd(pytestconfig: pytest.Config) -> Iterator[Containerd | None]:
+    """Give a containerd without pods if there is to be one, and leave nothing of it."""
+    if not pytestconfig.getoption("--containerd"):
+        yield None
+        return
+    if missing := daemon.why_not():
+        pytest.skip(missing)
+    root = Path(tempfile.mkdtemp(prefix="containerd-"))
+    try:
+        with Containerd(root) as running:
+            yield running
+        assert ([], []) == (running.shims(), running.mounts())
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
 @pytest.fixture
-def home(request: pytest.FixtureRequest) -> Iterator[Home]:
+def home(
+    request: pytest.FixtureRequest,
+    containerd: Containerd | None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Home]:
     """Give a place where plugins run, without any, and leave it so."""
     options: Any = request.config.getoption
     root = Path(tempfile.mkdtemp(prefix="home-"))
-    made = _home(root, options)
+    cache = tmp_path_factory.getbasetemp().parent / "fake-nvml"
+    made = (
+        _cluster(root, options)
+        if options("--cluster")
+        else SimulatedHome(root, _place(root, options, containerd), cache)
+    )
     try:
         yield made
     finally:
@@ -84,10 +122,16 @@ def home(request: pytest.FixtureRequest) -> Iterator[Home]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _home(root: Path, options: Any) -> Home:
-    if not options("--cluster"):
-        images = options("--images")
-        return SimulatedHome(root, Path(images).resolve() if images else None)
+def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:
+    images = Path(options("--images")).resolve() if options("--images") else None
+    if containerd is None:
+        return Processes(root, images)
+    if images is None:
+        raise pytest.UsageError("--containerd needs --images, the folder with what it is to run")
+    return Containers(root, containerd, images)
+
+
+def _cluster(root: Path, options: Any) -> Cluster:
     if not os.environ.get("KUBECONFIG"):
         raise pytest.UsageError("--cluster needs KUBECONFIG, so that it is clear which one")
     return Cluster(

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 import yaml
 
 from container import eventually
-from home import Given, Plugin
+from home import LOOK, Given, Plugin, seen
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 PATIENCE = 180.0
 """Seconds. Pods have to be scheduled and started, and a node tells its status every 10 s."""
+HARDWARE = 30.0
+"""Seconds until a ready plugin's devices are known, if there are any."""
 READ_METRICS = (
     "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9494/metrics').read().decode())"
 )
@@ -72,8 +75,7 @@ class Cluster:
     # Installing
 
     def install(self, plugin: Plugin) -> None:
-        capacity = self.get("node", self._node)["status"]["capacity"]
-        if capacity.get(plugin.resource, "0") != "0":
+        if self._matching(plugin, "capacity"):
             pytest.skip(f"{self._node} has {plugin.resource} already: another plugin is there")
         self._plugin = plugin
         self.write_overlay(plugin)
@@ -106,6 +108,9 @@ class Cluster:
             "nodeSelector": {"kubernetes.io/hostname": self._node},
             "containers": [{"name": "device-plugin", "imagePullPolicy": self._options.pull_policy}],
         }
+        if self._plugin is not None and self._plugin.environment:
+            more = self._plugin.environment.items()
+            pod["containers"][0]["env"] = [{"name": key, "value": value} for key, value in more]
         if self._options.runtime_class:
             pod["runtimeClassName"] = self._options.runtime_class
         if self._plugin is not None and self._plugin.files:
@@ -125,6 +130,22 @@ class Cluster:
         (daemon_set,) = (one for one in found if one["kind"] == "DaemonSet")
         volumes = daemon_set["spec"]["template"]["spec"]["volumes"]
         return [one["name"] for one in volumes if one.get("hostPath", {}).get("path") == path]
+
+    def _matching(self, plugin: Plugin, kind: str = "allocatable") -> dict[str, int]:
+        """Return what the node has of the plugin's resource; of several, if it is a pattern."""
+        found = self.get("node", self._node)["status"][kind].items()
+        counts = {name: int(count) for name, count in found if fnmatch(name, plugin.resource)}
+        return {name: count for name, count in counts.items() if count}
+
+    def offer(self, plugin: Plugin) -> tuple[str, int]:
+        if plugin.devices is not None:
+            self.wait_allocatable(plugin.resource, plugin.devices)
+            return plugin.resource, plugin.devices
+        try:
+            eventually(lambda: bool(self._matching(plugin)), HARDWARE, 1)
+        except AssertionError:
+            pytest.skip(f"{self._node} has no hardware for {plugin.resource}")
+        return max(self._matching(plugin).items())
 
     def wait_allocatable(self, resource: str, count: int) -> None:
         def has_them() -> bool:
@@ -187,22 +208,22 @@ class Cluster:
         eventually(is_there, PATIENCE, 1)
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        # The variables as they were given: a shell drops those with hyphens in their names.
-        command = (
-            "tr '\\0' '\\n' < /proc/1/environ; echo; find /dev -type c -o -type b; echo; "
-            "trap exit TERM; sleep 3600 & wait"
-        )
+        # An empty line ends what is looked at.
+        command = f"{LOOK}; echo; trap exit TERM; sleep 3600 & wait"
         self._apply(self._pod(name, command, {resource: str(count)}))
         self._wait_phase(name, "Running")
-        seen: list[str] = []
+        said: list[str] = []
 
         def has_said_all() -> bool:
-            seen[:] = self.kubectl(*self._in("logs", name)).split("\n\n")
-            return len(seen) > 2
+            said[:] = [self.kubectl(*self._in("logs", name))]
+            return said[0].count("\n\n") > 1 and said[0].endswith("\n\n")
 
         eventually(has_said_all, PATIENCE, 1)
-        envs = dict(line.split("=", 1) for line in seen[0].splitlines() if "=" in line)
-        return Given(envs, frozenset(seen[1].split()))
+        return seen(said[0].strip())
+
+    def execute(self, name: str, command: str) -> str:
+        words = ("exec", name, "--", "sh", "-c", command)
+        return self.kubectl(*self._in(*words[:2]), *words[2:], check=False)
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         name = pod["metadata"]["name"]
@@ -264,8 +285,9 @@ class Cluster:
         self.kubectl("delete", f"--kustomize={self._root}", f"--timeout={PATIENCE:g}s")
         left = self.kubectl("get", "namespace", self._namespace, "--ignore-not-found")
         assert not left.strip()
-        assert self._plugin is not None
-        self.wait_allocatable(self._plugin.resource, 0)
+        plugin = self._plugin
+        assert plugin is not None
+        eventually(lambda: not self._matching(plugin), PATIENCE, 1)
 
     def collect(self, folder: Path) -> None:
         questions = {

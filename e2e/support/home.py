@@ -12,12 +12,15 @@ class Plugin:
 
     name: str
     resource: str
-    devices: int
-    """How many a node has after the installation."""
+    """A pattern, where hardware has its own name in it."""
+    devices: int | None
+    """How many a node has after the installation; None if that is up to its hardware."""
     files: str = ""
     """The plugin's directory on the node, if its devices are files."""
     config: str = ""
     """The file config.yaml of its ConfigMap, in place of that of the folder."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More variables of its container."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,29 @@ class Given:
 
     envs: Mapping[str, str] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
+    mounts: Mapping[str, bool] = field(default_factory=dict)
+    """Path in the container, and whether it is read-only."""
+    annotations: Mapping[str, str] | None = None
+    """Of the container; None where the home cannot see them."""
+
+
+LOOK = (
+    # The variables as they were given: a shell drops those with hyphens in their names.
+    "tr '\\0' '\\n' < /proc/1/environ; echo; find /dev -type c -o -type b; echo; cat /proc/mounts"
+)
+"""What a shell in a container does to see what it was given."""
+
+
+def seen(said: str, annotations: Mapping[str, str] | None = None) -> Given:
+    """Return what ``LOOK`` has printed."""
+    envs, nodes, mounts = (part.splitlines() for part in said.split("\n\n", 2))
+    fields = [line.split() for line in mounts]
+    return Given(
+        dict(line.split("=", 1) for line in envs if "=" in line),
+        frozenset(nodes),
+        {place: "ro" in options.split(",") for _, place, _, options, *_ in fields},
+        annotations,
+    )
 
 
 class Home(Protocol):
@@ -33,6 +59,12 @@ class Home(Protocol):
 
     def install(self, plugin: Plugin) -> None:
         """Apply the deployment, and wait until the plugin is ready."""
+
+    def offer(self, plugin: Plugin) -> tuple[str, int]:
+        """Wait until the node has devices of the plugin; return the resource and their number.
+
+        Skips the test where the hardware is not there.
+        """
 
     def wait_allocatable(self, resource: str, count: int) -> None:
         """Wait until the node says that it has so many."""
@@ -45,6 +77,12 @@ class Home(Protocol):
 
     def run(self, name: str, resource: str, count: int) -> Given:
         """Run a pod that asks for devices, and keep it."""
+
+    def execute(self, name: str, command: str) -> str:
+        """Run a command by the shell of a pod, and return what it prints, however it ends.
+
+        Skips the test where pods are no containers.
+        """
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         """Run a pod of demo/examples/ to its end, and return what it prints."""

@@ -1,44 +1,48 @@
-"""A simulated kubelet, with the plugin as its deployment says: installed, or from its image."""
+"""A simulated kubelet, with the plugin as its deployment says: a process, or a container."""
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import pytest
 import yaml
 
-from archive import Archive
-from container import Container, eventually, first_process
-from deviceplugin.simulator import Pod, SimulatedKubelet
+from container import eventually
+from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
 from home import Given, Plugin
 from kustomize import Manifest, render
+from place import Installation, Place
+from pod_config import NOTHING
+from stand_ins import MAKERS, StandIn
 
-BIN = Path(sys.executable).parent
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
+KEEP = "trap exit TERM; sleep 3600 & wait"
+"""What pods do."""
 
 
 class SimulatedHome:
-    """See Home. ``images`` is a folder of OCI archives; without it, installed commands are run."""
+    """See Home. Everything runs in ``place``; what is compiled for it is kept in ``cache``."""
 
-    def __init__(self, root: Path, images: Path | None = None) -> None:
-        self._root, self._images = root, images
+    def __init__(self, root: Path, place: Place, cache: Path) -> None:
+        self._root, self._place, self._cache = root, place, cache
         self._kubelet = SimulatedKubelet(root / "kubelet")
         self._kubelet.start()
         self._pods: dict[str, Pod] = {}
         self._logs: list[Path] = []
+        self._stand_in: StandIn | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self._port = int(probe.getsockname()[1])
+            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
 
     def install(self, plugin: Plugin) -> None:
         self._plugin = plugin
+        if plugin.name in MAKERS:
+            self._stand_in = MAKERS[plugin.name](self._root / "hardware", self._cache)
         self._start()
 
     def _start(self) -> None:
@@ -46,72 +50,74 @@ class SimulatedHome:
         for manifest in manifests:
             if manifest["kind"] == "ConfigMap" and self._plugin.config:
                 manifest["data"] = {"config.yaml": self._plugin.config}
+            if manifest["kind"] == "DaemonSet":
+                self._patch(manifest["spec"]["template"]["spec"])
         log = self._root / f"plugin-{len(self._logs)}.log"
         self._logs.append(log)
-        words, environment = self._words(manifests)
-        if self._images is None:
-            with log.open("w") as file:
-                self._process = subprocess.Popen(words, env=environment, stderr=file, text=True)
-        else:
-            self._process = self._container(manifests, log)
+        self._place.start(
+            Installation(self._plugin, manifests, self._host(manifests), self._listen, log)
+        )
         eventually(self._is_ready)
 
-    def _host(self) -> dict[str, Path]:
-        """Return what stands for directories of a node."""
-        return {
+    def _patch(self, pod: dict[str, Any]) -> None:
+        """Do what an overlay would."""
+        (container,) = pod["containers"]
+        for name, value in self._plugin.environment.items():
+            container["env"].append({"name": name, "value": value})
+        if self._stand_in is not None:
+            self._stand_in.show(pod)
+
+    def _host(self, manifests: list[Manifest]) -> dict[str, Path]:
+        """Return what stands for directories of a node, so that none of this machine is used."""
+        known = {
             "/var/lib/kubelet/device-plugins": self._kubelet.plugin_dir,
             "/var/lib/kubelet/plugins_registry": self._kubelet.registry_dir,
             "/var/lib/kubelet/pod-resources": self._kubelet.pod_resources_socket.parent,
-            **({self._plugin.files: self._files()} if self._plugin.files else {}),
         }
+        if self._plugin.files:
+            known[self._plugin.files] = self._files()
+        (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
+        for volume in daemon_set["spec"]["template"]["spec"]["volumes"]:
+            host = volume.get("hostPath", {})
+            if host.get("type") == "DirectoryOrCreate":
+                known.setdefault(host["path"], self._root / "host" / host["path"].lstrip("/"))
+        return known
 
     def _files(self) -> Path:
         path = self._root / "files"
         path.mkdir(exist_ok=True)
         return path
 
-    def _words(self, manifests: list[Manifest]) -> tuple[list[str], dict[str, str]]:
-        """Return what to run here: the manifest's command, with the places that there are here."""
-        (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
-        (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
-        flags = [*container.get("args", ())]
-        flags += [
-            "--plugin-dir=/var/lib/kubelet/device-plugins",
-            "--registry-dir=/var/lib/kubelet/plugins_registry",
-            "--pod-resources-socket=/var/lib/kubelet/pod-resources/kubelet.sock",
-        ]
-        for place, here in self._host().items():
-            flags = [flag.replace(f"={place}", f"={here}") for flag in flags]
-        for manifest in manifests:
-            if manifest["kind"] == "ConfigMap":
-                (self._root / "config.yaml").write_text(manifest["data"]["config.yaml"])
-                flags.append(f"--config={self._root / 'config.yaml'}")
-        environment = {one["name"]: one.get("value", "node-1") for one in container["env"]}
-        environment["DP_HTTP_ADDRESS"] = f"127.0.0.1:{self._port}"
-        return [str(BIN / f"{self._plugin.name}-device-plugin"), *flags], environment
-
-    def _container(self, manifests: list[Manifest], log: Path) -> subprocess.Popen[str]:
-        assert self._images is not None
-        (path,) = self._images.glob(f"{self._plugin.name}-device-plugin-*.tar")
-        archive = Archive(path)
-        root = self._root / "image"
-        if not root.exists():
-            archive.extract(root)
-        made = Container(root, archive.config, manifests, self._host(), self._root / "config")
-        listen = {"DP_HTTP_ADDRESS": f"127.0.0.1:{self._port}"}
-        with log.open("w") as file:
-            return made.start(environment=listen, log=file)
-
     def _is_ready(self) -> bool:
-        assert self._process.poll() is None, self._logs[-1].read_text()
+        assert self._place.is_alive(), self._logs[-1].read_text()
         try:
             return "ok" in self._get("/readyz")
         except URLError:
             return False
 
     def _get(self, path: str) -> str:
-        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+        with urlopen(f"http://{self._listen}{path}", timeout=5) as answer:
             return str(answer.read().decode())
+
+    def offer(self, plugin: Plugin) -> tuple[str, int]:
+        if plugin.devices is not None:
+            self.wait_allocatable(plugin.resource, plugin.devices)
+            return plugin.resource, plugin.devices
+        found: dict[str, int] = {}
+
+        def has_some() -> bool:
+            self._kubelet.tick()
+            names = [one for one in self._kubelet.registered if fnmatch(one, plugin.resource)]
+            found.update((one, self._kubelet.allocatable(one)) for one in names)
+            return any(found.values())
+
+        try:
+            eventually(has_some, 10)
+        except AssertionError:
+            if plugin.name in MAKERS:
+                raise
+            pytest.skip(f"this machine has nothing for {plugin.resource}")
+        return max(found.items())
 
     def wait_allocatable(self, resource: str, count: int) -> None:
         def has_them() -> bool:
@@ -127,28 +133,33 @@ class SimulatedHome:
         (self._files() / name).unlink()
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        pod = self._pods[name] = Pod.of(name, main={resource: count})
+        container = {"name": "main", "image": "busybox:1.37", "command": ["sh", "-c", KEEP]}
+        manifest = {"metadata": {"name": name}, "spec": {"containers": [container]}}
+        return self._place.run_pod(manifest, self._admit(name, resource, count))
+
+    def _admit(self, name: str, resource: str, count: int) -> RunOptions:
+        pod = self._pods[name] = Pod.of(name, main={resource: count} if count else {})
         outcome = self._kubelet.run(pod)
         assert outcome, outcome.message
-        options = self._kubelet.run_options(pod, "main")
-        if options is None:
-            return Given()
-        return Given(options.envs, frozenset(node.container_path for node in options.devices))
+        return outcome.options["main"] or NOTHING
+
+    def execute(self, name: str, command: str) -> str:
+        return self._place.execute(name, command)
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         (container,) = pod["spec"]["containers"]
         ((resource, count),) = container["resources"]["limits"].items()
-        given = self.run(pod["metadata"]["name"], resource, int(count))
-        words = container["command"]
-        environment = {"PATH": os.defpath, **given.envs}
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        options = self._admit(pod["metadata"]["name"], resource, int(count))
+        said = self._place.run_to_end(pod, options)
         self.delete(pod["metadata"]["name"])
-        return done.stdout
+        return said
 
     def is_running(self, name: str) -> bool:
-        return self._kubelet.pod(self._pods[name]).phase == "Running"
+        phase = self._kubelet.pod(self._pods[name]).phase
+        return phase == "Running" and self._place.is_running(name)
 
     def delete(self, name: str) -> None:
+        self._place.delete(name)
         self._kubelet.delete(self._pods.pop(name))
 
     def refusal(self, resource: str, count: int) -> str:
@@ -160,8 +171,7 @@ class SimulatedHome:
         return self._get("/metrics")
 
     def restart_plugin(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._place.kill()
         self._kubelet.wait(lambda: not self._kubelet.registered, what="the kubelet to notice")
         self._start()
 
@@ -169,21 +179,19 @@ class SimulatedHome:
         self._kubelet.restart()
 
     def uninstall(self) -> None:
-        inside = self._process.pid if self._images is None else first_process(self._process)
-        subprocess.run(["kill", f"-{signal.SIGTERM:d}", str(inside)], check=True)
-        assert 0 == self._process.wait(10)
+        assert 0 == self._place.terminate()
         left = [path.name for path in self._kubelet.plugin_dir.glob("*.sock")]
         assert ["kubelet.sock"] == left
 
     def collect(self, folder: Path) -> None:
         for log in self._logs:
-            (folder / log.name).write_text(log.read_text())
+            if log.exists():
+                (folder / log.name).write_text(log.read_text())
         state: Any = {"node": self._kubelet.node.capacity, "crashes": [*self._kubelet.crashes]}
         (folder / "kubelet.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(state))))
+        self._place.collect(folder)
 
     def close(self) -> None:
-        if hasattr(self, "_process") and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self._place.close()
         self._kubelet.stop()
         assert [] == list(self._kubelet.crashes)

@@ -100,7 +100,7 @@ COMMANDS: dict[str, Callable[[State, list[str]], str]] = {
     "logs": lambda _, words: (
         "my gophers are gary,gina\n"
         if words[0] == "two-gophers"
-        else "Gopher=gary\n\n/dev/null\n\n"
+        else "Gopher=gary\n\n/dev/null\n\noverlay / overlay rw 0 0\n\n"
     ),
     "exec": lambda *_: f'deviceplugin_devices{{resource="{RESOURCE}"}} 2.0\n',
     "rollout": lambda *_: "rolled out\n",
