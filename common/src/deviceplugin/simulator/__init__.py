@@ -9,6 +9,7 @@ from deviceplugin.simulator._clock import ManualClock
 from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._errors import ContainerStartError, KubeletCrashed, KubeletStopped
 from deviceplugin.simulator._kubelet import SimulatedKubelet
+from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState, RunOptions
 from deviceplugin.simulator._stub import StubPlugin
 from deviceplugin.simulator._stub_service import StubError
@@ -21,6 +22,7 @@ __all__ = [
     "KubeletCrashed",
     "KubeletStopped",
     "ManualClock",
+    "Observer",
     "Outcome",
     "Pod",
     "PodState",

@@ -95,6 +95,7 @@ class Connections:
             with self._host.changed:
                 if self._heeds(client):
                     self._host.metrics.lists[client.resource] += 1
+                    self._host.observer.listed(client.resource, response.devices)
                     self._manager.listed(client.resource, response.devices)
         with self._host.changed:
             client.streaming = False

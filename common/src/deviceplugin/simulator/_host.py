@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import PodState
 from deviceplugin.v1beta1 import KUBELET_SOCKET
 
@@ -60,6 +61,7 @@ class Host:
         clock: Callable[[], float],
         behaviour: Behaviour,
         config: KubeletConfig,
+        observer: Observer,
     ) -> None:
         self.root = root
         self.plugin_dir = root / "device-plugins"
@@ -71,6 +73,7 @@ class Host:
         self.clock = clock
         self.behaviour = behaviour
         self.config = config
+        self.observer = observer
         self.changed = threading.Condition()
         self.metrics = Metrics()
         self.node = NodeStatus()

@@ -191,7 +191,7 @@ class SimulatedKubelet(KubeletView):
         ``grpc.RpcError`` as the plugin raised it, ``LookupError`` without plugin.
         """
         requests = [pb.ContainerAllocateRequest(devices_ids=ids)]
-        response = self._call(
+        response = self.call(
             resource, "Allocate", pb.AllocateRequest(container_requests=requests), timeout
         )
         if not response.container_responses:
@@ -212,7 +212,7 @@ class SimulatedKubelet(KubeletView):
         request = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
         )
-        response = self._call(
+        response = self.call(
             resource,
             "GetPreferredAllocation",
             pb.PreferredAllocationRequest(container_requests=[request]),
@@ -222,11 +222,15 @@ class SimulatedKubelet(KubeletView):
 
     def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float | None = 30.0) -> None:
         """Call PreStartContainer for these devices; errors as in ``allocate``."""
-        self._call(
+        self.call(
             resource, "PreStartContainer", pb.PreStartContainerRequest(devices_ids=ids), timeout
         )
 
-    def _call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
+    def call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
+        """Call a method of the plugin's and return its answer as it is; errors as in ``allocate``.
+
+        Nothing is checked and no bookkeeping takes place.
+        """
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)
             if endpoint is None or endpoint.client is None:

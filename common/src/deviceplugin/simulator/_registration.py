@@ -23,18 +23,29 @@ class Registration:
 
         The options in the request are ignored.
         """
+        path = socket_path(self._host.plugin_dir, request.endpoint)
+        answered = self._host.observer.registering(request, path)
+        refusal = self._take(request, path, context)
+        with self._host.changed:
+            answered(refusal)
+            self._host.notify()
+        if refusal:
+            context.abort(grpc.StatusCode.UNKNOWN, refusal)
+        return pb.Empty()
+
+    def _take(self, request: pb.RegisterRequest, path: str, context: grpc.ServicerContext) -> str:
+        """Connect to the plugin; return why not, nothing if all is well."""
         resource = request.resource_name
         with self._host.changed:
             self._host.metrics.device_plugin_registration_total[resource] += 1
             self._host.notify()
         if complaint := _complaint(request):
-            context.abort(grpc.StatusCode.UNKNOWN, complaint)
+            return complaint
         try:
-            path = socket_path(self._host.plugin_dir, request.endpoint)
             self._connections.connect(resource, path, context)
         except ConnectError as error:
-            context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        return pb.Empty()
+            return str(error)
+        return ""
 
 
 def _complaint(request: pb.RegisterRequest) -> str:

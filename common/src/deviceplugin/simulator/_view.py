@@ -10,6 +10,7 @@ from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._errors import KubeletStopped
 from deviceplugin.simulator._host import Host, Metrics, NodeStatus
 from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import Pod, PodState
 from deviceplugin.simulator._process import Process
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
@@ -34,6 +35,7 @@ class KubeletView:
         clock: Callable[[], float] = time.monotonic,
         behaviour: Behaviour | None = None,
         config: KubeletConfig | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """Make a kubelet whose ``/var/lib/kubelet`` is ``root``. It is not started yet.
 
@@ -45,6 +47,7 @@ class KubeletView:
             clock: Seconds, for grace periods and back-off.
             behaviour: Defects to simulate; all of Kubernetes 1.36 where not given.
             config: The kubelet's configuration and NUMA nodes.
+            observer: Hears what plugins tell.
         """
         self._host = Host(
             root,
@@ -52,6 +55,7 @@ class KubeletView:
             clock=clock,
             behaviour=behaviour or Behaviour.v1_36(),
             config=config or KubeletConfig(),
+            observer=observer or Observer(),
         )
         self._dial_timeout = dial_timeout
         self._process: Process | None = None
