@@ -1,0 +1,171 @@
+"""The deployments and the pages about them, by the real kubectl, on a stand-in for a cluster."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster_kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
+from container import eventually
+from kustomize import overlay
+from small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
+NAMES.remove("base")
+COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
+PODS = sorted(ROOT.glob("demo/examples/*/pod.yaml"))
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    """Give a cluster that has no plugin's image: pods stay as they are."""
+    with running(SHELL) as made:
+        yield made
+
+
+@pytest.fixture
+def full() -> Iterator[SmallCluster]:
+    with running({**PLUGINS, **SHELL}) as made:
+        yield made
+
+
+def everything(cluster: SmallCluster) -> set[tuple[str, str]]:
+    """Return what there is, besides what is told."""
+    return {(kind.name, name) for kind in KINDS if kind != EVENT for name in cluster.there(kind)}
+
+
+@pytest.mark.parametrize("plugin", [*NAMES, "with all components"])
+def test_a_deployment_is_applied_once_and_deleted_wholly(
+    plugin: str, cluster: SmallCluster, tmp_path: Path
+) -> None:
+    folder = ROOT / "deployments" / plugin
+    if not folder.exists():
+        folder = overlay(tmp_path, "generic", *COMPONENTS)
+    eventually(lambda: 2 == len(cluster.there(CONFIG_MAP)))
+    before = everything(cluster)
+    words = f"--kustomize={folder}"
+    first = cluster.kubectl("apply", words).splitlines()
+    assert 5 <= len(first)
+    assert [line for line in first if not line.endswith(" created")] == []
+    again = cluster.kubectl("apply", words).splitlines()
+    assert [line.replace(" created", " unchanged") for line in first] == again
+    assert before < everything(cluster)
+    cluster.kubectl("delete", words, "--ignore-not-found")
+    assert before == everything(cluster)
+
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def follow(page: str, cluster: SmallCluster, other: tuple[str, str] = ("", "")) -> list[str]:
+    """Do what a page says, wait until it prints what it shows, and return what was done.
+
+    What is done on a node, with sudo, is done in the node's directory. ``other`` is what can be
+    printed as well, and what is shown for that.
+    """
+    done = []
+    for block in BLOCK.findall(page):
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = step.partition("\n")
+            here = command.replace("sudo ", "").replace("/etc/", f"{cluster.node.root}/etc/")
+            if shown and "--output" in command:
+                eventually(lambda: shown == cluster.shell(here), 10)  # noqa: B023
+            else:
+                said = cluster.shell(here).replace(*other)
+                assert not shown or said.endswith(shown), said
+            done.append(command)
+    return done
+
+
+def test_the_first_screen_is_what_one_sees(full: SmallCluster) -> None:
+    page = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    for name in ("alice", "bob", "carol"):
+        full.node.path("/etc/gophers").mkdir(parents=True, exist_ok=True)
+        full.node.path(f"/etc/gophers/{name}").touch()
+    assert 3 == len(follow(page, full))
+
+
+def test_what_is_applied_is_listed_as_on_the_page_on_deploying(full: SmallCluster) -> None:
+    page = (ROOT / "common/docs/deploying.md").read_text().partition("\n## ")[0]
+    assert 2 == len(follow(page, full))
+
+
+@pytest.mark.parametrize("plugin", ["gopher", "simulated"])
+def test_a_page_on_an_example_can_be_followed(plugin: str, full: SmallCluster) -> None:
+    eventually(lambda: 2 == len(full.there(CONFIG_MAP)))
+    before = everything(full)
+    page = (ROOT / f"demo/examples/{plugin}/README.md").read_text()
+    assert 7 <= len(follow(page, full, ("-1=/dev/1", "-0=/dev/0")))
+    assert before == everything(full)
+
+
+def test_a_field_that_is_misspelt_is_refused(cluster: SmallCluster, tmp_path: Path) -> None:
+    place = overlay(tmp_path, "gopher") / "kustomization.yaml"
+    patch = [{"op": "add", "path": "/spec/template/spec/tolerationz", "value": []}]
+    change = {"patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(patch)}]}
+    place.write_text(json.dumps({**json.loads(place.read_text()), **change}))
+    done = cluster.try_kubectl("apply", f"--kustomize={tmp_path}")
+    assert 'strict decoding error: unknown field "spec.template.spec.tolerationz"' in done.stderr
+    assert [] == cluster.there(DAEMON_SET)
+
+
+def test_what_is_changed_reaches_the_node(full: SmallCluster, tmp_path: Path) -> None:
+    space, name = "--namespace=gopher-device-plugin", "daemonset/gopher-device-plugin"
+    full.kubectl("apply", f"--kustomize={ROOT}/deployments/gopher")
+    full.kubectl("rollout", "status", name, space, "--timeout=20s")
+    (old,) = full.there(POD)
+    words = f"--kustomize={overlay(tmp_path, 'gopher', 'verbose')}"
+    changed = [line for line in full.kubectl("apply", words).splitlines() if "unch" not in line]
+    assert ["daemonset.apps/gopher-device-plugin configured"] == changed
+    full.kubectl("rollout", "status", name, space, "--timeout=20s")
+    (new,) = full.there(POD)
+    assert old != new
+    assert '"level": "debug"' in full.kubectl("logs", name, space)
+
+
+def test_examples_run_where_pod_security_is_restricted(cluster: SmallCluster) -> None:
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", "default", level)
+    eventually(lambda: 2 == len(cluster.there(CONFIG_MAP)))
+    for path in PODS:
+        cluster.kubectl("apply", f"--filename={path}")
+    wide = yaml.safe_load(PODS[0].read_text())
+    wide["metadata"]["name"] = "wide"
+    wide["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
+    done = cluster.try_kubectl("apply", "--filename=-", text=json.dumps(wide))
+    assert 'violates PodSecurity "restricted:latest": hostPath volumes' in done.stderr
+    assert len(PODS) == len(cluster.there(POD))
+
+
+def test_a_pod_says_why_it_does_not_run(cluster: SmallCluster) -> None:
+    eventually(lambda: 2 == len(cluster.there(CONFIG_MAP)))
+    cluster.kubectl("apply", f"--filename={ROOT}/demo/examples/gopher/pod.yaml")
+    cluster.kubectl("apply", f"--kustomize={ROOT}/deployments/gopher")
+    eventually(lambda: 2 == len(cluster.there(EVENT)))
+    told = cluster.kubectl("get", "events", "--all-namespaces")
+    assert "0/1 nodes are available: 1 Insufficient example.com/gopher." in told
+    assert 'failed to pull image "gopher-device-plugin:0.1.0"' in told
+
+
+def test_kubectl_shows_events_of_devices(cluster: SmallCluster, tmp_path: Path) -> None:
+    device = {"id": "cam1", "healthy": False, "reason": "lens cap is on"}
+    resource = {"name": "example.com/camera", "registered": True, "problem": ""}
+    found = {"resources": [{**resource, "devices": [device]}]}
+    (tmp_path / "devices.json").write_text(json.dumps(found))
+    words = ["events", "--node=node-1", f"--api={cluster.url}", "--once"]
+    program = [sys.executable, "-m", "deviceplugin", *words]
+    subprocess.run([*program, f"--plugin={tmp_path}/devices.json"], check=True, timeout=20)
+    told = "example.com/camera: cam1 is unhealthy: lens cap is on (1 of 1 unhealthy)"
+    (line,) = cluster.kubectl("get", "events", "--no-headers").splitlines()
+    assert ["Warning", "DeviceUnhealthy", "node/node-1", *told.split()] == line.split()[1:]
+    assert told in cluster.kubectl("describe", "node", "node-1")
