@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from deviceplugin._lifecycle import Host
@@ -95,12 +94,7 @@ class Kubelet:
         self.simulated.run(PLUGIN_POD)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.simulated.stop()
 
     def settings(self) -> Settings:
