@@ -85,14 +85,19 @@ def test_a_value_that_contains_itself_can_be_logged() -> None:
     assert "[[...]]" == logged_as_json(value=circle)["value"]
 
 
-def test_an_exception_in_json_stays_on_its_line() -> None:
+def logged_exception(form: str) -> list[str]:
+    """Return the lines that tell of an exception."""
     stream = io.StringIO()
-    _log.configure("info", "json", stream)
+    _log.configure("info", form, stream)
     try:
         raise ValueError("odd")  # noqa: TRY301
     except ValueError:
         log.exception("failed")
-    (line,) = stream.getvalue().splitlines()
+    return stream.getvalue().splitlines()
+
+
+def test_an_exception_in_json_stays_on_its_line() -> None:
+    (line,) = logged_exception("json")
     traceback = json.loads(line)["traceback"].splitlines()
     assert ("Traceback (most recent call last):", "ValueError: odd") == (
         traceback[0],
@@ -130,13 +135,7 @@ def test_a_value_for_people_is_quoted_where_it_could_be_misread(
 
 
 def test_an_exception_for_people_follows_its_line() -> None:
-    stream = io.StringIO()
-    _log.configure("info", "text", stream)
-    try:
-        raise ValueError("odd")  # noqa: TRY301
-    except ValueError:
-        log.exception("failed")
-    lines = stream.getvalue().splitlines()
+    lines = logged_exception("text")
     assert lines[0].endswith("ERROR   failed")
     assert ("Traceback (most recent call last):", "ValueError: odd") == (lines[1], lines[-1])
 

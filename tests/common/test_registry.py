@@ -3,15 +3,15 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import pytest
 
 from deviceplugin import _rpc
 from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig
-from deviceplugin.testing import Kubelet
+from deviceplugin.testing import Kubelet, Node
 from scripted import RESOURCE, ScriptedPlugin, eventually
 
 SOCKET = "example.com_thing-reg.sock"
@@ -67,13 +67,20 @@ def test_a_socket_that_is_deleted_is_made_again(watcher: Kubelet) -> None:
         eventually(lambda: not node.host.ready(), "readiness")
 
 
-def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) -> None:
+@contextmanager
+def early(watcher: Kubelet) -> Iterator[Node]:
+    """Run a plugin while its kubelet does not."""
     watcher.simulated.stop()
     with watcher.running(
         ScriptedPlugin("a"),
         registration="watcher",
         pod_resources_socket=watcher.simulated.root / "not-mounted" / "kubelet.sock",
     ) as node:
+        yield node
+
+
+def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) -> None:
+    with early(watcher) as node:
         waiting = "example.com/thing: waiting for the kubelet"
         eventually(lambda: waiting == node.host.ready(), waiting)
         watcher.simulated.start()
@@ -81,16 +88,11 @@ def test_a_plugin_that_starts_first_is_found_by_the_kubelet(watcher: Kubelet) ->
 
 
 def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
-    watcher.simulated.stop()
-    with watcher.running(
-        ScriptedPlugin("a"),
-        registration="watcher",
-        pod_resources_socket=watcher.simulated.root / "not-mounted" / "kubelet.sock",
-    ) as node:
+    with early(watcher) as node:
         socket = watcher.simulated.registry_dir / SOCKET
         eventually(socket.exists, "the socket")
         service = pb.DESCRIPTOR.services_by_name["Registration"]
-        with grpc.insecure_channel(f"unix:{socket}") as channel:
+        with _rpc.connect(socket) as channel:
             calls = _rpc.calls(channel, service)
             info = calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=5)
             calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
