@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +38,44 @@ def test_a_gpu_whose_memory_could_not_be_mended_is_unhealthy(rig: GpuRig) -> Non
     assert expected == unhealthy(devices(plugin))
     assert expected == unhealthy(devices(plugin))
     assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "before", "after"),
+    [
+        ("none", {GPU: 2}, {GPU: 2}),
+        ("single", {}, {GPU: 2}),
+        ("mixed", {GPU: 1}, {GPU: 1, "nvidia.com/mig-1g.5gb": 2}),
+    ],
+)
+def test_mig_devices_that_cannot_be_read_at_first_make_no_gpu_look_whole(
+    rig: GpuRig,
+    caplog: pytest.LogCaptureFixture,
+    strategy: str,
+    before: dict[str, int],
+    after: dict[str, int],
+) -> None:
+    rig.has(Fleet((FakeGpu(0), FakeGpu(1, (FakeMig(1), FakeMig(2))))))
+    rig.fake.fail("nvmlDeviceGetGpuInstanceId", 999)
+    plugin = rig.plugin(mig_strategy=strategy)
+    assert before == Counter(device.resource for device in plugin.discover())
+    told = [
+        one for one in caplog.records if "these cannot be read" in str(vars(one).get("problem"))
+    ]
+    assert (strategy != "none") == bool(told)
+    rig.fake.mend()
+    assert after == Counter(device.resource for device in plugin.discover())
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMinorNumber"])
+def test_a_gpu_that_cannot_be_read_at_first_has_the_resource_of_its_model(
+    rig: GpuRig, function: str
+) -> None:
+    rig.has(Fleet.of(1, name="NVIDIA L4")).fake.fail(function, 999)
+    naming = {"gpus": [{"pattern": "*L4", "name": "l4"}]}
+    (device,) = rig.plugin(resources=naming).discover()
+    assert ("nvidia.com/l4", False) == (device.resource, bool(device.health))
+    assert "0000:01:00.0" == device.attributes["pci"]
 
 
 def test_a_double_bit_error_makes_a_gpu_unhealthy_and_single_ones_do_not(

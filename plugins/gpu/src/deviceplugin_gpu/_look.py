@@ -96,8 +96,19 @@ def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequenc
     try:
         return _read(index, uuid, handle, sysfs)
     except NvmlError as error:
-        known = next((gpu for gpu in before if gpu.uuid == uuid), Gpu(index, uuid))
-        return replace(known, index=index, problem=str(error))
+        known = next((gpu for gpu in before if gpu.uuid == uuid), None)
+        return replace(known or _sketch(index, uuid, handle), index=index, problem=str(error))
+
+
+def _sketch(index: int, uuid: str, handle: Handle) -> Gpu:
+    """Return what decides on the resource of a GPU that cannot be read, as far as it is told."""
+    return Gpu(
+        index,
+        uuid,
+        name=_told("", "nvmlDeviceGetName", handle),
+        pci=_pci(_told(None, "nvmlDeviceGetPciInfo_v3", handle)),
+        mig_enabled=bool(_told((0, 0), "nvmlDeviceGetMigMode", handle)[0]),
+    )
 
 
 def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
@@ -121,10 +132,10 @@ def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
     )
 
 
-def _told(default: Any, function: str) -> Any:
+def _told(default: Any, function: str, *arguments: object) -> Any:
     """Return what ``function`` of NVML does, or ``default``: no GPU is worse for not knowing it."""
     try:
-        return call(function)
+        return call(function, *arguments)
     except NvmlError:
         return default
 

@@ -122,8 +122,9 @@ def _mixed(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable
 
 
 def _warn_of_empty(gpu: Gpu, warnings: list[str]) -> None:
-    if gpu.mig_enabled and not gpu.migs and not gpu.problem:
-        warnings.append(f"GPU {gpu.uuid} is left out: MIG is enabled, and it has no MIG devices")
+    if gpu.mig_enabled and not gpu.migs:
+        why = f"these cannot be read: {gpu.problem}" if gpu.problem else "it has no MIG devices"
+        warnings.append(f"GPU {gpu.uuid} is left out: MIG is enabled, and {why}")
 
 
 def _mig_resource(mig: Mig, naming: Naming) -> str:
