@@ -135,7 +135,7 @@ class Containers:
     def collect(self, folder: Path) -> None:
         shutil.copy(self._containerd.log, folder / "containerd.log")
         for log in self._node.folder.glob("*/*.log"):
-            (folder / f"{log.parent.name}-{log.name}").write_text(log.read_text())
+            (folder / f"{log.parent.name}-{log.name}").write_text(read_log(log))
 
     def close(self) -> None:
         for pod in self._runtime.pods():

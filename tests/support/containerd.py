@@ -56,7 +56,6 @@ runtime_type = "io.containerd.runc.v2"
 Root = "{root}/runc"
 """
 _CGROUPS = Path("/sys/fs/cgroup")
-_SHIM_SOCKETS = Path("/run/containerd/s")  # fixed in containerd's shim
 
 
 @cache
@@ -173,7 +172,10 @@ class Containerd:
         self._process.wait(10)
 
     def close(self) -> None:
-        """Stop it, and remove whatever is left of it on this machine but for its folder."""
+        """Stop it, and remove whatever is left of it on this machine but for its folder.
+
+        The empty folder ``/run/containerd/s``, where all containerds have sockets, stays.
+        """
         with suppress(Exception):  # the rest is removed in any case
             for pod in self.runtime.pods():
                 self.runtime.remove_pod(pod)
@@ -194,9 +196,6 @@ class Containerd:
         eventually(lambda: not _processes(groups))
         for group in groups:
             group.rmdir()
-        with suppress(OSError):  # another containerd's are in it
-            _SHIM_SOCKETS.rmdir()
-            _SHIM_SOCKETS.parent.rmdir()
 
     def shims(self) -> list[int]:
         """Return the processes that stand between this containerd and its containers."""
