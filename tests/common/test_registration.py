@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import inotify_simple
@@ -20,6 +20,7 @@ from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
 from deviceplugin._server import remove_stale_sockets
 from deviceplugin._servicer import MAX_STREAMS
+from deviceplugin._sockets import SocketNews
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from scripted import RESOURCE, ScriptedPlugin, descriptors, eventually, sick
@@ -376,12 +377,45 @@ def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet:
             hang.set()
 
 
+def test_only_so_many_resources_are_registered_at_a_time(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_kubelet, "_AT_A_TIME", 2)
+    names = {f"example.com/{letter}" for letter in "abcd"}
+    go_on, lock = threading.Event(), threading.Lock()
+    inside, most = 0, 0
+
+    def hang(_request: Any, _context: grpc.ServicerContext) -> Any:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        go_on.wait()
+        with lock:
+            inside -= 1
+        return pb.Empty()
+
+    plugins = [ScriptedPlugin("x", resource=name) for name in names]
+    with (
+        odd_kubelet(kubelet, hang) as odd,
+        kubelet.running(*plugins, pod_resources_socket=unknown(kubelet)) as node,
+    ):
+        turns = cast("_kubelet.Kubelet", node.host._registrars[0])._turns
+        try:
+            odd.wait_asked(2)
+            eventually(lambda: len(turns._waiting) == len(names) - 2, "the others in the row")
+        finally:
+            go_on.set()
+        eventually(lambda: names == set(odd.asked), "all")
+    assert 2 == most
+
+
 def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kubelet) -> None:
     plugin = ScriptedPlugin()
     endpoint = _endpoint.Endpoint(
         Resource(RESOURCE, plugin),
         registrars=[_kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())],
-        poller=Poller(1.0, inotify=False),
+        sockets=SocketNews(Poller(1.0, inotify=False), []),
         metrics=Metrics(),
     )
     waits = [endpoint._next_wait() for _ in range(9)]

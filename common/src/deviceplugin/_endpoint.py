@@ -13,8 +13,8 @@ from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Identity, Registrar, file_identity, wait_unless
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
-from deviceplugin._poller import Poller
 from deviceplugin._server import Server, is_socket_of, remove_stale_sockets
+from deviceplugin._sockets import SocketNews
 from deviceplugin.errors import DevicePluginError, RegistrationRefusedError
 from deviceplugin.plugin import Plugin
 from deviceplugin.v1beta1 import KUBELET_SOCKET
@@ -46,7 +46,7 @@ class Endpoint:
         resource: Resource,
         *,
         registrars: Sequence[Registrar],
-        poller: Poller,
+        sockets: SocketNews,
         metrics: Metrics,
     ) -> None:
         self.resource = resource
@@ -55,7 +55,7 @@ class Endpoint:
         self._registrars = registrars
         self._registrar = registrars[0]
         self._settled: Sequence[Registrar] = ()
-        self._poller = poller
+        self._sockets = sockets
         self._metrics = metrics
         self._hooks = _author.Hooks()
         self._wake = threading.Event()
@@ -82,11 +82,10 @@ class Endpoint:
     def run(self) -> None:
         """Keep the resource registered until stopped."""
         name = self.resource.name
-        directories = [registrar.directory for registrar in self._registrars]
-        unwatch = [self._poller.watch(path, self._look_up) for path in directories]
+        self._sockets.listen(name, self._look_up)
         try:
-            for path in directories:
-                remove_stale_sockets(name, path)
+            for registrar in self._registrars:
+                remove_stale_sockets(name, registrar.directory)
             while not self._stopping:
                 try:
                     self._live_once()
@@ -94,8 +93,7 @@ class Endpoint:
                     log.exception("endpoint failed, starting over", extra={"resource": name})
                     self._pause(_LONGEST_WAIT)
         finally:
-            for end in unwatch:
-                end()
+            self._sockets.forget(name, self._look_up)
             self._stop_plugin()
             self._metrics.forget(name)
 
@@ -136,6 +134,7 @@ class Endpoint:
             return
         self._socket_name = server.name
         self._own_names.append(server.name)
+        self._sockets.name(server.name, self._look_up)
         self._rival_left = False
         if server.gone:  # before anybody listened for its name
             self._wake.set()

@@ -14,6 +14,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from deviceplugin import _rpc
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
+from deviceplugin._turns import Turns
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
 from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _REGISTER_TIMEOUT: Final = 20.0
 """More than the 10 s that a kubelet takes to find that it cannot dial back."""
+_AT_A_TIME: Final = 8
+"""Calls of Register: hundreds would keep each other from being answered before they time out."""
 _FIRST_WAIT: Final = 0.005
 """Seconds: a kubelet listens this soon after its socket appears."""
 _LONGEST_WAIT: Final = 5.0
@@ -73,6 +76,7 @@ class Kubelet:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._last: Identity = None
+        self._turns = Turns(_AT_A_TIME)
 
     def token(self) -> str:
         """Return what tells a socket's name from others': a new one each time.
@@ -153,9 +157,20 @@ class Kubelet:
         kubelet = self.identity()
         if kubelet is None:
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
-        if over():
-            # A kubelet removes sockets before it listens: it would only try to reach ours in vain.
-            raise KubeletUnavailableError("a socket was removed before registering")
+
+        def moot() -> bool:
+            return over() or self.identity() != kubelet
+
+        with self._turns.turn(wake, moot) as is_ours:
+            if not is_ours or moot():
+                # A kubelet removes sockets before it listens: it would try to reach ours in vain.
+                raise KubeletUnavailableError("a socket was removed before registering")
+            self._call(resource, socket_name, wake=wake, moot=moot)
+        return kubelet
+
+    def _call(
+        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+    ) -> None:
         request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
         with _rpc.connect(self.socket) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]
@@ -165,14 +180,13 @@ class Kubelet:
             call.add_done_callback(lambda _: wake.set())
             while not call.done():
                 # Before the first wait: the news may have come before there was a call.
-                if over() or self.identity() != kubelet:
+                if moot():
                     call.cancel()
                     raise KubeletUnavailableError("a socket was removed while registering")
                 wake.wait()
                 wake.clear()
             if call.code() is not grpc.StatusCode.OK:
                 raise _failure(call, self.socket)
-        return kubelet
 
 
 def _failure(call: grpc.RpcError, socket: Path) -> Exception:

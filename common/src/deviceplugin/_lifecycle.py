@@ -25,6 +25,7 @@ from deviceplugin._report import NOT_ADVERTISED, Report, attribution
 from deviceplugin._roster import Retention, unhealthy
 from deviceplugin._server import check_directory
 from deviceplugin._settings import Settings
+from deviceplugin._sockets import SocketNews
 from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Host:
         self._metrics = Metrics()
         self._poller = Poller(settings.poll_interval.total_seconds())
         self._registrars = registrars(settings, self._metrics)
+        self._sockets = SocketNews(self._poller, [each.directory for each in self._registrars])
         self._lock = threading.RLock()
         self._resources: dict[str, Resource] = {}
         self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
@@ -160,7 +162,7 @@ class Host:
             endpoint = Endpoint(
                 resource,
                 registrars=self._registrars,
-                poller=self._poller,
+                sockets=self._sockets,
                 metrics=self._metrics,
             )
             thread = threading.Thread(

@@ -107,15 +107,21 @@ def _socket_name(resource: Resource, registrar: Registrar) -> str:
     plugin = resource.plugin
     if plugin.socket_name and plugin.resource == resource.name:
         return f"{plugin.socket_name}.sock"
-    return _SOCKET_NAME.format(slug=_slug(resource.name), token=registrar.token())
+    return _SOCKET_NAME.format(slug=slug_of_resource(resource.name), token=registrar.token())
 
 
-@lru_cache(maxsize=1024)  # asked for each file that comes or goes, for each resource
-def _slug(resource: str) -> str:
+@lru_cache(maxsize=1024)
+def slug_of_resource(resource: str) -> str:
+    """Return what names of sockets for ``resource`` begin with."""
     slug = resource.replace("/", "_")
     if len(slug) <= _SLUG_LENGTH:
         return slug
     return f"{slug[: _SLUG_LENGTH - 9]}-{sha256(slug.encode()).hexdigest()[:8]}"
+
+
+def slug_of(name: str) -> str:
+    """Return what a socket's ``name`` begins with, before its token."""
+    return name.rpartition("-")[0]
 
 
 def check_directory(key: str, directory: Path) -> None:
@@ -130,7 +136,7 @@ def check_directory(key: str, directory: Path) -> None:
 
 def is_socket_of(resource: str, name: str) -> bool:
     """Whether a file called ``name`` is a socket that a plugin for ``resource`` has made."""
-    slug = _slug(resource)
+    slug = slug_of_resource(resource)
     return name.startswith(slug) and bool(_REST.fullmatch(name, len(slug)))
 
 

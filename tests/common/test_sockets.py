@@ -1,0 +1,67 @@
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+
+import pytest
+
+from deviceplugin._poller import Poller
+from deviceplugin._sockets import SocketNews
+
+KUBELET = "kubelet.sock"
+
+
+@pytest.fixture
+def news(tmp_path: Path) -> Iterator[SocketNews]:
+    poller = Poller(60)
+    news = SocketNews(poller, [tmp_path])
+    thread = threading.Thread(target=poller.run)
+    thread.start()
+    yield news
+    poller.stop()
+    thread.join()
+
+
+def told(heard: "Queue[str | None]") -> list[str | None]:
+    """Return what has been heard until the kubelet's socket came."""
+    names: dict[str | None, None] = {}
+    while KUBELET not in names:
+        names[heard.get(timeout=10)] = None
+    return list(names)
+
+
+def test_an_endpoint_hears_of_its_own_sockets_and_the_kubelets_only(
+    news: SocketNews, tmp_path: Path
+) -> None:
+    one, other = Queue[str | None](), Queue[str | None]()
+    news.listen("a.com/x", one.put)
+    news.listen("a.com/x-ray", other.put)
+    for name in ("a.com_x-000001.sock", "a.com_x-ray-000002.sock", "another", KUBELET):
+        (tmp_path / name).touch()
+    assert ["a.com_x-000001.sock", KUBELET] == told(one)
+    assert ["a.com_x-ray-000002.sock", KUBELET] == told(other)
+
+
+def test_a_socket_with_a_name_of_its_own_is_heard_of_until_there_is_another(
+    news: SocketNews, tmp_path: Path
+) -> None:
+    heard = Queue[str | None]()
+    news.listen("a.com/x", heard.put)
+    news.name("old.sock", heard.put)
+    news.name("new.sock", heard.put)
+    for name in ("old.sock", "new.sock", KUBELET):
+        (tmp_path / name).touch()
+    assert ["new.sock", KUBELET] == told(heard)
+
+
+def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path) -> None:
+    gone, here = Queue[str | None](), Queue[str | None]()
+    news.listen("a.com/x", gone.put)
+    news.name("mine.sock", gone.put)
+    news.forget("a.com/x", gone.put)
+    news.listen("a.com/x", here.put)
+    news.forget("a.com/x", gone.put)  # not the one that took its place
+    for name in ("mine.sock", "a.com_x-000001.sock", KUBELET):
+        (tmp_path / name).touch()
+    assert ["a.com_x-000001.sock", KUBELET] == told(here)
+    assert gone.empty()
