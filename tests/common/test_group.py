@@ -1,8 +1,8 @@
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
-from deviceplugin._group import Group
+from deviceplugin._group import Group, join
 
 
 def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:
@@ -17,6 +17,21 @@ def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> No
     with pytest.raises(RuntimeError, match="no more"):
         group.run(5)
     assert stopped.is_set()
+
+
+def test_of_many_threads_that_do_not_stop_most_are_only_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release = Event()
+    threads = [Thread(target=release.wait) for _ in range(13)]
+    for thread in threads:
+        thread.start()
+    join(threads, 0)
+    release.set()
+    join(threads, 10)
+    messages = [record.getMessage() for record in caplog.records]
+    assert [*["not stopped in time"] * 10, "more not stopped in time"] == messages
+    assert 3 == caplog.records[-1].count  # type: ignore[attr-defined]
 
 
 def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,8 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 log = logging.getLogger(__name__)
+
+_NAMED: Final = 10
+"""Threads that are late and named; of more, their number is told."""
 
 
 class Group:
@@ -55,7 +59,12 @@ class Group:
 def join(threads: Iterable[threading.Thread], timeout: float) -> None:
     """Wait for ``threads``, ``timeout`` seconds for all of them together."""
     deadline = time.monotonic() + timeout
+    late = []
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            log.warning("not stopped in time", extra={"part": thread.name})
+            late.append(thread.name)
+    for name in late[:_NAMED]:
+        log.warning("not stopped in time", extra={"part": name})
+    if more := len(late[_NAMED:]):
+        log.warning("more not stopped in time", extra={"count": more})
