@@ -1,5 +1,6 @@
 """A node with fake GPUs, and GPU plugins that know no other node."""
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,6 +83,10 @@ class GpuRig:
             (folder / "driver").symlink_to(f"../../drivers/{driver}")
         (folder / "vendor").write_text("0x10de\n")
         (folder / "class").write_text("0x030200\n")
+
+    def pull(self, address: str) -> None:
+        """Have a GPU of ``has_card`` on the PCI bus no longer."""
+        shutil.rmtree(self.roots.sys / "bus/pci/devices" / address)
 
     def has_nodes(self, *names: str) -> None:
         """Make files in place of device nodes."""

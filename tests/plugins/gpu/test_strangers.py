@@ -119,6 +119,17 @@ def test_a_gpu_that_is_lost_later_is_a_device_and_no_stranger(
     assert ([], []) == (told(caplog), absent(plugin))
 
 
+def test_a_gpu_that_was_pulled_out_is_not_the_one_that_is_lost(node: GpuRig) -> None:
+    plugin = node.plugin()
+    plugin.discover()
+    node.pull(FakeGpu(0).pci)
+    node.fake.remove(0)
+    node.fake.change(2, state="lost")
+    found = devices(plugin)
+    assert uuids(1, 2) == found.keys()
+    assert {uuid(2)} == unhealthy(found).keys()
+
+
 def test_a_gpu_without_an_address_could_be_any(
     node: GpuRig, caplog: pytest.LogCaptureFixture
 ) -> None:

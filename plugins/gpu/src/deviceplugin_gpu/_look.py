@@ -2,12 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from deviceplugin_gpu import _migs, _nvml
+from deviceplugin_gpu import _bus, _migs, _nvml
 from deviceplugin_gpu._nvml import Handle, NvmlError, ask, call
 from deviceplugin_gpu._snapshot import Gpu, Link, Path, Snapshot
 from deviceplugin_gpu._strangers import Stranger, strangers
@@ -77,7 +77,8 @@ def look(
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
-    missing = _missing(before, {*handles}, unknown)
+    cards = _bus.cards(sysfs)
+    missing = _missing(before, {*handles}, unknown, cards)
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     if links is None or not _covers(links, handles):
@@ -88,7 +89,7 @@ def look(
     advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
     needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
     addresses.update(gpu.pci for gpu in missing)
-    unread = strangers(unknown[len(missing) :], sysfs, addresses)
+    unread = strangers(unknown[len(missing) :], cards, addresses)
     return Sight(snapshot, handles, unread, needs_reset)
 
 
@@ -152,13 +153,17 @@ def _advice(handle: Handle) -> bool | None:
 
 
 def _missing(
-    before: Sequence[Gpu], present: set[str], unknown: Sequence[tuple[int, str]]
+    before: Sequence[Gpu],
+    present: set[str],
+    unknown: Sequence[tuple[int, str]],
+    cards: Collection[str],
 ) -> list[Gpu]:
     """Return GPUs that are there, cannot be asked who they are, and were seen ``before``.
 
-    The one that had the index before is the most likely one.
+    The one that had the index before is the most likely one; none that has left the bus is.
     """
-    left = {gpu.index: gpu for gpu in before if gpu.uuid not in present}
+    gone = {gpu.uuid for gpu in before if cards and gpu.pci and gpu.pci not in cards}
+    left = {gpu.index: gpu for gpu in before if gpu.uuid not in present | gone}
     found = []
     for index, reason in unknown:
         likely = index if index in left else min(left, default=None)

@@ -1,8 +1,7 @@
 """GPUs of the node that are no devices, because nobody can say which ones they are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from deviceplugin_gpu import _bus
@@ -26,16 +25,16 @@ class Stranger:
 
 
 def strangers(
-    unread: Sequence[tuple[int, str]], sys: Path, named: Collection[str]
+    unread: Sequence[tuple[int, str]], cards: Mapping[str, str], named: Collection[str]
 ) -> tuple[Stranger, ...]:
     """Return GPUs that NVML has and cannot name, and those that only the PCI bus has.
 
     Args:
         unread: Index and problem of the former, in NVML's order, which is that of addresses.
-        sys: Where sysfs is.
+        cards: The kernel's driver of each GPU on the PCI bus, by address, in order.
         named: PCI addresses of all that have a name; an empty one could be any.
     """
-    absent = {} if "" in named else {a: b for a, b in _bus.cards(sys).items() if a not in named}
+    absent = {} if "" in named else {a: b for a, b in cards.items() if a not in named}
     lost = [address for address, driver in absent.items() if driver == _bus.NVIDIA]
     idle = [address for address, driver in absent.items() if not driver]
     if len(lost) == len(unread):
