@@ -87,13 +87,10 @@ def containerd(pytestconfig: pytest.Config) -> Iterator[Containerd | None]:
         return
     if missing := daemon.why_not():
         pytest.skip(missing)
-    root = Path(tempfile.mkdtemp(prefix="containerd-"))
-    try:
-        with Containerd(root) as running:
+    with tempfile.TemporaryDirectory(prefix="containerd-", ignore_cleanup_errors=True) as root:
+        with Containerd(Path(root)) as running:
             yield running
         assert ([], []) == (running.shims(), running.mounts())
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
@@ -104,22 +101,22 @@ def home(
 ) -> Iterator[Home]:
     """Give a place where plugins run, without any, and leave it so."""
     options: Any = request.config.getoption
-    root = Path(tempfile.mkdtemp(prefix="home-"))
     cache = tmp_path_factory.getbasetemp().parent / "fake-nvml"
-    made = (
-        _cluster(root, options)
-        if options("--cluster")
-        else SimulatedHome(root, _place(root, options, containerd), cache)
-    )
-    try:
-        yield made
-    finally:
-        if request.node.stash.get(FAILED, False):
-            folder = Path(options("--logs"), re.sub(r"\W+", "-", request.node.name).strip("-"))
-            folder.mkdir(parents=True, exist_ok=True)
-            made.collect(folder)
-        made.close()
-        shutil.rmtree(root, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True) as name:
+        root = Path(name)
+        made = (
+            _cluster(root, options)
+            if options("--cluster")
+            else SimulatedHome(root, _place(root, options, containerd), cache)
+        )
+        try:
+            yield made
+        finally:
+            if request.node.stash.get(FAILED, False):
+                folder = Path(options("--logs"), re.sub(r"\W+", "-", request.node.name).strip("-"))
+                folder.mkdir(parents=True, exist_ok=True)
+                made.collect(folder)
+            made.close()
 
 
 def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:
