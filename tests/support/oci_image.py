@@ -5,6 +5,7 @@ import io
 import json
 import platform
 import shutil
+import struct
 import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 _TYPE = "application/vnd.oci.image"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_INTERPRETER = 3
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -21,8 +23,15 @@ def busybox() -> Path | None:
     found = shutil.which("busybox")
     if found is None:
         return None
-    # An interpreter is what a program has that is linked to libraries.
-    return None if b"/ld-linux" in Path(found).read_bytes() else Path(found)
+    return None if _is_linked(Path(found).read_bytes()) else Path(found)
+
+
+def _is_linked(program: bytes) -> bool:
+    """Tell whether a 64-bit ELF program names an interpreter, which finds its libraries."""
+    (table,) = struct.unpack_from("Q", program, 32)
+    size, count = struct.unpack_from("HH", program, 54)
+    kinds = (struct.unpack_from("I", program, table + size * each)[0] for each in range(count))
+    return _INTERPRETER in kinds
 
 
 def write_busybox(archive: Path, name: str, program: Path, *command: str) -> None:
