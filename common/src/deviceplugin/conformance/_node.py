@@ -145,6 +145,14 @@ class Node:
         registered = self.resource in self.kubelet.registered
         return registered and any(each.at > since for each in self.lists)
 
+    def back_after(
+        self, what: str, happens: Callable[[], object], *, started: bool = False
+    ) -> float:
+        """Do what has the plugin register again, and return as ``await_back`` does."""
+        begin = time.monotonic()
+        happens()
+        return self.await_back(begin, what, started=started)
+
     def await_back(self, since: float, after: str, *, started: bool = False) -> float:
         """Wait for the plugin to register again, and return how many seconds that took.
 

@@ -49,9 +49,7 @@ def churn(trial: Trial) -> Churn:
 
 def _restart(node: Node) -> None:
     node.kubelet.stop()
-    begin = time.monotonic()
-    node.kubelet.start()
-    node.await_back(begin, "a restart")
+    node.back_after("a restart", node.kubelet.start)
 
 
 def _held(node: Node) -> Holdings:
@@ -149,10 +147,8 @@ def _socket_files(trial: Trial) -> str:
     directory = node.kubelet.plugin_dir
     before = len(sockets(directory))
     for _ in range(3):
-        begin = time.monotonic()
-        node.kubelet.hang_up(node.resource)
         try:
-            node.await_back(begin, "its stream ended")
+            node.back_after("its stream ended", lambda: node.kubelet.hang_up(node.resource))
         except Failed as end:
             raise NotApplicable(str(end)) from end
     node.wait(lambda: len(sockets(directory)) <= before, trial.limits.settle)

@@ -17,9 +17,7 @@ def restart(trial: Trial) -> float:
     """Restart the kubelet once, and return the seconds until the plugin was back."""
     node = trial.node()
     node.kubelet.stop()
-    begin = time.monotonic()
-    node.kubelet.start()
-    return node.await_back(begin, "a restart")
+    return node.back_after("a restart", node.kubelet.start)
 
 
 @GROUP.check(
@@ -62,9 +60,7 @@ def _long_down(trial: Trial) -> str:
     node, down = trial.node(), trial.limits.down
     node.kubelet.stop()
     node.observe(down)
-    begin = time.monotonic()
-    node.kubelet.start()
-    took = node.await_back(begin, f"a kubelet that was down for {down:g} s")
+    took = node.back_after(f"a kubelet that was down for {down:g} s", node.kubelet.start)
     return f"registered again after {took:.2f} s"
 
 
@@ -78,9 +74,7 @@ def _late_socket(trial: Trial) -> str:
     node.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
     node.launch()
     node.observe(trial.limits.down)
-    begin = time.monotonic()
-    node.kubelet.start()
-    took = node.await_back(begin, "kubelet.sock appeared", started=True)
+    took = node.back_after("kubelet.sock appeared", node.kubelet.start, started=True)
     return f"registered after {took:.2f} s"
 
 
@@ -94,9 +88,7 @@ def _after_kill(trial: Trial) -> str:
     if node.plugin is not None:
         node.plugin.kill()
     node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
-    begin = time.monotonic()
-    node.launch()
-    took = node.await_back(begin, "a start after a kill", started=True)
+    took = node.back_after("a start after a kill", node.launch, started=True)
     return f"registered after {took:.2f} s"
 
 
@@ -111,9 +103,7 @@ def _stable_ids(trial: Trial) -> str:
     if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
         node.plugin.kill()
     node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
-    begin = time.monotonic()
-    node.launch()
-    node.await_back(begin, "a stop", started=True)
+    node.back_after("a stop", node.launch, started=True)
     missing = before - set(node.lists[-1].ids)
     if missing:
         raise Failed(f"{len(missing)} of {len(before)} ids are not listed any more")

@@ -1,6 +1,5 @@
 """Socket loss: somebody deletes the plugin's socket, and the stream goes on."""
 
-import time
 from typing import Final
 
 from deviceplugin.conformance._check import Failed, Group
@@ -12,10 +11,8 @@ GROUP: Final = Group("socket-loss", "Socket loss", disturbing=True)
 def delete(trial: Trial) -> float:
     """Delete the plugin's socket once, and return the seconds until there was a new one."""
     node = trial.node()
-    path = node.kubelet.socket_of(node.resource)
-    begin = time.monotonic()
-    path.unlink()
-    return node.await_back(begin, "its socket was deleted")
+    socket = node.kubelet.socket_of(node.resource)
+    return node.back_after("its socket was deleted", socket.unlink)
 
 
 @GROUP.check(
@@ -35,9 +32,8 @@ def _again(trial: Trial) -> str:
 def _stays(trial: Trial) -> str:
     trial.once_before(delete)
     node = trial.fresh()
-    begin = time.monotonic()
-    node.kubelet.socket_of(node.resource).unlink()
-    node.await_back(begin, "its socket was deleted a second time")
+    socket = node.kubelet.socket_of(node.resource)
+    node.back_after("its socket was deleted a second time", socket.unlink)
     calls = len(node.kubelet.registrations(node.resource))
     node.observe(trial.limits.settle)
     again = len(node.kubelet.registrations(node.resource)) - calls

@@ -16,9 +16,7 @@ _MOST: Final = 20
 def lose(trial: Trial) -> float:
     """Hang up once, and return the seconds until the plugin was back."""
     node = trial.node()
-    begin = time.monotonic()
-    node.kubelet.hang_up(node.resource)
-    return node.await_back(begin, "its stream ended")
+    return node.back_after("its stream ended", lambda: node.kubelet.hang_up(node.resource))
 
 
 @GROUP.check(
