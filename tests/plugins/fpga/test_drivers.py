@@ -89,6 +89,12 @@ def test_virtual_functions_have_the_fme_of_the_physical_one(any_tree: FpgaTree) 
     assert ["0000:3b:00.0", "0000:3b:00.1", "0000:3b:00.2"] == addresses
 
 
+def test_a_card_in_a_pci_domain_of_its_own_is_found(any_tree: FpgaTree) -> None:
+    any_tree.simple(AFU, address="10000:01:00.0")
+    (fme,) = look(any_tree.sys).fmes
+    assert ["10000:01:00.0"] == [port.card.name for port in fme.ports]
+
+
 @pytest.mark.parametrize("odd", ["dir", "regionX", "region", "intel-fpga-devX0", "xregion0"])
 def test_entries_of_other_names_are_none_of_ours(any_tree: FpgaTree, odd: str) -> None:
     (any_tree.classes / odd).mkdir()

@@ -22,10 +22,12 @@ ID = re.compile(r"[0-9a-f]{32}")
 """An interface or AFU id."""
 ALL_ONES = "f" * 32
 """What hardware that does not answer gives as an id."""
-_PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _ACCELERATOR = "0x120000"
 _INTEL = "0x8086"
+_MODELS = frozenset({"0x09c4", "0x0b2b", "0x0b30", "0xbcbd", "0xbcc0", "0xbcce"})
+"""PCI devices that the two drivers take. Other accelerators of the same class are no FPGAs."""
 
 
 class NoDriverError(Exception):
@@ -149,10 +151,7 @@ def choose(sys: Path) -> Driver:
 
 
 def waiting_cards(sys: Path) -> list[str]:
-    """Return the PCI addresses of what may be FPGAs that no driver has taken.
-
-    The class is that of all accelerators, but those that are something else have a driver.
-    """
+    """Return the PCI addresses of FPGAs that no driver has taken."""
     with suppress(OSError):
         cards = sorted((sys / "bus/pci/devices").iterdir())
         return [card.name for card in cards if _is_waiting(card)]
@@ -161,10 +160,11 @@ def waiting_cards(sys: Path) -> list[str]:
 
 def _is_waiting(card: Path) -> bool:
     try:
-        found = _sysfs.read(card, "vendor"), _sysfs.read(card, "class")
+        vendor, device, kind = (_sysfs.read(card, name) for name in ("vendor", "device", "class"))
     except SysfsError:
         return False
-    return found == (_INTEL, _ACCELERATOR) and not (card / "driver").exists()
+    is_fpga = (vendor, kind) == (_INTEL, _ACCELERATOR) and device.lower() in _MODELS
+    return is_fpga and not (card / "driver").exists()
 
 
 def look(sys: Path) -> Found:
