@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,23 @@ def test_a_lost_specification_is_written_again_and_one_more_card_has_its_own(
     tree.simple(AFU, address="0000:5e:00.0", number=1)
     assert [True, True] == [bool(device.health) for device in started.discover()]
     assert 2 == len(list((tmp_path / "cdi").glob("*.yaml")))
+
+
+def test_a_specification_that_others_may_not_read_is_replaced(
+    started: FpgaPlugin, tmp_path: Path
+) -> None:
+    specification(tmp_path).chmod(0o600)
+    started.discover()
+    assert 0o100644 == specification(tmp_path).stat().st_mode
+
+
+def test_what_is_no_file_in_place_of_a_specification_is_not_waited_for(
+    started: FpgaPlugin, tmp_path: Path
+) -> None:
+    specification(tmp_path).unlink()
+    os.mkfifo(specification(tmp_path))
+    assert [True] == [bool(device.health) for device in started.discover()]
+    assert specification(tmp_path).is_file()
 
 
 def test_a_device_whose_specification_cannot_be_written_is_unhealthy(
@@ -343,7 +361,13 @@ def test_cards_without_a_driver_make_the_look_fail_until_there_is_one(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("vendor", "0x1da3"), ("class", "0x030000"), ("driver/module", "")]
+    ("name", "value"),
+    [
+        ("vendor", "0x1da3"),
+        ("class", "0x030000"),
+        ("driver/module", ""),
+        ("device", "0x7d1d"),  # a neural processor, whose class is that of FPGAs
+    ],
 )
 def test_a_node_without_cards_is_ready_and_says_so_once(
     tmp_path: Path, make: Make, caplog: pytest.LogCaptureFixture, name: str, value: str

@@ -5,7 +5,6 @@ alike, and would refuse a device that two files describe.
 """
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from deviceplugin_fpga import _file
 _KIND: Final = "intel.cdi.k8s.io/fpga"
 _VERSION: Final = "0.5.0"
 """The oldest that has all that is used: runtimes refuse versions that they do not know."""
+_MODE: Final = 0o644
 
 
 def name(device: str) -> str:
@@ -29,10 +29,8 @@ def write(folder: Path, device: str, hook: Path) -> None:
     """
     path = folder / f"{_KIND.replace('/', '-')}-{device}.yaml"
     text = json.dumps(_specification(device, hook), indent=2) + "\n"
-    with suppress(OSError, ValueError):
-        if path.read_text(encoding="utf-8") == text:
-            return
-    _file.write(path, text.encode(), 0o644)
+    if not _file.has(path, text.encode(), _MODE):
+        _file.write(path, text.encode(), _MODE)
 
 
 def _specification(device: str, hook: Path) -> dict[str, object]:

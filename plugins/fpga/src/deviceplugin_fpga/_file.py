@@ -1,7 +1,17 @@
 """Files that others read while they are written."""
 
+import stat
 from contextlib import suppress
 from pathlib import Path
+
+
+def has(path: Path, content: bytes, mode: int) -> bool:
+    """Tell whether ``content`` is at ``path``, in a regular file of ``mode``. Waits for nobody."""
+    try:
+        status = path.lstat()
+        return status.st_mode == stat.S_IFREG | mode and path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def write(path: Path, content: bytes, mode: int) -> None:
