@@ -3,8 +3,10 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import socket
 
 import pytest
 
@@ -23,12 +25,16 @@ class ApiServer:
         self.release = threading.Event()
         self.release.set()
         self.asked: list[tuple[str, str]] = []
+        self.hangs_up = 0
         api = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 api.asked.append((self.path, self.headers["Authorization"]))
                 api.release.wait(10)
+                if api.hangs_up:
+                    api.hangs_up -= 1
+                    return
                 self.send_response(api.status)
                 if api.elsewhere:
                     self.send_header("Location", api.elsewhere)
@@ -152,6 +158,27 @@ def test_an_api_server_that_hangs_is_given_up(
     api.release.clear()
     assert "af" == ask(patience=0.05)
     assert ["no answer within 0.05 s"] == problems(caplog)
+
+
+def test_an_api_server_that_hangs_up_is_asked_again(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.annotate("region")
+    api.hangs_up = 2
+    assert "region" == ask()
+    assert 3 == len(api.asked)
+    assert [] == problems(caplog)
+
+
+def test_an_api_server_that_is_not_there_is_given_up(
+    ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(socket()) as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert "af" == ask(api_server=url, patience=0.5)
+    (problem,) = problems(caplog)
+    assert "Connection refused" in problem
 
 
 def test_without_a_token_nothing_is_asked(

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 from deviceplugin_fpga._settings import MODES, FpgaSettings, Mode
@@ -17,6 +18,8 @@ _LONGEST: Final = 4 * 1024**2
 """Bytes of an answer; nodes are far smaller."""
 PATIENCE: Final = 5.0
 """Seconds for all of it, looking up names included."""
+_PAUSE: Final = 0.2
+"""Seconds between attempts where nobody answers."""
 
 
 def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = PATIENCE) -> Mode:
@@ -32,7 +35,7 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
     def ask() -> None:
         nonlocal problem
         try:
-            answer.append(_annotation(settings, account, patience))
+            answer.append(_answered(settings, account, patience))
         except Exception as error:  # the top of a thread
             problem = str(error) or type(error).__name__
 
@@ -52,6 +55,22 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
         extra={"annotation": NAME, "error": problem, "mode": settings.mode},
     )
     return settings.mode
+
+
+def _answered(settings: FpgaSettings, account: Path, patience: float) -> str:
+    """Return the annotation's value; asks again where nobody answers: a network may not be up."""
+    from urllib.error import HTTPError, URLError
+
+    end = monotonic() + patience
+    while True:
+        try:
+            return _annotation(settings, account, patience)
+        except HTTPError:
+            raise
+        except (URLError, ConnectionError, TimeoutError):
+            if monotonic() + _PAUSE > end:
+                raise
+        sleep(_PAUSE)
 
 
 def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
