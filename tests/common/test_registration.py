@@ -14,7 +14,7 @@ import inotify_simple
 import pytest
 
 import deviceplugin as dp
-from deviceplugin import _endpoint, _kubelet, _rpc
+from deviceplugin import _endpoint, _kubelet, _rpc, _server
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
 from deviceplugin._poller import Poller
@@ -408,6 +408,27 @@ def test_only_so_many_resources_are_registered_at_a_time(
             go_on.set()
         eventually(lambda: names == set(odd.asked), "all")
     assert 2 == most
+
+
+def test_servers_stop_in_turns_but_streams_end_at_once(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(_server, "_STOPS", places)
+    left = []
+
+    def free_place_later() -> None:
+        kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)
+        left.extend(own_sockets(kubelet))
+        places.release()
+
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        places.acquire()
+        thread = threading.Thread(target=free_place_later)
+        thread.start()
+    thread.join()
+    assert (1, 0) == (len(left), len(own_sockets(kubelet)))
 
 
 def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kubelet) -> None:

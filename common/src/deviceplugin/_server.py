@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,9 @@ from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 _SPARE_WORKERS: Final = 4
 """For everything that is no stream; the kubelet asks one thing at a time."""
 _STOP_GRACE: Final = 0.2
+_STOPS: Final = threading.BoundedSemaphore(8)
+"""Servers that stop at a time: the threads of hundreds would spend minutes of CPU time on waiting
+for each other."""
 _REST: Final = re.compile(r"-[0-9a-f]{6}\.sock")
 _SOCKET_NAME: Final = "{slug}-{token}.sock"
 _SLUG_LENGTH: Final = 40
@@ -85,8 +89,9 @@ class Server:
 
     def stop(self) -> None:
         """End all streams, cut off what does not end, and remove the socket."""
-        self.servicer.close()
-        self._server.stop(_STOP_GRACE).wait(2 * _STOP_GRACE)
+        self.servicer.close()  # of all servers at once: the kubelet need not wait
+        with _STOPS:
+            self._server.stop(_STOP_GRACE).wait(2 * _STOP_GRACE)
         self._workers.shutdown(wait=False)  # grpcio leaves that to the garbage collector
         with suppress(OSError):
             self.path.unlink()
