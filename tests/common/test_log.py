@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deviceplugin import _log
-from deviceplugin._log import Once
+from deviceplugin._log import Once, Seldom
 
 log = logging.getLogger("tests.log")
 
@@ -236,3 +236,13 @@ class TestOnce:
         once.say("a", "waiting")
         once.say("b", "waiting")
         assert 3 == len(said(caplog))
+
+
+def test_what_goes_on_is_said_once_and_again_after_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = iter([0.0, 1.0, 59.0, 118.0, 179.0])
+    seldom = Seldom(logging.getLogger("test"), 60, lambda: next(clock))
+    for error in ("away", "busy", "away", "away", "away"):
+        seldom.say("waiting", error=error)
+    assert ["away", "busy", "away"] == [vars(record)["error"] for record in caplog.records]

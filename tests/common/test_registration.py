@@ -444,19 +444,30 @@ def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kub
     assert all(limit / 2 <= wait <= limit for wait, limit in zip(waits, longest, strict=True))
 
 
-def test_a_kubelet_that_is_away_is_reported_once(
+def test_a_kubelet_that_is_away_is_reported_once_for_all_resources(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
+    names = [f"example.com/thing-{number}" for number in range(20)]
+    told = "waiting for the kubelet"
+    with kubelet.running(*(ScriptedPlugin("a", resource=name) for name in names)) as node:
+        for name in names:
+            node.wait_for(name, {"a"})
         kubelet.simulated.stop()
         kubelet.simulated.kubelet_socket.unlink()
-        told = "waiting for the kubelet"
-        eventually(lambda: told in node.host.ready(), told)
-        threading.Event().wait(0.3)  # several attempts
+        all_wait = sorted(f"{name}: {told}" for name in names)
+        eventually(lambda: all_wait == sorted(node.host.ready().splitlines()), told)
+        failures = node.host._metrics.registration_failures
+
+        def have_tried() -> bool:
+            return all(failures.labels(n, "unavailable")._value.get() >= 3 for n in names)
+
+        eventually(have_tried, "three attempts each")
         kubelet.simulated.start()
-        node.wait_for(RESOURCE, {"a", "b"})
-    assert 2 >= [record.message for record in caplog.records].count(told)
+        for name in names:
+            node.wait_for(name, {"a"})
+    said = [str(vars(record)["error"]) for record in caplog.records if record.message == told]
+    assert any("no such socket" in error for error in said)
+    assert len(set(said)) == len(said)
 
 
 def test_a_long_resource_name_has_a_socket_name_of_bounded_length(kubelet: Kubelet) -> None:

@@ -12,7 +12,7 @@ import grpc
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from deviceplugin import _rpc
-from deviceplugin._log import Once
+from deviceplugin._log import Seldom
 from deviceplugin._metrics import Metrics
 from deviceplugin._turns import Turns
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
@@ -77,6 +77,7 @@ class Kubelet:
         self._lock = threading.Lock()
         self._last: Identity = None
         self._turns = Turns(_AT_A_TIME)
+        self._waiting = Seldom(log)
 
     def token(self) -> str:
         """Return what tells a socket's name from others': a new one each time.
@@ -123,7 +124,6 @@ class Kubelet:
             RegistrationRefusedError: This kubelet will never accept the resource.
         """
         first = self.identity()
-        problems = Once(log)
 
         def moot() -> bool:
             return over() or self.identity() != first
@@ -131,7 +131,8 @@ class Kubelet:
         def failed(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             self._metrics.registration_failures.labels(resource, "unavailable").inc()
-            problems.say("kubelet", "waiting for the kubelet", resource=resource, error=str(error))
+            # For all resources once: there may be hundreds, and all wait for the same.
+            self._waiting.say("waiting for the kubelet", error=str(error))
 
         retrying = Retrying(
             retry=retry_if_exception_type(KubeletUnavailableError),

@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Container, Mapping
+import threading
+import time
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -94,3 +96,32 @@ class Once:
     def keep(self, subjects: Container[str]) -> None:
         """Forget all but ``subjects``."""
         self._said = {key: text for key, text in self._said.items() if key in subjects}
+
+
+class Seldom:
+    """Says a thing once for as long as it goes on, however many say it. Thread-safe.
+
+    It goes on until nobody has wanted to say it for ``pause`` seconds.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        pause: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._pause = pause
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lately: dict[str, float] = {}
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Log ``event`` as a warning, if nobody has wanted to lately."""
+        text = f"{event} {sorted(fields.items())}"
+        now = self._clock()
+        with self._lock:
+            lately = {said: at for said, at in self._lately.items() if now - at < self._pause}
+            self._lately = {**lately, text: now}
+        if text not in lately:
+            self._log.warning(event, extra=fields)
