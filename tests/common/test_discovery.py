@@ -93,6 +93,22 @@ def test_a_plugin_that_cannot_look_for_too_long_is_not_ready_until_it_can(kubele
         eventually(lambda: not node.host.ready(), "readiness, even without devices")
 
 
+def test_devices_are_looked_at_within_the_deadline_however_long_the_interval(
+    kubelet: Kubelet,
+) -> None:
+    looks: list[str] = []
+
+    class CountingPlugin(ScriptedPlugin):
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            looks.append("look")
+            return super().discover()
+
+    hour = timedelta(hours=1)
+    with kubelet.running(CountingPlugin("a"), discovery_interval=hour, discovery_deadline=SHORT):
+        eventually(lambda: len(looks) >= 4, "discoveries that nothing called for")
+
+
 def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_liveness_probe(
     kubelet: Kubelet,
 ) -> None:

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
+_LOOKS: Final = 3
+"""Discoveries within the deadline, at the least: a single failure disturbs nobody."""
 _HANDOVER_TIMEOUT: Final = 15.0
 """Seconds for a withdrawn resource to end before it may come back; its ``stop`` may take 10."""
 
@@ -76,9 +78,10 @@ class Host:
             told=settings.http_address != "off",
             own_pod=socket.gethostname(),  # unless it is on the host's network
         )
+        deadline = settings.discovery_deadline.total_seconds()
         timing = Timing(
-            interval=settings.discovery_interval.total_seconds(),
-            deadline=settings.discovery_deadline.total_seconds(),
+            interval=min(settings.discovery_interval.total_seconds(), deadline / _LOOKS),
+            deadline=deadline,
             retention=Retention(
                 grace=settings.vanished_grace.total_seconds(),
                 unknown=settings.vanished_retention.total_seconds(),

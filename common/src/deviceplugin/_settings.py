@@ -53,7 +53,8 @@ class Settings:
     control."""
     discovery_interval: timedelta = timedelta(seconds=30)
     """Time between discoveries that nothing called for. Events make most changes known at once;
-    this catches the rest, and is what a node pays for while nothing happens."""
+    this catches the rest, and is what a node pays for while nothing happens. A third of
+    discovery-deadline at most, so raise that too."""
     discovery_deadline: timedelta = timedelta(minutes=2)
     """Devices that could not be looked at for this long are reported unhealthy. Several
     intervals, so that a single failure disturbs nobody."""
