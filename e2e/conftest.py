@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--pod-image", default="busybox:1.37", help="with sh, env and find, for pods")
     group.addoption("--node", default="", help="the node to use; the first one")
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
+    group.addoption(
+        "--patience", type=float, default=PATIENCE, help="seconds to wait for the cluster; 180"
+    )
     group.addoption("--images", default="", help="run images of this folder, without a cluster")
     group.addoption(
         "--containerd",
@@ -140,5 +143,6 @@ def _cluster(root: Path, options: Any) -> Cluster:
             pod_image=options("--pod-image"),
             node=options("--node"),
             restart_kubelet=options("--restart-kubelet"),
+            patience=options("--patience"),
         ),
     )

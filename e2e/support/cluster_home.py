@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +20,12 @@ from home import LOOK, Given, Plugin, seen
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 PATIENCE = 180.0
 """Seconds. Pods have to be scheduled and started, and a node tells its status every 10 s."""
+PAUSE = 0.5
+"""Seconds between two questions to the API server."""
 HARDWARE = 30.0
 """Seconds until a ready plugin's devices are known, if there are any."""
+END = "that is all"
+"""What a pod says when it has said all: its log is read while it is written."""
 READ_METRICS = (
     "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9494/metrics').read().decode())"
 )
@@ -36,6 +41,7 @@ class Options:
     pod_image: str = "busybox:1.37"
     node: str = ""
     restart_kubelet: str = ""
+    patience: float = PATIENCE
 
 
 class Cluster:
@@ -44,7 +50,8 @@ class Cluster:
     def __init__(self, root: Path, options: Options) -> None:
         self._root, self._options = root, options
         self._namespace = f"e2e-{token_hex(4)}"
-        self._node = options.node or self._first_node()
+        self._patience = options.patience
+        self._node, self._hostname = self._find_node()
         self._plugin: Plugin | None = None
 
     def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
@@ -55,7 +62,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE + 60,
+            timeout=self._patience + 60,
         )
         assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
@@ -67,20 +74,24 @@ class Cluster:
     def _in(self, *words: str) -> tuple[str, ...]:
         return (*words, f"--namespace={self._namespace}")
 
-    def _first_node(self) -> str:
-        names = [node["metadata"]["name"] for node in self.get("nodes")["items"]]
-        assert names, "the cluster has no node"
-        return str(names[0])
+    def _find_node(self) -> tuple[str, str]:
+        """Return the node's name, and its label: with some clouds they differ."""
+        name = self._options.node
+        nodes = [self.get("node", name)] if name else self.get("nodes")["items"]
+        assert nodes, "the cluster has no node"
+        found = nodes[0]["metadata"]
+        return str(found["name"]), str(found["labels"]["kubernetes.io/hostname"])
 
     # Installing
 
     def install(self, plugin: Plugin) -> None:
-        if self._matching(plugin, "capacity"):
+        # The capacity of a plugin that is gone stays for five minutes.
+        if self._matching(plugin):
             pytest.skip(f"{self._node} has {plugin.resource} already: another plugin is there")
         self._plugin = plugin
         self.write_overlay(plugin)
         self.kubectl("apply", f"--kustomize={self._root}")
-        self.kubectl(*self._in("rollout", "status", "daemonset", f"--timeout={PATIENCE:g}s"))
+        self.kubectl(*self._in("rollout", "status", "daemonset", f"--timeout={self._patience:g}s"))
 
     def write_overlay(self, plugin: Plugin) -> None:
         """Write the kustomization that is applied: the deployment, in this namespace."""
@@ -105,7 +116,7 @@ class Cluster:
     def _patch(self) -> dict[str, Any]:
         pod: dict[str, Any] = {
             # Only here: what is on other nodes is not looked at.
-            "nodeSelector": {"kubernetes.io/hostname": self._node},
+            "nodeSelector": {"kubernetes.io/hostname": self._hostname},
             "containers": [{"name": "device-plugin", "imagePullPolicy": self._options.pull_policy}],
         }
         if self._plugin is not None and self._plugin.environment:
@@ -131,10 +142,14 @@ class Cluster:
         volumes = daemon_set["spec"]["template"]["spec"]["volumes"]
         return [one["name"] for one in volumes if one.get("hostPath", {}).get("path") == path]
 
-    def _matching(self, plugin: Plugin, kind: str = "allocatable") -> dict[str, int]:
+    def _allocatable(self) -> dict[str, str]:
+        found: dict[str, str] = self.get("node", self._node)["status"]["allocatable"]
+        return found
+
+    def _matching(self, plugin: Plugin) -> dict[str, int]:
         """Return what the node has of the plugin's resource; of several, if it is a pattern."""
-        found = self.get("node", self._node)["status"][kind].items()
-        counts = {name: int(count) for name, count in found if fnmatch(name, plugin.resource)}
+        found = self._allocatable().items()
+        counts = {name: as_number(text) for name, text in found if fnmatch(name, plugin.resource)}
         return {name: count for name, count in counts.items() if count}
 
     def offer(self, plugin: Plugin) -> tuple[str, int]:
@@ -142,17 +157,16 @@ class Cluster:
             self.wait_allocatable(plugin.resource, plugin.devices)
             return plugin.resource, plugin.devices
         try:
-            eventually(lambda: bool(self._matching(plugin)), HARDWARE, 1)
+            eventually(lambda: bool(self._matching(plugin)), min(HARDWARE, self._patience), PAUSE)
         except AssertionError:
             pytest.skip(f"{self._node} has no hardware for {plugin.resource}")
         return max(self._matching(plugin).items())
 
     def wait_allocatable(self, resource: str, count: int) -> None:
         def has_them() -> bool:
-            allocatable = self.get("node", self._node)["status"]["allocatable"]
-            return int(allocatable.get(resource, "0")) == count
+            return as_number(self._allocatable().get(resource, "0")) == count
 
-        eventually(has_them, PATIENCE, 1)
+        eventually(has_them, self._patience, PAUSE)
 
     # Files on the node, by pods
 
@@ -170,7 +184,6 @@ class Cluster:
         pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "host", "mountPath": "/host"}]
         self._apply(pod)
         self._wait_phase(name, "Succeeded")
-        self.kubectl(*self._in("delete", "pod", name, "--wait=false"))
 
     # Pods
 
@@ -179,7 +192,7 @@ class Cluster:
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
-            "nodeSelector": {"kubernetes.io/hostname": self._node},
+            "nodeSelector": {"kubernetes.io/hostname": self._hostname},
             "tolerations": [{"operator": "Exists"}],
             "containers": [
                 {
@@ -205,21 +218,20 @@ class Cluster:
             assert found["phase"] == phase or found["phase"] != "Failed", found
             return bool(found["phase"] == phase)
 
-        eventually(is_there, PATIENCE, 1)
+        eventually(is_there, self._patience, PAUSE)
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        # An empty line ends what is looked at.
-        command = f"{LOOK}; echo; trap exit TERM; sleep 3600 & wait"
+        command = f"{LOOK}; echo; echo {END}; trap exit TERM; sleep 3600 & wait"
         self._apply(self._pod(name, command, {resource: str(count)}))
         self._wait_phase(name, "Running")
         said: list[str] = []
 
         def has_said_all() -> bool:
             said[:] = [self.kubectl(*self._in("logs", name))]
-            return said[0].count("\n\n") > 1 and said[0].endswith("\n\n")
+            return said[0].endswith(f"\n{END}\n")
 
-        eventually(has_said_all, PATIENCE, 1)
-        return seen(said[0].strip())
+        eventually(has_said_all, self._patience, PAUSE)
+        return seen(said[0].removesuffix(f"\n{END}\n"))
 
     def execute(self, name: str, command: str) -> str:
         words = ("exec", name, "--", "sh", "-c", command)
@@ -229,7 +241,8 @@ class Cluster:
         name = pod["metadata"]["name"]
         own = json.loads(json.dumps(pod))
         own["metadata"]["namespace"] = self._namespace
-        own["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self._node}
+        own["spec"]["tolerations"] = [{"operator": "Exists"}]
+        own["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self._hostname}
         for container in own["spec"]["containers"]:
             container |= {"image": self._options.pod_image}
             container |= {"imagePullPolicy": self._options.pull_policy}
@@ -254,16 +267,19 @@ class Cluster:
             said[:] = [one["message"] for one in conditions if one.get("reason") == "Unschedulable"]
             return bool(said)
 
-        eventually(is_told, PATIENCE, 1)
+        eventually(is_told, self._patience, PAUSE)
         self.delete("greedy")
         return said[0]
 
     # The plugin
 
-    def _plugin_pod(self) -> str:
+    def _plugin_pods(self) -> list[str]:
         pods = self.get(*self._in("pods", "--selector=app.kubernetes.io/component=device-plugin"))
-        (name,) = (one["metadata"]["name"] for one in pods["items"])
-        return str(name)
+        return [str(one["metadata"]["name"]) for one in pods["items"]]
+
+    def _plugin_pod(self) -> str:
+        (name,) = self._plugin_pods()
+        return name
 
     def metrics(self) -> str:
         # From inside: the network policy lets nobody else in.
@@ -272,22 +288,33 @@ class Cluster:
         )
 
     def restart_plugin(self) -> None:
-        self.kubectl(*self._in("delete", "pod", self._plugin_pod(), "--grace-period=1"))
-        self.kubectl(*self._in("rollout", "status", "daemonset", f"--timeout={PATIENCE:g}s"))
+        old = self._plugin_pod()
+        self.kubectl(*self._in("delete", "pod", old, "--grace-period=1"))
+        # Until the next one is there the DaemonSet's status can be that of the old one.
+        eventually(lambda: self._plugin_pods() not in ([], [old]), self._patience, PAUSE)
+        self.kubectl(*self._in("rollout", "status", "daemonset", f"--timeout={self._patience:g}s"))
 
     def restart_kubelet(self) -> None:
         if not self._options.restart_kubelet:
             pytest.skip("no --restart-kubelet")
-        subprocess.run(self._options.restart_kubelet, shell=True, check=True, timeout=PATIENCE)
+        subprocess.run(
+            self._options.restart_kubelet, shell=True, check=True, timeout=self._patience
+        )
 
     def uninstall(self) -> None:
         self._remove_files()
-        self.kubectl("delete", f"--kustomize={self._root}", f"--timeout={PATIENCE:g}s")
+        # With the namespace goes what is in it, perhaps before kubectl comes to it.
+        words = ("--ignore-not-found", f"--timeout={self._patience:g}s")
+        self.kubectl("delete", f"--kustomize={self._root}", *words)
         left = self.kubectl("get", "namespace", self._namespace, "--ignore-not-found")
         assert not left.strip()
+        self._wait_gone()
+
+    def _wait_gone(self) -> None:
+        """Wait until the node has nothing of the plugin, or the next test would be skipped."""
         plugin = self._plugin
         assert plugin is not None
-        eventually(lambda: not self._matching(plugin), PATIENCE, 1)
+        eventually(lambda: not self._matching(plugin), self._patience, PAUSE)
 
     def collect(self, folder: Path) -> None:
         questions = {
@@ -309,5 +336,18 @@ class Cluster:
 
     def close(self) -> None:
         if self.kubectl("get", "namespace", self._namespace, "--ignore-not-found").strip():
-            self._remove_files()
-            self.kubectl("delete", "namespace", self._namespace, f"--timeout={PATIENCE:g}s")
+            try:
+                self._remove_files()
+            finally:
+                words = (self._namespace, f"--timeout={self._patience:g}s")
+                self.kubectl("delete", "namespace", *words)
+            if self._plugin is not None:
+                self._wait_gone()
+
+
+def as_number(quantity: str) -> int:
+    """Return the number of devices: 1000 are written as 1k."""
+    found = re.fullmatch(r"(\d+)([kMG]?)", quantity)
+    assert found is not None, quantity
+    thousands: int = 1000 ** " kMG".index(found[2] or " ")
+    return int(found[1]) * thousands

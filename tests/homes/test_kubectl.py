@@ -100,7 +100,10 @@ def test_what_is_applied_is_listed_as_on_the_page_on_deploying(full: SmallCluste
     assert 2 == len(follow(page, full))
 
 
-@pytest.mark.parametrize("plugin", ["gopher", "simulated"])
+fuse = pytest.mark.skipif(not Path("/sys/class/misc/fuse").exists(), reason="no /dev/fuse")
+
+
+@pytest.mark.parametrize("plugin", ["gopher", "simulated", pytest.param("generic", marks=fuse)])
 def test_a_page_on_an_example_can_be_followed(plugin: str, full: SmallCluster) -> None:
     eventually(lambda: 2 == len(full.there(CONFIG_MAP)))
     before = everything(full)

@@ -121,7 +121,7 @@ class Container:
         (proc / "1/environ").write_text(environ)
         mounts = {place: "ro" if only else "rw" for place, only in self._mounts.items()}
         lines = (f"none {place} none {way} 0 0\n" for place, way in mounts.items())
-        (proc / "mounts").write_text("".join(lines))
+        (proc / "mounts").write_text("".join(["overlay / overlay rw 0 0\n", *lines]))
         with self.log.open("ab") as log:
             self._process = self.run(expanded, log.fileno(), subprocess.STDOUT)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from uuid import uuid4
 
 from cluster_kinds import ACCOUNT, CONFIG_MAP, DAEMON_SET, KINDS, NAMESPACE, NODE, POD, Object
+from cluster_quantity import number
 from cluster_rules import admit
 from cluster_store import Store, tell
 
@@ -153,7 +154,7 @@ def _missing(store: Store, pod: Object, node: Object) -> list[str]:
     return [
         f"Insufficient {resource}"
         for resource, count in devices(pod["spec"]).items()
-        if count > int(there.get(resource, "0")) - taken[resource]
+        if count > number(there.get(resource, "0")) - taken[resource]
     ]
 
 
@@ -163,7 +164,7 @@ def devices(spec: Object) -> Counter[str]:
     for container in spec["containers"]:
         for name, count in container.get("resources", {}).get("limits", {}).items():
             if "/" in name:
-                total[name] += int(count)
+                total[name] += number(count)
     return total
 
 

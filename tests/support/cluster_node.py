@@ -6,6 +6,7 @@ from pathlib import Path
 from cluster_container import Container, Image
 from cluster_kinds import CONFIG_MAP, NODE, POD, Object
 from cluster_pod import NAME, RunningPod, WaitingError
+from cluster_quantity import canonical
 from cluster_store import RefusedError, Store, tell
 from deviceplugin.simulator import SimulatedKubelet
 
@@ -27,7 +28,8 @@ class Node:
 
     def start(self) -> None:
         self.kubelet.start()
-        labels = {"kubernetes.io/hostname": NAME, "kubernetes.io/os": "linux"}
+        # Otherwise than its name, as with some clouds.
+        labels = {"kubernetes.io/hostname": f"{NAME}.example.com", "kubernetes.io/os": "linux"}
         self._store.create(
             NODE,
             {
@@ -53,7 +55,7 @@ class Node:
         status = self.kubelet.node
         usual = {"cpu": "4", "memory": "8Gi", "pods": "110"}
         amounts = {
-            name: {**usual, **{resource: str(count) for resource, count in counts.items()}}
+            name: {**usual, **{resource: canonical(count) for resource, count in counts.items()}}
             for name, counts in (("capacity", status.capacity), ("allocatable", status.allocatable))
         }
         self._store.change(NODE, "", NAME, lambda found: found["status"].update(amounts))

@@ -7,15 +7,16 @@ from typing import Protocol
 
 from cluster_container import Container, Image, View, free_port
 from cluster_kinds import Object
+from cluster_quantity import number
 from deviceplugin.simulator import Container as Wanted
 from deviceplugin.simulator import Pod, SimulatedKubelet
 
 NAME = "node-1"
 BACK_OFF = 10.0
 """Seconds until a container that has ended is started again."""
-_FIND = """#!/bin/sh
+_FOLLOWING = """#!/bin/sh
 # What is in /dev here are links to device nodes.
-exec /usr/bin/find -L "$@"
+exec {} -L "$@"
 """
 
 
@@ -139,8 +140,9 @@ class RunningPod:
         root = self._root / spec["name"]
         for folder in ("bin", "dev"):
             (root / folder).mkdir(parents=True, exist_ok=True)
-        (root / "bin/find").write_text(_FIND)
-        (root / "bin/find").chmod(0o755)
+        for name in ("find", "ls"):
+            (root / "bin" / name).write_text(_FOLLOWING.format(shutil.which(name)))
+            (root / "bin" / name).chmod(0o755)
         return Container(spec, image, View(root, mounts, self._ports), self._known)
 
     def _status(self) -> Object:
@@ -191,5 +193,5 @@ class RunningPod:
 
 def _wanted(container: Object) -> Wanted:
     limits = container.get("resources", {}).get("limits", {})
-    devices = {name: int(count) for name, count in limits.items() if "/" in name}
+    devices = {name: number(count) for name, count in limits.items() if "/" in name}
     return Wanted(container["name"], devices)

@@ -10,6 +10,7 @@ schema; pods are not contained: no images, users, capabilities or namespaces of 
 manifest passes here does not show that it passes there. That it fails here is worth looking at.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -122,15 +123,21 @@ class SmallCluster:
         return [one["metadata"]["name"] for one in self.store.list(kind)]
 
 
+OLDEST = 31
+"""Older ones run commands in pods otherwise than by WebSocket."""
 KUBECTL = shutil.which("kubectl")
 
 
 def why_not() -> str:
-    """Return why kubectl cannot be run here, if so: one can be there and not work."""
+    """Return why kubectl cannot be run here, if so: it may not work, or be too old."""
     if KUBECTL is None:
         return "no kubectl"
-    done = subprocess.run([KUBECTL, "version", "--client"], capture_output=True, check=False)
-    return "" if done.returncode == 0 else "a kubectl that does not work"
+    words = [KUBECTL, "version", "--client", "--output=json"]
+    done = subprocess.run(words, capture_output=True, check=False, timeout=15)
+    if done.returncode != 0:
+        return "a kubectl that does not work"
+    minor = json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+")
+    return "" if int(minor) >= OLDEST else f"kubectl is older than 1.{OLDEST}"
 
 
 @contextmanager
