@@ -50,9 +50,9 @@ class View:
 
     def here(self, text: str) -> str:
         """Return a word or a variable with the places and ports of this machine."""
-        for place in sorted({*self.mounts, "/dev", "/proc"}, key=len, reverse=True):
-            found = rf"(?<![\w./-]){re.escape(place)}(?![\w.-])"
-            text = re.sub(found, str(self.path(place)), text)
+        places = sorted({*self.mounts, "/dev", "/proc"}, key=len, reverse=True)
+        known = rf"(?<![\w./-])({'|'.join(map(re.escape, places))})(?![\w.-])"
+        text = re.sub(known, lambda found: str(self.path(found[0])), text)
         for port, real in self.ports.items():
             text = re.sub(rf"(127\.0\.0\.1)?:{port}\b", f"127.0.0.1:{real}", text)
         return text
@@ -90,10 +90,6 @@ class Container:
         self.log = view.root / f"{self.name}.log"
         self.log.touch()
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def started(self) -> bool:
-        return self._process is not None
 
     @property
     def exit_code(self) -> int | None:
