@@ -1,6 +1,8 @@
 """What the commands of ``deviceplugin`` have in common; their own tests tell the rest."""
 
 import argparse
+import subprocess
+import sys
 from argparse import Namespace
 
 import pytest
@@ -40,6 +42,17 @@ def test_how_a_command_ends_is_its_status(
 ) -> None:
     assert status == run("--size=2", error=error)
     assert told == capsys.readouterr().err
+
+
+def test_whoever_has_seen_enough_is_no_error() -> None:
+    words = [sys.executable, "-m", "deviceplugin", "conformance", "--list"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, told = process.communicate(timeout=15)
+    assert (1, "") == (process.returncode, told)
 
 
 def test_what_no_command_expects_is_shown_in_full() -> None:

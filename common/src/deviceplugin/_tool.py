@@ -39,14 +39,20 @@ def run(
     """Return the exit status of ``act``, which is given what ``parser`` reads from ``argv``.
 
     0 after ``--help``; 2 for a wrong command line, which a ``ConfigError`` tells of too; 1 where
-    ``act`` raises one of ``failures``, or is interrupted. What went wrong is told.
+    ``act`` raises one of ``failures``, is interrupted, or prints to somebody who has seen enough.
+    What went wrong is told.
     """
     try:
         options = parser.parse_args(argv)
     except SystemExit as done:  # --help, or a usage error that argparse has told
         return int(done.code or 0)
     try:
-        return act(options)
+        status = act(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python tries once more at its end, which must not be told either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except ConfigError as error:
         complain(parser.prog, error)
         return USAGE
@@ -55,6 +61,7 @@ def run(
         return FAILED
     except KeyboardInterrupt:
         return FAILED
+    return status
 
 
 def complain(program: str, problem: object) -> None:
