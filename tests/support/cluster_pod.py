@@ -9,7 +9,7 @@ from cluster_container import Container, Image, View, free_port
 from cluster_kinds import Object
 from cluster_quantity import number
 from deviceplugin.simulator import Container as Wanted
-from deviceplugin.simulator import Pod, SimulatedKubelet
+from deviceplugin.simulator import ContainerStartError, Pod, SimulatedKubelet
 
 NAME = "node-1"
 BACK_OFF = 10.0
@@ -103,7 +103,7 @@ class RunningPod:
             made.start(self._node.kubelet.start_container(self._wanted, name))
         except WaitingError as error:
             self._wait(name, error.reason, str(error))
-        except OSError as error:
+        except (OSError, ContainerStartError) as error:
             self._wait(name, "RunContainerError", str(error))
         else:
             self.containers[name] = made

@@ -55,6 +55,7 @@ class SmallCluster:
         self.config = root / "config"
         self.config.write_text(_CONFIG.format(url=self.url))
         self._stop = Event()
+        self.failure: Exception | None = None
         self._threads = [
             Thread(target=self._server.serve_forever, args=(0.05,), name="api-server"),
             Thread(target=self._run, name="controllers"),
@@ -76,11 +77,18 @@ class SmallCluster:
             thread.start()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            before = self.store.version
-            cluster_control.step(self.store)
-            self.node.step()
-            self.store.wait(before, 0.1)
+        try:
+            while not self._stop.is_set():
+                before = self.store.version
+                cluster_control.step(self.store)
+                self.node.step()
+                self.store.wait(before, 0.1)
+        except Exception as error:
+            # Nobody waits for what will never be.
+            self.failure = error
+            self.node.bell.unlink(missing_ok=True)
+            self._server.stopping.set()
+            self._server.shutdown()
 
     def stop(self) -> None:
         self._stop.set()
@@ -151,4 +159,6 @@ def running(images: Mapping[str, Image]) -> Iterator[SmallCluster]:
     finally:
         cluster.stop()
         shutil.rmtree(root, ignore_errors=True)
+        if cluster.failure is not None:
+            raise cluster.failure
     assert () == cluster.node.kubelet.crashes
