@@ -158,6 +158,25 @@ def test_what_is_equal_to_what_is_known_is_the_known_object() -> None:
     assert changed is groups["x.io/dev"]["b"]
 
 
+class Numbered(Device):
+    """As authors write it who look for devices by id."""
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id  # type: ignore[attr-defined,no-any-return]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_device_whose_class_calls_others_equal_is_taken_as_it_is_given() -> None:
+    first, ill = Numbered("a"), Numbered("a", health=SICK)
+    groups, _ = discover(Given([first]))
+    assert first is groups["x.io/dev"]["a"]
+    for given in (ill, Device("a", health=SICK), first):
+        groups, _ = discover(Given([given]), groups)
+        assert given is groups["x.io/dev"]["a"]
+
+
 @pytest.mark.parametrize(
     "strange",
     [
@@ -165,6 +184,7 @@ def test_what_is_equal_to_what_is_known_is_the_known_object() -> None:
         Device([]),  # type: ignore[arg-type]
         Device("a", attributes={"model": Incomparable(ValueError)}),  # type: ignore[dict-item]
         Device("a", attributes={"model": Incomparable(KeyError)}),  # type: ignore[dict-item]
+        Device("a", attributes={"model": Incomparable(RuntimeError)}),  # type: ignore[dict-item]
     ],
 )
 def test_what_cannot_be_compared_with_what_is_known_is_checked(strange: Device) -> None:

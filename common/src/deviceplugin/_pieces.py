@@ -7,6 +7,7 @@ defines repeated fields.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import is_
 from typing import Final
 
 from deviceplugin._wire import encode_list
@@ -27,15 +28,20 @@ class Piece:
 
 
 def cut(devices: Sequence[Device], before: Sequence[Piece] = ()) -> list[Piece]:
-    """Return ``devices`` in pieces; one that is equal to its place in ``before`` is that one.
+    """Return ``devices`` in pieces; one that is the same as its place in ``before`` is that one.
 
-    Devices that are the same objects as before cost next to nothing.
+    The same are those with the same objects in it, which costs next to nothing to see; what is
+    equal is up to the classes of plugins.
     """
     parts = [devices[start : start + _LENGTH] for start in range(0, len(devices), _LENGTH)]
     return [
-        old if old is not None and old.devices == part else _encode(part)
+        old if old is not None and _same(old.devices, part) else _encode(part)
         for part, old in zip_longest(parts, before[: len(parts)])
     ]
+
+
+def _same(one: Sequence[Device], other: Sequence[Device]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def _encode(devices: Sequence[Device]) -> Piece:
