@@ -16,10 +16,12 @@ from containerd import Containerd
 from containerd_place import Containers
 from home import Home
 from node import Node
+from patience import be_patient
 from place import Place
 from process_place import Processes
 from simulated_home import SimulatedHome
 
+be_patient()
 FAILED = pytest.StashKey[bool]()
 
 

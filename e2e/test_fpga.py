@@ -1,7 +1,6 @@
 """The FPGA plugin from installation to removal."""
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,7 +112,5 @@ def test_devices_are_back_after_a_restart_of_the_kubelet(
 def test_an_uninstalled_plugin_leaves_no_socket_behind(node: Node, tree: FpgaTree) -> None:
     process = start(node, tree, "region")
     node.kubelet.wait_for(REGION, {"dfl-fme.0"})
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=5)
-    assert 0 == process.returncode
+    node.uninstall(process)
     assert [] == list(node.kubelet.plugin_dir.glob("*fpga*"))

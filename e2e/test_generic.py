@@ -1,6 +1,5 @@
 """The generic plugin from installation to removal."""
 
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -88,11 +87,8 @@ def test_a_changed_file_adds_a_resource_and_leaves_the_others_alone(
 def test_an_uninstalled_plugin_leaves_nothing_behind(
     node: Node, plugin: subprocess.Popen[str]
 ) -> None:
-    plugin.send_signal(signal.SIGTERM)
-    _, log = plugin.communicate(timeout=5)
-    assert 0 == plugin.returncode
+    events = node.uninstall(plugin)
     assert [] == list(node.kubelet.plugin_dir.glob("squat.ai*"))
-    events = [json.loads(line)["event"] for line in log.splitlines()]
     assert ["started", "registered", "stopping"] == [
         event for event in events if not event.startswith("device ")
     ]

@@ -1,7 +1,5 @@
 """The GPU plugin from installation to removal, on a fake driver."""
 
-import json
-import signal
 import subprocess
 from pathlib import Path
 
@@ -32,7 +30,7 @@ class GpuNode:
             "--discovery-interval=200ms",
             *flags,
         )
-        self.kubelet.wait_for(RESOURCE, self.gpus, timeout=10)
+        self.kubelet.wait_for(RESOURCE, self.gpus)
         self.kubelet.tick()
         return process
 
@@ -82,7 +80,7 @@ def test_an_ill_gpu_is_ill_after_a_restart_of_kubelet_and_plugin(gpus: GpuNode) 
     gpus.node.start(
         "gpu-device-plugin", f"--state-file={gpus.node.root}/health.json", "--recovery-time=1h"
     )
-    gpus.kubelet.wait_for(RESOURCE, gpus.gpus[:3], gpus.gpus[3:], timeout=10)
+    gpus.kubelet.wait_for(RESOURCE, gpus.gpus[:3], gpus.gpus[3:])
 
 
 def test_a_pod_keeps_its_gpu_over_a_restart_of_the_plugin(gpus: GpuNode) -> None:
@@ -99,12 +97,8 @@ def test_a_pod_keeps_its_gpu_over_a_restart_of_the_plugin(gpus: GpuNode) -> None
 
 
 def test_an_uninstalled_plugin_leaves_nothing_behind(gpus: GpuNode) -> None:
-    process = gpus.start()
-    process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=5)
-    assert 0 == process.returncode
+    events = gpus.node.uninstall(gpus.start())
     assert [] == list(gpus.kubelet.plugin_dir.glob("nvidia*"))
-    events = [json.loads(line)["event"] for line in log.splitlines()]
     assert ["started", "registered", "stopping"] == [
         event for event in events if not event.startswith(("device ", "GPU found"))
     ]

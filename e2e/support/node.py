@@ -1,10 +1,12 @@
 """A node with plugins on it, each in a process of its own."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 from deviceplugin.simulator import SimulatedKubelet
+from patience import PATIENCE
 
 BIN = Path(sys.executable).parent
 
@@ -33,6 +35,21 @@ class Node:
         )
         self.plugins.append(process)
         return process
+
+    def uninstall(self, process: subprocess.Popen[str]) -> list[str]:
+        """End a plugin by SIGTERM once it has logged that it is registered.
+
+        It logs that after the kubelet has its devices: who ends it at once may be first. Returns
+        the events of its log; the limit of a test ends the wait for them.
+        """
+        assert process.stderr is not None
+        events = []
+        for line in process.stderr:
+            events.append(json.loads(line)["event"])
+            if "registered" == events[-1]:
+                process.terminate()
+        assert 0 == process.wait(PATIENCE)
+        return events
 
     def stop(self) -> None:
         """Stop everything."""

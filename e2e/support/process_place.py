@@ -14,6 +14,7 @@ from archive import Archive
 from container import Container, first_process
 from deviceplugin.simulator import RunOptions
 from home import Given
+from patience import PATIENCE
 from place import Installation
 
 BIN = Path(sys.executable).parent
@@ -92,7 +93,7 @@ class Processes:
         assert self._process is not None
         inside = self._process.pid if self._images is None else first_process(self._process)
         subprocess.run(["kill", f"-{signal.SIGTERM:d}", str(inside)], check=True)
-        return self._process.wait(10)
+        return self._process.wait(PATIENCE)
 
     def run_pod(self, pod: Mapping[str, Any], options: RunOptions) -> Given:  # noqa: ARG002
         return Given(

@@ -10,6 +10,7 @@ from threading import Condition, Event
 from typing_extensions import override
 
 import deviceplugin as dp
+from patience import PATIENCE
 
 RESOURCE = "example.com/thing"
 
@@ -72,7 +73,7 @@ def sick(device_id: str, reason: str = "out of order") -> dp.Device:
     return dp.Device(device_id, health=dp.Health.unhealthy(reason))
 
 
-def eventually(condition: Callable[[], object], what: str, timeout: float = 5.0) -> None:
+def eventually(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Wait for what nothing announces."""
     pause = threading.Event()
     deadline = time.monotonic() + timeout

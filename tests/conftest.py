@@ -1,0 +1,5 @@
+"""What holds for all tests."""
+
+from patience import be_patient
+
+be_patient()
