@@ -541,6 +541,12 @@ def test_main_needs_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
     assert "main() needs at least one plugin" in capsys.readouterr().err
 
 
+def test_main_takes_what_makes_a_plugin_and_no_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == exit_status(Plain(), argv=[])  # type: ignore[arg-type]
+    expected = "main() takes the class Plain, which it calls, not Plain()"
+    assert expected in capsys.readouterr().err
+
+
 def test_without_any_version_it_is_unknown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

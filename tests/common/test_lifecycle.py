@@ -88,6 +88,19 @@ def test_run_without_plugins_is_a_configuration_error() -> None:
         dp.run()
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (ScriptedPlugin, "ScriptedPlugin is a class: give a plugin, ScriptedPlugin()"),
+        ("lamp", "'lamp' is no plugin: its class must be derived from Plugin"),
+    ],
+)
+def test_what_is_no_plugin_is_a_configuration_error(given: dp.Plugin, text: str) -> None:
+    with pytest.raises(dp.ConfigError) as info:
+        dp.run(given, settings=dp.Settings(http_address="off"))
+    assert text == str(info.value)
+
+
 def test_a_resource_name_that_cannot_be_is_a_configuration_error(kubelet: Kubelet) -> None:
     plugin = ScriptedPlugin(resource="thing")
     with pytest.raises(dp.ConfigError) as info:

@@ -48,6 +48,25 @@ def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
         discover(Given(Device(str(1 // (2 - number))) for number in itertools.count()))
 
 
+@pytest.mark.parametrize("found", [None, Device("a")])
+def test_a_discovery_that_returns_no_list_says_what_it_should(found: object) -> None:
+    class Forgetful(Plugin):
+        @override
+        def discover(self) -> Iterable[Device]:
+            return found  # type: ignore[return-value]
+
+    with pytest.raises(HookFailedError) as info:
+        discover(Forgetful())
+    expected = f"TypeError: discover() must return a list of devices, or yield them, not {found!r}"
+    assert expected == str(info.value)
+
+
+def test_devices_without_a_resource_are_counted_and_told() -> None:
+    groups, problems = sort_out([Device("a"), Device("b"), Device("c", resource="x.io/c")], "")
+    assert ["x.io/c"] == list(groups)
+    assert {"no resource is named, by the device or as resource of the plugin": 2} == problems
+
+
 def test_a_discovery_without_an_end_has_failed() -> None:
     with pytest.raises(DiscoveryError, match=r"discover\(\) gives more than 300000 devices"):
         discover(Given(itertools.repeat(Device("a"))))
@@ -94,13 +113,6 @@ def test_a_bad_resource_name_is_told_once_and_its_devices_are_left_out() -> None
     assert ["x.io/dev"] == list(groups)
     name_problem = "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu"
     assert {name_problem: 2} == problems
-
-
-def test_devices_without_any_resource_are_left_out() -> None:
-    groups, problems = sort_out([Device("a")], "")
-    assert {} == groups
-    name_problem = "resource name '' is not valid: it needs a domain, as in example.com/gpu"
-    assert {name_problem: 1} == problems
 
 
 def test_healthy_and_unhealthy_devices_are_counted() -> None:

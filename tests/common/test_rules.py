@@ -168,13 +168,13 @@ def test_what_is_no_device_at_all_is_said_to_be_none() -> None:
         ("health", True, "health True is not a Health"),
         ("topology", 0, "topology 0 is not a Topology"),
         ("nodes", ["/dev/a"], "node '/dev/a' is not a DeviceNode"),
-        ("nodes", "/", "node '/' is not a DeviceNode"),
+        ("nodes", "/dev/a", "node '/dev/a' is not a DeviceNode"),
         ("mounts", [DeviceNode("/dev/a")], f"mount {DeviceNode('/dev/a')} is not a Mount"),
         ("envs", {1: "a"}, "environment variable 1 is not a str"),
-        ("envs", {"A": 1}, "environment variable 1 is not a str"),
-        ("annotations", {"A": None}, "annotation None is not a str"),
+        ("envs", {"A": 1}, "environment variable's value 1 is not a str"),
+        ("annotations", {"A": None}, "annotation's value None is not a str"),
         ("cdi_names", [0], "CDI name 0 is not a str"),
-        ("attributes", {"cores": 4}, "attribute 4 is not a str"),
+        ("attributes", {"cores": 4}, "attribute's value 4 is not a str"),
     ],
 )
 def test_what_an_author_without_a_type_checker_may_give_is_told(

@@ -161,7 +161,18 @@ def test_what_an_override_raises_becomes_a_status(
     ("answer", "text"),
     [
         (None, "TypeError: allocate() must return an Allocation, not None"),
-        (dp.Allocation(envs={"X": 1}), "TypeError: "),  # type: ignore[dict-item]
+        (
+            dp.Allocation(envs={"X": 1}),  # type: ignore[dict-item]
+            "cannot be sent: environment variable's value 1 is not a str",
+        ),
+        (
+            dp.Allocation(nodes=["/dev/a"]),  # type: ignore[list-item]
+            "cannot be sent: node '/dev/a' is not a DeviceNode",
+        ),
+        (
+            dp.Allocation(nodes=[dp.DeviceNode("/dev/a", permissions=7)]),  # type: ignore[arg-type]
+            "cannot be sent: bad argument type for built-in operation",
+        ),
     ],
 )
 def test_an_override_that_returns_nonsense_is_an_internal_error(

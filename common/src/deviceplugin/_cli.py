@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, TypeVar, overload
 from typing_extensions import override
 
 from deviceplugin import _author, _log, _settings, _tool, _values
-from deviceplugin._listing import check_resources
+from deviceplugin._listing import check_plugins
 from deviceplugin._settings import Settings
 from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -80,6 +80,10 @@ class _Command:
     def run(self, argv: Sequence[str]) -> int:
         if not self._makers:
             raise ConfigError("main() needs at least one plugin")
+        for maker in self._makers:
+            if isinstance(maker, Plugin):
+                name = type(maker).__name__
+                raise ConfigError(f"main() takes the class {name}, which it calls, not {name}()")
         options = self._parser(helping=bool({"-h", "--help"} & set(argv))).parse_strictly(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
@@ -93,7 +97,7 @@ class _Command:
             log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
         if options.once:
             plugins = self._make(settings)
-            check_resources(plugins)
+            check_plugins(plugins)
             return _once(plugins, options.output)
         events = _Events()  # first of all: a signal that nobody takes kills, or is lost to pid 1
         plugins = self._make(settings)

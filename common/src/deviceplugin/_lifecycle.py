@@ -15,7 +15,7 @@ from deviceplugin._group import Group, join
 from deviceplugin._holders import Holders
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Kubelet, Registrar
-from deviceplugin._listing import check_resources, counts
+from deviceplugin._listing import check_plugins, counts
 from deviceplugin._metrics import Attribution, Count, Metrics
 from deviceplugin._pace import Pace
 from deviceplugin._podresources import PodResources
@@ -60,7 +60,7 @@ class Host:
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
         check_directory("plugin-dir", settings.plugin_dir)
         check_directory("registry-dir", settings.registry_dir)
-        check_resources(plugins)
+        check_plugins(plugins)
         self._settings = settings
         self._metrics = Metrics()
         self._poller = Poller(settings.poll_interval.total_seconds())
@@ -139,7 +139,7 @@ class Host:
         Raises:
             ConfigError: One of them cannot be used; the old ones go on.
         """
-        check_resources(plugins)
+        check_plugins(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
         with self._lock:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -24,9 +24,13 @@ Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
 
 
-def check_resources(plugins: Iterable[Plugin]) -> None:
-    """Raise ConfigError if the kubelet would refuse the resource name of any of ``plugins``."""
+def check_plugins(plugins: Iterable[object]) -> None:
+    """Raise ConfigError if one is no plugin, or the kubelet would refuse its resource name."""
     for plugin in plugins:
+        if isinstance(plugin, type):
+            raise ConfigError(f"{plugin.__name__} is a class: give a plugin, {plugin.__name__}()")
+        if not isinstance(plugin, Plugin):
+            raise ConfigError(f"{plugin!r} is no plugin: its class must be derived from Plugin")
         name: object = plugin.resource
         problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
         if name != "" and problem:
@@ -44,13 +48,22 @@ def discover(
 
     def found() -> tuple[Groups, Counter[str]]:
         # Not kept in a list first: memory that is used again at once is still in the caches.
-        limited = itertools.islice(plugin.discover(), MAX_DEVICES + 1)
+        limited = itertools.islice(_iterate(plugin.discover()), MAX_DEVICES + 1)
         return sort_out(limited, plugin.resource, known)
 
     groups, problems = _author.call(found)
     if sum(map(len, groups.values())) + problems.total() > MAX_DEVICES:
         raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
     return groups, problems
+
+
+def _iterate(found: Iterable[Device]) -> Iterator[Device]:
+    try:
+        return iter(found)
+    except TypeError:  # of an author without a type checker, who forgot the return or the list
+        raise TypeError(
+            f"discover() must return a list of devices, or yield them, not {found!r}"
+        ) from None
 
 
 def sort_out(
@@ -76,6 +89,8 @@ def sort_out(
             problems[f"device id {device.id!r} is given more than once"] += 1
         else:
             group[device.id] = device
+    if nameless := groups.pop("", {}):
+        problems["no resource is named, by the device or as resource of the plugin"] = len(nameless)
     for name in list(groups):
         if problem := resource_name_problem(name):
             problems[f"resource name {name!r} is not valid: {problem}"] = len(groups.pop(name))

@@ -2,10 +2,10 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from deviceplugin.model import Device, DeviceNode, Health, Mount, Topology
+from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
 
 MAX_ID_LENGTH: Final = 63
 _MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
@@ -55,23 +55,45 @@ def device_problem(device: object) -> str:
         return f"discover() must give Device objects, not {type(device).__name__}"
     if problem := _id_problem(device.id):
         return f"id {_shortened(device.id)!r} {problem}"
-    problem = next(itertools.chain(_kind_problems(device), _device_problems(device)), "")
+    kinds = (*_description(device), *_recipe(device))
+    problem = next(itertools.chain(_kind_problems(kinds), _device_problems(device)), "")
     return problem and f"device {device.id}: {problem}"
 
 
-def _kind_problems(device: Device) -> Iterator[str]:
-    """Yield what is not of its declared type: authors need not run a type checker."""
-    for what, kind, values in (
+def allocation_problem(allocation: Allocation) -> str:
+    """Return what of ``allocation`` is not of its declared type, or an empty string."""
+    return next(_kind_problems(_recipe(allocation)), "")
+
+
+_Kinds = tuple[tuple[str, type, Iterable[object]], ...]
+"""What it is called, of which type it is declared, and what there is of it."""
+
+
+def _recipe(of: Device | Allocation) -> _Kinds:
+    return (
+        ("node", DeviceNode, of.nodes),
+        ("mount", Mount, of.mounts),
+        ("environment variable", str, of.envs),
+        ("environment variable's value", str, of.envs.values()),
+        ("annotation", str, of.annotations),
+        ("annotation's value", str, of.annotations.values()),
+        ("CDI name", str, of.cdi_names),
+    )
+
+
+def _description(device: Device) -> _Kinds:
+    return (
         ("resource", str, (device.resource,)),
         ("health", Health, (device.health,)),
-        ("topology", Topology, (device.topology,) if device.topology is not None else ()),
-        ("node", DeviceNode, device.nodes),
-        ("mount", Mount, device.mounts),
-        ("environment variable", str, itertools.chain(*device.envs.items())),
-        ("annotation", str, itertools.chain(*device.annotations.items())),
-        ("CDI name", str, device.cdi_names),
-        ("attribute", str, itertools.chain(*device.attributes.items())),
-    ):
+        ("topology", Topology, () if device.topology is None else (device.topology,)),
+        ("attribute", str, device.attributes),
+        ("attribute's value", str, device.attributes.values()),
+    )
+
+
+def _kind_problems(kinds: _Kinds) -> Iterator[str]:
+    """Yield what is not of its declared type: authors need not run a type checker."""
+    for what, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):
                 yield f"{what} {value!r} is not a {kind.__name__}"

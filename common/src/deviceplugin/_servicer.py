@@ -11,7 +11,7 @@ import grpc
 from deviceplugin import _author
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
-from deviceplugin._rules import natural_key
+from deviceplugin._rules import allocation_problem, natural_key
 from deviceplugin._wire import encode_allocation
 from deviceplugin.errors import (
     AllocationError,
@@ -200,7 +200,11 @@ class Servicer:
             allocation = plugin.allocate(devices)
             if not isinstance(allocation, Allocation):
                 raise TypeError(f"allocate() must return an Allocation, not {allocation!r}")
-            return encode_allocation(allocation)
+            try:
+                return encode_allocation(allocation)
+            except (AttributeError, TypeError, ValueError) as error:
+                problem = allocation_problem(allocation) or str(error)
+                raise TypeError(f"allocate() returned what cannot be sent: {problem}") from error
 
         with self._resource.guard(self._resource, [device.id for device in devices]):
             if not overrides(plugin, "allocate"):

@@ -189,7 +189,9 @@ def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> 
     for name in lists:
         given = getattr(value, name)
         if type(given) is not tuple:
-            object.__setattr__(value, name, tuple(given))
+            # A text for a list of texts is a slip, and means one: not its letters.
+            listed = (given,) if isinstance(given, str) else tuple(given)
+            object.__setattr__(value, name, listed)
     for name in mappings:
         given = getattr(value, name)
         if type(given) is not MappingProxyType:
