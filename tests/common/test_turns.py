@@ -70,6 +70,33 @@ def test_who_does_not_want_it_any_more_leaves_the_row(turns: Turns) -> None:
         assert is_free_again
 
 
+def fail() -> bool:
+    raise LookupError
+
+
+def test_who_fails_while_waiting_or_with_a_place_keeps_none(turns: Turns) -> None:
+    with turns.turn(Event(), never), pytest.raises(LookupError), turns.turn(Event(), fail):
+        pass
+    with pytest.raises(LookupError), turns.turn(Event(), never):
+        fail()
+    with turns.turn(Event(), fail) as is_free_again:
+        assert is_free_again
+
+
+def test_a_place_that_comes_to_who_fails_goes_to_the_next(turns: Turns) -> None:
+    place = turns.turn(Event(), never)
+
+    def moot() -> bool:
+        place.__exit__(None, None, None)
+        return fail()
+
+    assert place.__enter__()
+    with pytest.raises(LookupError), turns.turn(Event(), moot):
+        pass
+    with turns.turn(Event(), fail) as is_free_again:
+        assert is_free_again
+
+
 def test_however_many_come_and_go_no_more_than_that_many_are_in(turns: Turns) -> None:
     turns = Turns(3)
     inside, most, lock = 0, 0, threading.Lock()

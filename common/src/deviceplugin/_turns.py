@@ -34,23 +34,24 @@ class Turns:
                 self._free -= 1
                 return True
             self._waiting.append(wake)
-        while True:
-            with self._lock:
-                if wake in self._called:
-                    self._called.remove(wake)
-                    return True
-            if moot() and self._leave(wake):
-                return False
-            wake.wait()
-            wake.clear()
+        try:
+            while wake not in self._called and not moot():
+                wake.wait()
+                wake.clear()
+        except BaseException:
+            if self._leave(wake):
+                self._give_up_place()
+            raise
+        return self._leave(wake)
 
     def _leave(self, wake: threading.Event) -> bool:
-        """Wait no longer; False if it has just been called."""
+        """Wait no longer, and tell whether there is a place: it may have come just now."""
         with self._lock:
             if wake in self._called:
-                return False
+                self._called.remove(wake)
+                return True
             self._waiting.remove(wake)
-            return True
+            return False
 
     def _give_up_place(self) -> None:
         with self._lock:
