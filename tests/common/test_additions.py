@@ -12,6 +12,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin import _additions
 from deviceplugin._additions import Additions
+from deviceplugin._author import MAX_HANGING
 from deviceplugin._lifecycle import _names
 from deviceplugin._metrics import Metrics
 
@@ -153,6 +154,21 @@ def test_a_plugin_that_hangs_is_waited_for_shortly(monkeypatch: pytest.MonkeyPat
         assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
     finally:
         release.set()
+
+
+def test_a_plugin_that_goes_on_hanging_costs_its_own_metrics_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_additions, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    release = threading.Event()
+    hanging = Other(lambda: [gauge("never", release.wait())])
+    source = additions(hanging, Measuring(lambda: [gauge("fan_rpm", 900)]))
+    try:
+        scrapes = [scrape(source) for _ in range(MAX_HANGING + 1)]
+    finally:
+        release.set()
+    assert [['fan_rpm{card="0"} 900.0']] * (MAX_HANGING + 1) == scrapes
 
 
 def test_a_name_that_the_framework_has_is_left_out(caplog: pytest.LogCaptureFixture) -> None:

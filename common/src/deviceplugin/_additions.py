@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
@@ -52,7 +53,8 @@ class Additions(Collector):
         self._taken = frozenset(taken)
         self._skipped = skipped
         self._lock = threading.Lock()
-        self._hooks = _author.Hooks()
+        self._hooks: defaultdict[str, _author.Hooks] = defaultdict(_author.Hooks)
+        """By the names of plugins: calls that hang keep only those of the same one away."""
         self._problems = Once(log)
         self._answer: Sequence[Metric] = ()
         self._asked_at = float("-inf")
@@ -71,7 +73,7 @@ class Additions(Collector):
             if not overrides(plugin, "metrics"):
                 continue
             try:
-                found = self._hooks.call("metrics", _collect, plugin, timeout=_TIMEOUT)
+                found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)
             except DevicePluginError as error:
                 self._problems.say(name, "no metrics of a plugin", plugin=name, error=str(error))
                 continue
