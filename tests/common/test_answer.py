@@ -69,3 +69,9 @@ def test_an_address_that_is_none_is_no_answer() -> None:
         fetch("http://node:http/devices", 5, 1000)
     with pytest.raises(NoAnswerError, match="is no http:// address"):
         fetch("file:///etc/passwd", 5, 1000)
+
+
+@pytest.mark.parametrize("page", ["http://a..b/devices", "http://127.0.0.1:1/\u00fc"])
+def test_an_address_that_cannot_be_sent_is_no_answer(page: str) -> None:
+    with pytest.raises(NoAnswerError, match=r"^is no address: .*codec"):
+        fetch(page, 5, 1000)

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
@@ -68,6 +69,19 @@ def test_who_does_not_want_it_any_more_leaves_the_row(turns: Turns) -> None:
         assert second.got.result(10)
     with turns.turn(Event(), never) as is_free_again:
         assert is_free_again
+
+
+def test_who_is_woken_for_another_reason_waits_on(turns: Turns) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with turns.turn(Event(), never):
+            thread = Waiting(turns, pool, lambda: None)
+            thread.wake.set()
+            deadline = time.monotonic() + 10
+            while thread.wake.is_set():
+                assert time.monotonic() < deadline
+                Event().wait(0.001)
+            assert not thread.got.done()
+        assert thread.got.result(10)
 
 
 def fail() -> bool:

@@ -48,6 +48,8 @@ def fetch(page: str, timeout: float, most: int) -> bytes:
         raise NoAnswerError(str(reason)) from error
     except HTTPException as error:
         raise NoAnswerError(f"is no HTTP: {error!r}"[:_LONGEST_TEXT]) from error
+    except ValueError as error:  # a name or path that cannot be sent
+        raise NoAnswerError(f"is no address: {error}"[:_LONGEST_TEXT]) from error
 
 
 def bounded(text: bytes, most: int) -> bytes:
