@@ -125,11 +125,15 @@ def main(argv: Sequence[str]) -> int:
         for key in ("build_image", "base_image"):
             if getattr(options, key):
                 arguments[key.upper()] = getattr(options, key)
-        build(tool, name, arguments, more)
         path = TARGET / f"{plugin}-device-plugin-{version(plugin)}.tar"
-        save(tool, name, path)
         try:
+            build(tool, name, arguments, more)
+            save(tool, name, path)
             print(row(plugin, describe(plugin, path)), flush=True)
+        except subprocess.CalledProcessError as error:
+            why = f"{tool} ended with status {error.returncode}, and says above why"
+            sys.stderr.write(f"images.py: {name}: {why}; without a registry, see build/README.md\n")
+            return 1
         except ValueError as error:
             sys.stderr.write(f"images.py: {error}\n")
             return 1

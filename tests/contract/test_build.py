@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import images
 from images import in_full
 
 ROOT = Path(__file__).parents[2]
@@ -82,3 +83,13 @@ def test_an_archive_has_the_name_under_which_a_node_looks_for_its_image(
     name: str, full: str
 ) -> None:
     assert full == in_full(name)
+
+
+def test_a_build_that_fails_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(images, "TARGET", tmp_path / "images")
+    monkeypatch.setenv("IMAGE_TOOL", "false")
+    assert 1 == images.main(["gopher"])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "device-plugin:0.1.0: false ended with status 1, and says above why" in line
