@@ -16,7 +16,7 @@ from deviceplugin import _servicer
 from deviceplugin._author import MAX_HANGING, Hooks
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
-from deviceplugin.testing import Kubelet
+from deviceplugin.testing import Kubelet, _node
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from scripted import RESOURCE, ScriptedPlugin, sick
 
@@ -190,6 +190,10 @@ def test_an_override_that_returns_nonsense_is_an_internal_error(
         code, details = refusal(info)
         assert grpc.StatusCode.INTERNAL is code
         assert text in str(details)
+
+
+def test_a_test_waits_until_it_is_told_that_an_allocation_hangs() -> None:
+    assert _node._PATIENCE > _servicer._ALLOCATE_TIMEOUT
 
 
 def test_an_allocation_that_hangs_is_given_up_and_later_ones_are_refused_at_once(

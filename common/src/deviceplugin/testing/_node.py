@@ -17,6 +17,8 @@ from deviceplugin.simulator import KubeletConfig, Pod, SimulatedKubelet
 
 _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
+_PATIENCE: Final = 15.0
+"""Seconds: more than a hook has, so that a test reads which one did not return."""
 PLUGIN_POD: Final = Pod.of("plugin", plugin={})
 """The pod of the plugin itself, as on a real node: a kubelet that lists no pod knows none yet."""
 
@@ -52,7 +54,8 @@ class Node:
         Raises:
             grpc.RpcError: The plugin refused.
         """
-        return decode_allocation(self.kubelet.allocate(resource or self._only(), list(ids)))
+        given = self.kubelet.allocate(resource or self._only(), list(ids), timeout=_PATIENCE)
+        return decode_allocation(given)
 
     def prefer(
         self, available: Sequence[str], size: int, required: Sequence[str] = (), resource: str = ""
