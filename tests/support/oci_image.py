@@ -51,22 +51,24 @@ def write(
 ) -> None:
     """Write an image called ``name``, in full as containerd has it, to ``archive``."""
     layer = _layer(programs, links)
-    about = {
-        "architecture": _ARCHITECTURES[platform.machine()],
-        "os": "linux",
-        "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-    }
-    blobs: list[bytes] = [layer, _encode(about)]
-    kinds = (f"{_TYPE}.layer.v1.tar", f"{_TYPE}.config.v1+json")
-    own, of_layer = (
-        _describe(kind, blob) for kind, blob in zip(reversed(kinds), reversed(blobs), strict=True)
+    about = _encode(
+        {
+            "architecture": _ARCHITECTURES[platform.machine()],
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        }
     )
-    manifest = _encode({"schemaVersion": 2, "config": own, "layers": [of_layer]})
+    manifest = _encode(
+        {
+            "schemaVersion": 2,
+            "config": _describe(f"{_TYPE}.config.v1+json", about),
+            "layers": [_describe(f"{_TYPE}.layer.v1.tar", layer)],
+        }
+    )
     entry = _describe(f"{_TYPE}.manifest.v1+json", manifest)
     entry["annotations"] = {"io.containerd.image.name": name}
-    blobs.append(manifest)
-    files = {f"blobs/{_digest(blob).replace(':', '/')}": blob for blob in blobs}
+    files = {f"blobs/{_digest(blob).replace(':', '/')}": blob for blob in (layer, about, manifest)}
     files["oci-layout"] = _encode({"imageLayoutVersion": "1.0.0"})
     files["index.json"] = _encode({"schemaVersion": 2, "manifests": [entry]})
     with tarfile.open(archive, "w") as tar:
