@@ -49,7 +49,7 @@ class SlowAllocate(Good):
 
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
         answer = super().answer(ids)
-        time.sleep(0.6)
+        time.sleep(1.5)
         return answer
 
 
@@ -114,7 +114,7 @@ class SlowPreStart(Good):
     def PreStartContainer(  # noqa: N802
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        time.sleep(0.6)
+        time.sleep(1.5)
         return super().PreStartContainer(request, context)
 
 

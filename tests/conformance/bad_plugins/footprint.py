@@ -12,7 +12,7 @@ from tests.conformance.bad_plugins.good import Good
 
 class LingersAfterSigterm(Good):
     def end(self) -> int:
-        time.sleep(1.8)
+        time.sleep(6)
         return 0
 
 

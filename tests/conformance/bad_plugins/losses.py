@@ -28,7 +28,7 @@ class GivesUpAfterAWhile(Good):
     def retry(self) -> None:
         super().retry()
         self.refused += 1
-        if self.losses and self.refused > 4:
+        if self.losses and self.refused > 9:
             self.stopping.wait()
 
     def enlisted(self) -> None:

@@ -19,10 +19,10 @@ class NeverRegisters(Good):
 
 class RegistersBeforeItServes(Good):
     def start(self) -> None:
-        threading.Timer(0.3, super().start).start()
+        threading.Timer(1, super().start).start()
 
     def stop(self) -> None:
-        time.sleep(0.5)
+        time.sleep(1.2)
         super().stop()
 
 
@@ -59,7 +59,7 @@ class SlowOptions(Good):
     def GetDevicePluginOptions(  # noqa: N802
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
-        time.sleep(0.7)
+        time.sleep(1.5)
         return super().GetDevicePluginOptions(request, context)
 
 
