@@ -21,6 +21,7 @@ from deviceplugin._podresources import Hold, Holdings, PodName, PodResources
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
+from patience import PATIENCE
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
 
@@ -88,10 +89,14 @@ def wait_counted(node: Node, name: str, expected: float | None) -> None:
 def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
     settings = {"pod_resources_interval": QUICK, "http_address": "127.0.0.1:0", **changes}
     with kubelet.running(*plugins, **settings) as node:
-        kubelet.simulated.wait(
-            lambda: node.kubelet.registered and not node.host.ready(), what="the plugin"
-        )
+        kubelet.simulated.wait(lambda: listed(node) and not node.host.ready(), what="the plugin")
         yield node
+
+
+def listed(node: Node) -> bool:
+    """Whether the kubelet has devices, and so admits pods."""
+    names = node.kubelet.registered
+    return bool(names) and all(map(node.kubelet.lists_received, names))
 
 
 # Attribution.
@@ -406,7 +411,7 @@ def test_an_allocation_waits_for_the_release_of_its_device(
         @override
         def released(self, devices: Sequence[dp.Device]) -> None:
             self.wiping.set()
-            assert hooked.wait(10)
+            assert hooked.wait(PATIENCE)
             super().released(devices)
 
     plugin = WipingPlugin("a", "b")
@@ -414,7 +419,7 @@ def test_an_allocation_waits_for_the_release_of_its_device(
         node.kubelet.run(POD)
         device = wait_for_one(node)
         node.kubelet.terminate(POD)
-        assert plugin.wiping.wait(5)
+        assert plugin.wiping.wait(PATIENCE)
         answered: list[list[list[str]]] = []
 
         def allocate() -> None:
@@ -427,7 +432,7 @@ def test_an_allocation_waits_for_the_release_of_its_device(
         node.allocate(other)  # does not
         assert [] == answered
         hooked.set()
-        thread.join(5)
+        thread.join(PATIENCE)
         assert [[[device]]] == answered
 
 
@@ -440,14 +445,14 @@ def test_a_hanging_release_does_not_keep_the_plugin_from_stopping(
         @override
         def released(self, devices: Sequence[dp.Device]) -> None:
             self.called.set()
-            hooked.wait(20)
+            hooked.wait(PATIENCE)
 
     plugin = HangingPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
         node.kubelet.terminate(POD)
-        assert plugin.called.wait(5)
+        assert plugin.called.wait(PATIENCE)
     assert not [t for t in threading.enumerate() if t.name in {"holders", "host"}]
 
 
@@ -498,7 +503,7 @@ def turned(node: Node, count: int) -> None:
         turns.release()
 
     node.host._holders._turn = counted  # type: ignore[method-assign]
-    assert all(turns.acquire(timeout=5) for _ in range(count))
+    assert all(turns.acquire(timeout=PATIENCE) for _ in range(count))
 
 
 # Exclusive.
@@ -584,7 +589,7 @@ def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
         @override
         def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
             self.allocating.set()
-            assert hooked.wait(10)
+            assert hooked.wait(PATIENCE)
             return super().allocate(devices)
 
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
@@ -595,15 +600,15 @@ def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
     ):
         thread = threading.Thread(target=node.allocate, args=("a",))
         thread.start()
-        assert plugin.allocating.wait(5)
+        assert plugin.allocating.wait(PATIENCE)
         asked = pods.asked
         asking = threading.Thread(target=node.host._holders.ask)
         asking.start()
         asking.join(0.2)  # in which ten looks would have been made
         assert (asked, True) == (pods.asked, asking.is_alive())
         hooked.set()
-        asking.join(5)
-        thread.join(5)
+        asking.join(PATIENCE)
+        thread.join(PATIENCE)
         eventually(lambda: pods.asked >= asked + 2, "the list after the allocation")
 
 
@@ -758,6 +763,6 @@ def test_a_look_that_breaks_does_not_end_all_looks(
         eventually(asking.current, "another look")
     finally:
         asking.stop()
-        thread.join(5)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
     assert "a look at what pods hold failed, going on" in caplog.messages
