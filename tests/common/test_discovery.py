@@ -537,10 +537,25 @@ def test_a_resource_whose_first_list_is_too_long_comes_once_it_fits(kubelet: Kub
     devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
     plugin = ScriptedPlugin("a", *devices)
     with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"}, timeout=30)
+        node.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         assert [RESOURCE] == list(node.kubelet.registered)
         plugin.set("a", *devices[:2])
-        node.wait_for("example.com/big", {device.id for device in devices[:2]}, timeout=30)
+        node.wait_for("example.com/big", {device.id for device in devices[:2]}, timeout=PATIENCE)
+
+
+@pytest.mark.timeout(60)
+def test_what_pods_hold_is_in_the_first_list_that_fits(kubelet: Kubelet) -> None:
+    socket, big = kubelet.simulated.root / "told" / "kubelet.sock", "example.com/big"
+    devices = [dp.Device(f"{n:063}", resource=big) for n in range(60_000)]
+    plugin = ScriptedPlugin("a", *devices)
+    with pod_resources(socket) as pods:
+        pods.held = {big: ["lost", devices[2].id]}
+        with kubelet.running(plugin, pod_resources_socket=socket) as node:
+            node.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
+            plugin.set("a", *devices[:2])
+            healthy = {device.id for device in devices[:2]}
+            node.wait_for(big, healthy, {"lost", devices[2].id}, timeout=PATIENCE)
+            assert 1 == node.kubelet.lists_received(big)
 
 
 @pytest.mark.timeout(60)

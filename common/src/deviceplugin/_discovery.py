@@ -263,13 +263,14 @@ class Discovery:
         """Publish what has become of the resource; False if nothing is left of it."""
         resource, roster = self._resources[name], self._rosters[name]
         now = time.monotonic()
-        roster = roster.updated(present, now)
+        held = None if holdings is None else holdings.of(name)
         if holdings is not None:
-            held = holdings.of(name)
-            roster = roster.expecting(held or frozenset(), now)
-            if holdings.complete:
-                roster = roster.retired(held, now, self._timing.retention)
+            # Kept even if the list is refused: what pods hold is not asked again at once.
+            roster = self._rosters[name] = roster.expecting(held or frozenset(), now)
             self._unchecked.discard(name)
+        roster = roster.updated(present, now)
+        if holdings is not None and holdings.complete:
+            roster = roster.retired(held, now, self._timing.retention)
         if not roster and name != self._plugin.resource:
             return False
         try:
