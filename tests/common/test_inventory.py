@@ -131,6 +131,14 @@ def test_a_list_that_is_waiting_is_given_even_when_it_is_over(resource: Resource
     assert resource.next_list(encode_list([Device("a")]), always) is None
 
 
+def test_what_is_published_after_the_end_changes_nothing(resource: Resource) -> None:
+    resource.publish([Device("a")])
+    resource.close()
+    assert [] == resource.publish([Device("a", health=SICK)])
+    assert resource.devices["a"].health
+    assert encode_list([Device("a")]) == resource.next_list(None, always)
+
+
 def test_every_reader_gets_the_list(resource: Resource) -> None:
     readers = [Reader(resource, None) for _ in range(5)]
     resource.publish([Device("a")])

@@ -377,6 +377,33 @@ def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet:
             hang.set()
 
 
+def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
+    kubelet: Kubelet,
+) -> None:
+    hang, wake = threading.Event(), threading.Event()
+    registrar = _kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+
+    def register() -> object:
+        return registrar.register(
+            RESOURCE, "a.sock", wake=wake, over=lambda: False, watched=lambda: False
+        )
+
+    def dial(_request: Any, _context: grpc.ServicerContext) -> Any:
+        hang.wait(15)
+        return pb.Empty()
+
+    with odd_kubelet(kubelet, dial) as odd, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(register)
+        try:
+            odd.wait_asked(1)
+            registrar.socket.unlink()
+            registrar.socket.touch()
+            wake.set()
+            assert found.result(10) is None
+        finally:
+            hang.set()
+
+
 def test_only_so_many_resources_are_registered_at_a_time(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
