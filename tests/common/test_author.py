@@ -7,6 +7,7 @@ import pytest
 
 from deviceplugin import AllocationError
 from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
+from patience import PATIENCE
 
 
 def fail() -> NoReturn:
@@ -28,7 +29,7 @@ class Hanging:
         self.released = threading.Event()
 
     def prefer(self) -> str:
-        assert self.released.wait(10)
+        assert self.released.wait(PATIENCE)
         return "late"
 
 
@@ -94,7 +95,7 @@ def test_calls_that_end_late_make_room_for_others(hanging: Hanging) -> None:
     late = [thread for thread in threading.enumerate() if thread.name == "hook-prefer"]
     hanging.released.set()
     for thread in late:
-        thread.join(5)
+        thread.join(PATIENCE)
     assert ["late"] * MAX_HANGING == [
         hooks.call("prefer", hanging.prefer, timeout=5) for _ in range(MAX_HANGING)
     ]
@@ -136,7 +137,7 @@ def test_when_the_plugin_stops_no_hook_is_waited_for(hanging: Hanging) -> None:
         return hanging.prefer()
 
     def stop() -> None:
-        assert begun.wait(5)
+        assert begun.wait(PATIENCE)
         hooks.close()
 
     closing = threading.Thread(target=stop)

@@ -19,8 +19,8 @@ from deviceplugin._http import MAX_CLIENTS, Server, parse_address
 from deviceplugin._metrics import Metrics
 from deviceplugin._podresources import Hold
 from deviceplugin._report import Report
+from patience import PATIENCE
 
-TIMEOUT = 5.0
 HAS_IPV6 = socket.has_dualstack_ipv6()
 
 
@@ -53,7 +53,7 @@ def serving(
         yield server
     finally:
         server.stop()
-        thread.join(TIMEOUT)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
@@ -61,7 +61,7 @@ def ask(
     server: Server, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
 ) -> tuple[int, str, str]:
     """Status, content type and body of the answer."""
-    connection = http.client.HTTPConnection(host, server.port, timeout=TIMEOUT)
+    connection = http.client.HTTPConnection(host, server.port, timeout=PATIENCE)
     try:
         connection.request(method, path, headers={"Accept": accept} if accept else {})
         response = connection.getresponse()
@@ -205,7 +205,7 @@ def test_clients_that_wait_for_a_long_answer_share_it_and_none_of_them_is_cut_of
 
         def reports(self) -> list[Report]:
             self.made += 1
-            assert may_end.wait(TIMEOUT)
+            assert may_end.wait(PATIENCE)
             return []
 
     host = Slow()

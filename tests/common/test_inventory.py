@@ -11,6 +11,7 @@ from typing_extensions import override
 from deviceplugin import Device, DiscoveryError, Health, Plugin
 from deviceplugin._inventory import Resource
 from deviceplugin._wire import encode_list
+from patience import PATIENCE
 
 SICK = Health.unhealthy("dust")
 
@@ -45,7 +46,7 @@ class Reader:
         self.got: bytes | None = None
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
-        assert self._asked.wait(5)  # it has nothing to read, and is about to wait
+        assert self._asked.wait(PATIENCE)  # it has nothing to read, and is about to wait
 
     def _read(self) -> None:
         self.got = self._resource.next_list(self._last, self._done)
@@ -59,7 +60,7 @@ class Reader:
         self._resource.wake()
 
     def result(self) -> bytes | None:
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         return self.got
 

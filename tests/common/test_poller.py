@@ -12,10 +12,10 @@ import inotify_simple
 import pytest
 
 from deviceplugin._poller import Poller
+from patience import PATIENCE
 
 NEVER = 3600.0
 SOON = 0.01
-TIMEOUT = 5.0
 
 
 class Changes:
@@ -28,7 +28,7 @@ class Changes:
         self._told.put(name)
 
     def next(self) -> str | None:
-        return self._told.get(timeout=TIMEOUT)
+        return self._told.get(timeout=PATIENCE)
 
     def until(self, name: str | None) -> None:
         """Wait until told of ``name``; what comes before does not matter."""
@@ -61,7 +61,7 @@ def running(poller: Poller) -> Iterator[Poller]:
         yield poller
     finally:
         poller.stop()
-        thread.join(TIMEOUT)
+        thread.join(PATIENCE)
     assert not thread.is_alive()
     assert [] == errors
 
@@ -381,7 +381,7 @@ def test_when_watches_are_to_be_had_again_files_are_no_longer_looked_at_every_se
         assert poller._short
     poller.every(looked.set)
     with running(poller):
-        assert looked.wait(TIMEOUT)
+        assert looked.wait(PATIENCE)
     assert not poller._short
     assert "inotify watches all files again" == caplog.messages[-1]
 

@@ -12,6 +12,7 @@ from deviceplugin import _rpc
 from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
+from patience import PATIENCE
 from scripted import RESOURCE, ScriptedPlugin, eventually
 
 SOCKET = "example.com_thing-reg.sock"
@@ -94,7 +95,7 @@ def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
         service = pb.DESCRIPTOR.services_by_name["Registration"]
         with _rpc.connect(socket) as channel:
             calls = _rpc.calls(channel, service)
-            info = calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=5)
+            info = calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=PATIENCE)
             calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
         assert (
             pb.PluginInfo(type="DevicePlugin", name=RESOURCE, supported_versions=["v1beta1"])

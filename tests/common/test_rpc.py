@@ -9,6 +9,7 @@ import pytest
 
 from deviceplugin import _rpc
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from patience import PATIENCE
 
 SERVICE = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 LIST = pb.ListAndWatchResponse(devices=[pb.Device(ID="a", health="Healthy")])
@@ -38,7 +39,7 @@ def calls() -> Iterator[Any]:
         server.start()
         with _rpc.connect(socket) as channel:
             yield _rpc.calls(channel, SERVICE)
-        server.stop(None).wait(5)
+        server.stop(None).wait(PATIENCE)
     workers.shutdown()
 
 
@@ -53,12 +54,12 @@ def test_a_client_can_call_every_method_of_the_service(calls: Any) -> None:
 
 
 def test_messages_are_decoded_on_both_sides(calls: Any) -> None:
-    answer = calls["GetDevicePluginOptions"](pb.Empty(), timeout=5)
+    answer = calls["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
     assert pb.DevicePluginOptions(pre_start_required=True) == answer
 
 
 def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
-    stream = calls["ListAndWatch"](pb.Empty(), timeout=5)
+    stream = calls["ListAndWatch"](pb.Empty(), timeout=PATIENCE)
     assert LIST == next(stream)
     with pytest.raises(grpc.RpcError) as raised:
         next(stream)
@@ -67,7 +68,7 @@ def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
 
 def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        calls["Allocate"](pb.AllocateRequest(), timeout=5)
+        calls["Allocate"](pb.AllocateRequest(), timeout=PATIENCE)
     assert "UNIMPLEMENTED: Method not found!" == _rpc.status_text(raised.value)
 
 
@@ -75,12 +76,12 @@ def test_an_attempt_that_failed_makes_no_other_connection_wait(tmp_path: Path) -
     socket = tmp_path / "socket"
     with _rpc.connect(socket) as early, _rpc.connect(socket) as late:
         with pytest.raises(grpc.RpcError):
-            _rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=5)
+            _rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
         workers = ThreadPoolExecutor(1)
         server = grpc.server(workers, handlers=[_rpc.service(SERVICE, Implementation())])
         server.add_insecure_port(f"unix:{socket}")
         server.start()
         answer = _rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=0.5)
-        server.stop(None).wait(5)
+        server.stop(None).wait(PATIENCE)
         workers.shutdown()
     assert answer.pre_start_required

@@ -8,8 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from deviceplugin._shared import Shared
-
-TIMEOUT = 5.0
+from patience import PATIENCE
 
 
 class Answer:
@@ -33,14 +32,14 @@ class Maker:
         self.made += 1
         number = self.made
         self.begun.set()
-        assert self.may_end.wait(TIMEOUT)
+        assert self.may_end.wait(PATIENCE)
         if number <= self.failures:
             raise LookupError(number)
         return Answer(number, question)
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
@@ -51,7 +50,7 @@ def ask_while_it_is_made(maker: Maker, questions: list[str]) -> list[Future[Answ
     shared = Shared(maker)
     with ThreadPoolExecutor(len(questions)) as pool:
         answers = [pool.submit(shared, questions[0])]
-        assert maker.begun.wait(TIMEOUT)
+        assert maker.begun.wait(PATIENCE)
         answers += [pool.submit(shared, question) for question in questions[1:]]
         until(lambda: len(questions) == shared._asking)
         maker.may_end.set()

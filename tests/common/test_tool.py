@@ -9,6 +9,7 @@ import pytest
 
 from deviceplugin import _tool
 from deviceplugin.errors import ConfigError
+from patience import PATIENCE
 
 
 def run(*words: str, error: BaseException | None = None) -> int:
@@ -51,7 +52,7 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.close()
-        _, told = process.communicate(timeout=15)
+        _, told = process.communicate(timeout=PATIENCE)
     assert (1, "") == (process.returncode, told)
 
 

@@ -19,6 +19,7 @@ import deviceplugin as dp
 from deviceplugin.node_events import NoAnswerError, _cli, _look, look, main
 from deviceplugin.testing import Kubelet
 from event_api import Answer, Api
+from patience import PATIENCE
 
 R = "example.com/camera"
 
@@ -67,7 +68,7 @@ def sidecar(
     try:
         yield process
         process.send_signal(signal.SIGTERM)
-        assert 0 == process.wait(10)
+        assert 0 == process.wait(PATIENCE)
     finally:
         process.kill()
         process.communicate()
@@ -129,7 +130,9 @@ def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api, sta
         plugin.ill[0] = "lens cap is on"
         wait_for(lambda: bool(api.events))
         process.send_signal(signal.SIGTERM)
-        logged = [json.loads(line) for line in process.communicate(timeout=10)[1].splitlines()]
+        logged = [
+            json.loads(line) for line in process.communicate(timeout=PATIENCE)[1].splitlines()
+        ]
     assert 2 == len(api.asked)
     assert [
         "event could not be created, trying again",

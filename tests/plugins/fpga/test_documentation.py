@@ -15,6 +15,7 @@ from deviceplugin import _settings, _values
 from deviceplugin_fpga import FpgaSettings, _install, _names
 from deviceplugin_fpga.hook import _main
 from fpga_trees import AFU, OTHER_AFU, FpgaTree
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "plugins/fpga/README.md").read_text()
@@ -36,7 +37,7 @@ def test_the_commands_print_what_the_page_shows(tree: FpgaTree) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=15,
+            timeout=PATIENCE,
         )
         shown += f"$ {command}\n{done.stdout}"
     assert shown == block

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 BIN = Path(sys.executable).parent
 
 
@@ -17,7 +19,7 @@ def command(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=15,
+        timeout=PATIENCE,
     )
 
 

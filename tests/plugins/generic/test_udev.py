@@ -16,6 +16,7 @@ from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
 from deviceplugin_generic.documents import Devices
 from generic_plugin import Make
+from patience import PATIENCE
 
 UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
 PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
@@ -115,11 +116,15 @@ def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path
 
 def logged(process: "subprocess.Popen[str]", kubelet: SimulatedKubelet, dev: Path) -> list[str]:
     """Return the warnings of a plugin up to its exit, after it noticed a new node by inotify."""
-    kubelet.wait(lambda: len(kubelet.devices("squat.ai/port")) == 1, timeout=15, what="a device")
+    kubelet.wait(
+        lambda: len(kubelet.devices("squat.ai/port")) == 1, timeout=PATIENCE, what="a device"
+    )
     (dev / "port2").symlink_to("/dev/null")
-    kubelet.wait(lambda: len(kubelet.devices("squat.ai/port")) == 2, timeout=15, what="another")
+    kubelet.wait(
+        lambda: len(kubelet.devices("squat.ai/port")) == 2, timeout=PATIENCE, what="another"
+    )
     process.terminate()
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=PATIENCE)
     assert 0 == process.returncode
     lines = [json.loads(line) for line in err.splitlines()]
     return [line["error"] for line in lines if line["event"].startswith("no kernel events")]
@@ -171,5 +176,5 @@ def test_listening_ends_where_there_is_nothing_to_hear(
     thread = threading.Thread(target=lambda: list(plugin.changes(stop)))
     thread.start()
     stop.set()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()

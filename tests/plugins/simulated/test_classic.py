@@ -13,6 +13,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+from patience import PATIENCE
 
 RESOURCE = "example.com/simple-device"
 COMMAND = Path(sys.executable).with_name("simulated-device-plugin")
@@ -31,7 +32,7 @@ def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=15,
+        timeout=PATIENCE,
     )
 
 

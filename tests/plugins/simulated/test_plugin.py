@@ -19,6 +19,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+from patience import PATIENCE
 
 GPU = "example.com/gpu"
 HOUR = timedelta(hours=1)
@@ -208,7 +209,7 @@ def test_a_plugin_that_hangs_answers_nothing_and_its_devices_turn_unhealthy(
         node.kubelet.wait(lambda: "discover() does not return" in page(node, "/healthz"))
         clock.now += 1
         node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
-        assert dp.Allocation() == answer.result(5)
+        assert dp.Allocation() == answer.result(PATIENCE)
 
 
 def test_a_plugin_that_hangs_can_still_be_stopped(
@@ -244,7 +245,7 @@ def test_a_plugin_crashes_once_when_its_time_has_come(
     with running(kubelet, plugin):
         assert not crash.is_set()
         clock.now += 1
-        assert crash.wait(5)
+        assert crash.wait(PATIENCE)
         crash.clear()
         clock.now += 1
         assert not crash.wait(0.6)
