@@ -15,6 +15,7 @@ from deviceplugin import _hints
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.testing._node import PLUGIN_POD
+from patience import PATIENCE
 from pod_resources import pod_resources
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
 
