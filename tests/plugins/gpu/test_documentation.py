@@ -14,6 +14,7 @@ from deviceplugin_gpu._choices import Naming
 from deviceplugin_gpu._document import read
 from deviceplugin_gpu._settings import GpuSettings
 from deviceplugin_gpu._sharing import Sharing
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = ROOT / "plugins/gpu"
@@ -47,7 +48,7 @@ def test_the_table_on_the_page_is_what_the_command_prints(nvml_library: Path) ->
         capture_output=True,
         text=True,
         check=True,
-        timeout=15,
+        timeout=PATIENCE,
     )
     assert shown.partition("```")[0] == done.stdout
 

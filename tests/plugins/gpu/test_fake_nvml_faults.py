@@ -17,6 +17,7 @@ import pytest
 import fake_nvml
 from fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
 from nvml_calls import code, gpu
+from patience import PATIENCE
 from scripted import eventually
 
 XID = pynvml.nvmlEventTypeXidCriticalError
@@ -254,7 +255,7 @@ def test_a_call_that_is_held_goes_on_when_it_is_mended(nvml: FakeNvml) -> None:
         assert 0 == code(pynvml.nvmlDeviceGetName, handle)
         assert not held.done()
         nvml.mend()
-        assert 0 == held.result(5)
+        assert 0 == held.result(PATIENCE)
 
 
 def test_an_event_is_told_once(nvml: FakeNvml) -> None:
@@ -323,7 +324,7 @@ def test_a_wait_is_woken_by_an_event(nvml: FakeNvml) -> None:
         future = waiting(nvml, pool, event_set(0))
         assert not future.done()
         nvml.xid(0, 79)
-        assert (nvml.fleet.gpus[0].uuid, XID, 79) == future.result(5)
+        assert (nvml.fleet.gpus[0].uuid, XID, 79) == future.result(PATIENCE)
 
 
 def test_a_wait_fails_at_once(nvml: FakeNvml) -> None:
@@ -348,7 +349,7 @@ def test_calls_of_many_threads_are_all_counted(nvml: FakeNvml) -> None:
     before = nvml.calls()["nvmlDeviceGetName"]
 
     def call_often() -> None:
-        start.wait(5)
+        start.wait(PATIENCE)
         for turn in range(200):
             pynvml.nvmlDeviceGetName(handles[turn % 2])
             if turn % 20 == 0:
@@ -357,7 +358,7 @@ def test_calls_of_many_threads_are_all_counted(nvml: FakeNvml) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(call_often) for _ in range(4)]:
-            future.result(15)
+            future.result(PATIENCE)
     assert 800 == nvml.calls()["nvmlDeviceGetName"] - before
 
 

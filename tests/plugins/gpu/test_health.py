@@ -19,6 +19,7 @@ from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
 from deviceplugin_gpu._xids import Checks, parse_checks
 from fake_nvml import Fleet
 from gpu_rig import GpuRig, devices, unhealthy
+from patience import PATIENCE
 from scripted import eventually
 
 OFF_THE_BUS = "XID 79 (the GPU is off the PCIe bus): reboot the node"
@@ -417,7 +418,7 @@ def listening(plugin: GpuPlugin) -> Iterator[list[None]]:
         yield calls
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 def test_errors_that_were_corrected_call_for_no_look(rig: GpuRig) -> None:

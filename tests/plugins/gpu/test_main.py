@@ -14,6 +14,7 @@ import pytest
 from deviceplugin.simulator import SimulatedKubelet
 from fake_nvml import FakeNvml, Fleet
 from gpu_rig import GPU, uuid, uuids
+from patience import PATIENCE
 from scripted import eventually
 
 COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
@@ -30,7 +31,7 @@ def once(fake: FakeNvml, library: Path, *arguments: str) -> subprocess.Completed
         env=fake.environment(library),
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -55,7 +56,7 @@ def running(
             yield process
         finally:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_it_stops_at_once_on_sigterm_with_status_0(
     with running(simulated, fake, nvml_library) as process:
         simulated.wait_for(GPU, uuids(0, 1))
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=5)
+        process.communicate(timeout=PATIENCE)
         assert 0 == process.returncode
 
 

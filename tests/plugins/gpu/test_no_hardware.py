@@ -15,6 +15,7 @@ from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._watch import Watch
 from fake_nvml import FakeGpu, Fleet
 from gpu_rig import GPU, GpuRig, devices, uuid, uuids
+from patience import PATIENCE
 from scripted import eventually
 
 NO_DRIVER = 9
@@ -31,7 +32,7 @@ def empty(rig: GpuRig) -> GpuRig:
 def status(address: str, path: str) -> int:
     """Return the status of an answer; 0 without one."""
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -188,5 +189,5 @@ def test_no_driver_is_no_silence_of_its_gpus(rig: GpuRig) -> None:
         eventually(lambda: heard, "the event")
     finally:
         stop.set()
-        thread.join(5)
+        thread.join(PATIENCE)
     assert [FakeGpu(0).uuid] == heard

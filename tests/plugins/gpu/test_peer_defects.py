@@ -17,6 +17,7 @@ from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from fake_nvml import FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from patience import PATIENCE
 from scripted import eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 3}]}}
@@ -129,9 +130,9 @@ def test_4_gpus_whose_errors_nobody_hears_do_not_stay_healthy(
     rig.fake.fail("wait", 999)
     with kubelet.running(plugin) as node:
         node.wait_for(GPU, uuids(0, 1))
-        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=10)
+        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=PATIENCE)
         rig.fake.mend()
-        node.wait_for(GPU, uuids(0, 1), timeout=10)
+        node.wait_for(GPU, uuids(0, 1), timeout=PATIENCE)
 
 
 # 5. An XID marks one replica, or one MIG device, of the GPU.
@@ -221,7 +222,7 @@ def test_8_there_are_metrics_probes_and_an_inventory_with_reasons(
         address = f"127.0.0.1:{probe.getsockname()[1]}"
 
     def get(path: str) -> str:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:
             return str(answer.read().decode())
 
     with kubelet.running(rig.has(Fleet.of(2)).plugin(), http_address=address) as node:

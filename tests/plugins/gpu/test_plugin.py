@@ -16,6 +16,7 @@ from deviceplugin_gpu._platforms import without_nvml
 from deviceplugin_gpu._plugin import GpuPlugin
 from fake_nvml import FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from patience import PATIENCE
 from scripted import eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}
@@ -309,6 +310,6 @@ def test_requests_are_answered_while_what_there_is_changes(rig: GpuRig) -> None:
         held = list(plugin.discover())
     done.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert [] == problems
     assert {FakeMig(1).uuid(0)} == answers.keys()

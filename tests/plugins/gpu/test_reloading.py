@@ -11,6 +11,7 @@ import pytest
 from deviceplugin_gpu._main import Command
 from deviceplugin_gpu._reloading import Reloading
 from gpu_rig import GpuRig
+from patience import PATIENCE
 
 
 def test_each_change_is_noticed_once(tmp_path: Path) -> None:
@@ -57,5 +58,5 @@ def test_a_change_while_the_plugin_is_made_is_not_missed(
 
 def test_the_package_can_be_run_as_a_module() -> None:
     command = [sys.executable, "-m", "deviceplugin_gpu", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=15)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.startswith("deviceplugin_gpu 0.1.0")

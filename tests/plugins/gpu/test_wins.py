@@ -21,6 +21,7 @@ from deviceplugin_gpu._nodes import Roots
 from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
 from fake_nvml import SOURCES, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from patience import PATIENCE
 from scripted import eventually
 
 EIGHT = tuple(range(8))
@@ -101,10 +102,10 @@ def test_2_requests_are_answered_from_memory_even_while_nvml_hangs(
             assert {"NVIDIA_VISIBLE_DEVICES": uuid(2)} == node.allocate(uuid(2)).envs
             assert 2 == len(node.prefer([uuid(slot) for slot in range(4)], 2))
             # Nobody can say that they are well.
-            node.wait_for(GPU, (), unhealthy=uuids(0, 1, 2, 3), timeout=10)
+            node.wait_for(GPU, (), unhealthy=uuids(0, 1, 2, 3), timeout=PATIENCE)
         finally:
             rig.fake.mend()
-        node.wait_for(GPU, uuids(0, 1, 2, 3), timeout=10)
+        node.wait_for(GPU, uuids(0, 1, 2, 3), timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("fleet", FLEETS, ids=lambda path: path.stem)
@@ -200,9 +201,9 @@ def test_5_devices_are_unhealthy_while_the_driver_is_gone(rig: GpuRig, kubelet: 
     with kubelet.running(plugin, discovery_deadline=timedelta(milliseconds=500)) as node:
         node.wait_for(GPU, uuids(0, 1))
         rig.fake.drop_driver()
-        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=10)
+        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=PATIENCE)
         rig.fake.mend()
-        node.wait_for(GPU, uuids(0, 1), timeout=10)
+        node.wait_for(GPU, uuids(0, 1), timeout=PATIENCE)
 
 
 # 6. MIG layouts are noticed.
