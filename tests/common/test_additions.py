@@ -208,6 +208,14 @@ def test_what_two_plugins_of_a_class_give_alike_is_there_once(
     ]
 
 
+def test_what_a_plugin_keeps_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    first, second = gauge("fan_rpm", 1, "0"), gauge("fan_rpm", 2, "1")
+    source = additions(Measuring(lambda: [first]), Measuring(lambda: [second]))
+    assert scrape(source) == scrape(source)
+    assert (1, 1) == (len(first.samples), len(second.samples))
+
+
 def test_a_sample_that_one_family_has_twice_is_there_once() -> None:
     family = gauge("fan_rpm", 900, "0")
     family.add_sample("fan_rpm", {"card": "0", "slot": ""}, 800)  # no value is no label

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
+from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology, _listing
 from deviceplugin._author import HookFailedError
 from deviceplugin._listing import counts, describe, discover, sort_out
 
@@ -70,6 +70,14 @@ def test_devices_without_a_resource_are_counted_and_told() -> None:
 def test_a_discovery_without_an_end_has_failed() -> None:
     with pytest.raises(DiscoveryError, match=r"discover\(\) gives more than 300000 devices"):
         discover(Given(itertools.repeat(Device("a"))))
+
+
+def test_as_many_devices_as_can_be_are_taken_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_listing, "MAX_DEVICES", 2)
+    groups, _ = discover(Given([Device("a"), Device("b")]))
+    assert ["a", "b"] == list(groups["x.io/dev"])
+    with pytest.raises(DiscoveryError, match="more than 2 devices"):
+        discover(Given([Device("a"), Device("b"), Device("c")]))
 
 
 def test_devices_are_grouped_by_resource() -> None:
