@@ -55,5 +55,8 @@ class Node:
         """Stop everything."""
         for process in self.plugins:
             process.kill()
+            assert process.stderr is not None
+            if not process.stderr.closed:
+                sys.stderr.write(process.stderr.read())  # for whoever looks why a test has failed
             process.communicate()
         self.kubelet.stop()

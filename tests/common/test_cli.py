@@ -19,6 +19,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._settings import key
 from deviceplugin.testing import Kubelet
+from patience import PATIENCE
 
 RESOURCE = "example.com/gopher"
 GOPHER = str(Path(sys.executable).with_name("gopher-device-plugin"))
@@ -39,7 +40,7 @@ def run(*arguments: str, command: str = GOPHER, **variables: str) -> tuple[int, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=15,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout, done.stderr.splitlines()
 
@@ -87,7 +88,7 @@ def started(
         yield Process(process)
     finally:
         process.kill()
-        process.communicate()
+        sys.stderr.write(process.communicate()[1])  # for whoever looks why a test has failed
 
 
 @pytest.fixture
