@@ -133,8 +133,10 @@ class Discovery:
                 took = self.look()
                 self._watch_paths()
                 # However many hints there are, at most half of the time goes into looking.
-                self._stopping.wait(max(_REST, took))
-                self._hints.wait(_SOON if self.waiting else self._timing.interval)
+                rest = max(_REST, took)
+                self._stopping.wait(rest)
+                pause = _SOON if self.waiting else self._timing.interval
+                self._hints.wait(max(0.0, pause - rest))
                 self._hints.take()
         finally:
             self._poller.forget(self.check_deadline)
