@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
 
+from fpga_trees import AFU, INTERFACE, OTHER_AFU
 from home import Given, Home, Plugin
 
 GENERIC = """
@@ -32,7 +34,13 @@ SIMULATED = Plugin(
     environment={"DP_ANNOTATION_PREFIX": "example.com/e2e"},
 )
 GPU = Plugin("gpu", "nvidia.com/gpu", None, environment={"DP_PASS_DEVICE_SPECS": "true"})
-FPGA = Plugin("fpga", "fpga.intel.com/region-*", None)
+# What the cards have already: the hook refuses a container that asks for nothing.
+FPGA = Plugin(
+    "fpga",
+    "fpga.intel.com/region-*",
+    None,
+    asks={"FPGA_REGION_1": INTERFACE, "FPGA_AFU_1": AFU},
+)
 
 
 def case(plugin: Plugin, *more: object) -> object:
@@ -56,6 +64,7 @@ CASES = [
     case(FPGA),
 ]
 each = pytest.mark.parametrize("plugin", CASES)
+EXAMPLE = Path(__file__).parents[1] / "demo/examples"
 Install = Callable[[Plugin], tuple[str, int]]
 
 
@@ -136,9 +145,9 @@ OPEN = '(: < "{0}") 2>/dev/null && echo r; (: >> "{0}") 2>/dev/null && echo w'
 def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other(
     home: Home, plugin: Plugin, node: str, rights: str, installed: Install
 ) -> None:
-    resource, _ = installed(plugin)
-    nodes = home.run("owner", resource, 1).nodes
-    (path, *_) = (path for path in nodes if re.fullmatch(f"/dev/{node}", path))
+    resource, count = installed(plugin)
+    nodes = home.run("owner", resource, count).nodes
+    path = min(path for path in nodes if re.fullmatch(f"/dev/{node}", path))
     assert rights == "".join(home.execute("owner", OPEN.format(path)).split())
     numbers = home.execute("owner", f"stat -c '0x%t 0x%T' {path}").split()
     other = home.run("other", resource, 0).nodes
@@ -149,12 +158,41 @@ def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other
     assert "" == home.execute("other", f"[ -c /tmp/made ] && {OPEN.format('/tmp/made')}").strip()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
+def test_a_container_gets_its_gpu_by_cdi_alone(
+    home: Home, strategy: str, installed: Install
+) -> None:
+    home.need_cdi()
+    environment = {"DP_DEVICE_LIST_STRATEGY": strategy}
+    plugin = Plugin("gpu", GPU.resource, None, environment=environment, components=("cdi",))
+    resource, _ = installed(plugin)
+    given = home.run("owner", resource, 1)
+    assert "void" == given.envs["NVIDIA_VISIBLE_DEVICES"]
+    (path,) = (node for node in given.nodes if re.fullmatch(r"/dev/nvidia\d+", node))
+    assert ["r", "w"] == home.execute("owner", OPEN.format(path)).split()
+
+
+@pytest.mark.fpga
+def test_a_container_whose_function_cannot_be_had_is_not_started_by_its_hook(
+    home: Home, installed: Install
+) -> None:
+    home.need_cdi()
+    installed(FPGA)
+    pod = yaml.safe_load((EXAMPLE / "fpga/pod.yaml").read_text())
+    (container,) = pod["spec"]["containers"]
+    (wish,) = (one for one in container["env"] if one["name"] == "FPGA_AFU_1")
+    wish["value"] = OTHER_AFU
+    with pytest.raises(grpc.RpcError, match=f"no bitstream {OTHER_AFU}.gbs or .aocx"):
+        home.run_example(pod)
+
+
 @pytest.mark.parametrize(("plugin", "printed"), EXAMPLES)
 def test_an_example_prints_what_its_page_says(
     home: Home, plugin: Plugin, printed: str, installed: Install
 ) -> None:
     installed(plugin)
-    pod = Path(__file__).parents[1] / "demo/examples" / plugin.name / "pod.yaml"
+    pod = EXAMPLE / plugin.name / "pod.yaml"
     said = home.run_example(yaml.safe_load(pod.read_text()))
     assert re.search(printed, said, re.MULTILINE)
 

@@ -96,11 +96,13 @@ class Cluster:
     def write_overlay(self, plugin: Plugin) -> None:
         """Write the kustomization that is applied: the deployment, in this namespace."""
         name = f"{plugin.name}-device-plugin"
+        deployments = os.path.relpath(DEPLOYMENTS, self._root.resolve())
         spec: dict[str, Any] = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "namespace": self._namespace,
-            "resources": [os.path.relpath(DEPLOYMENTS / plugin.name, self._root.resolve())],
+            "resources": [f"{deployments}/{plugin.name}"],
+            "components": [f"{deployments}/components/{name}" for name in plugin.components],
             "patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())}],
         }
         if self._options.image:
@@ -222,7 +224,11 @@ class Cluster:
 
     def run(self, name: str, resource: str, count: int) -> Given:
         command = f"{LOOK}; echo; echo {END}; trap exit TERM; sleep 3600 & wait"
-        self._apply(self._pod(name, command, {resource: str(count)}))
+        pod = self._pod(name, command, {resource: str(count)})
+        asks = self._plugin.asks if self._plugin is not None else {}
+        env = [{"name": key, "value": value} for key, value in asks.items()]
+        pod["spec"]["containers"][0]["env"] = env
+        self._apply(pod)
         self._wait_phase(name, "Running")
         said: list[str] = []
 
@@ -232,6 +238,9 @@ class Cluster:
 
         eventually(has_said_all, self._patience, PAUSE)
         return seen(said[0].removesuffix(f"\n{END}\n"))
+
+    def need_cdi(self) -> None:
+        pytest.skip("what CDI a cluster's runtime has is not known")
 
     def execute(self, name: str, command: str) -> str:
         words = ("exec", name, "--", "sh", "-c", command)

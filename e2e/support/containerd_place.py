@@ -7,6 +7,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import pytest
+
+import containerd as daemon
 import cri_runtime_pb2 as pb
 from container import eventually
 from containerd import Containerd
@@ -49,7 +52,8 @@ class Containers:
         name = f"{installation.plugin.name}-device-plugin"
         (archive,) = self._images.glob(f"{name}-*.tar")
         self._containerd.load(archive, own["image"])
-        node = Node(self._node.name, self._node.cgroup, self._node.folder, installation.host)
+        host = {**installation.host, "/var/run/cdi": self._containerd.cdi}
+        node = Node(self._node.name, self._node.cgroup, self._node.folder, host)
         config = PodConfig(pod, token_hex(8), node, installation.configs)
         sandbox = self._runtime.run_pod(config.sandbox)
         for first in pod["spec"].get("initContainers", ()):
@@ -119,6 +123,10 @@ class Containers:
         finally:
             self._runtime.remove_pod(sandbox)
 
+    def need_cdi(self) -> None:
+        if missing := daemon.why_no_cdi():
+            pytest.skip(missing)
+
     def execute(self, name: str, command: str) -> str:
         container = self._pods[name].container
         return self._runtime.execute(container, "sh", "-c", command).output
@@ -140,4 +148,6 @@ class Containers:
     def close(self) -> None:
         for pod in self._runtime.pods():
             self._runtime.remove_pod(pod)
+        for specification in self._containerd.cdi.iterdir():
+            specification.unlink()
         assert [] == self._containerd.shims()

@@ -21,6 +21,10 @@ class Plugin:
     """The file config.yaml of its ConfigMap, in place of that of the folder."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """More variables of its container."""
+    components: tuple[str, ...] = ()
+    """Of deployments/components, beside those that the deployment has."""
+    asks: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the pods that are run for it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,9 @@ class Home(Protocol):
 
     def run(self, name: str, resource: str, count: int) -> Given:
         """Run a pod that asks for devices, and keep it."""
+
+    def need_cdi(self) -> None:
+        """Skip the test where nobody knows that containers get what CDI specifications have."""
 
     def execute(self, name: str, command: str) -> str:
         """Run a command by the shell of a pod, and return what it prints, however it ends.

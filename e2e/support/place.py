@@ -58,6 +58,9 @@ class Place(Protocol):
     def run_to_end(self, pod: Mapping[str, Any], options: RunOptions) -> str:
         """Run a pod with one container until it has done well, and return what it prints."""
 
+    def need_cdi(self) -> None:
+        """See Home."""
+
     def execute(self, name: str, command: str) -> str:
         """See Home."""
 

@@ -113,6 +113,9 @@ class Processes:
         )
         return done.stdout
 
+    def need_cdi(self) -> None:
+        pytest.skip(NO_CONTAINERS)
+
     def execute(self, name: str, command: str) -> str:  # noqa: ARG002
         pytest.skip(NO_CONTAINERS)
 

@@ -15,12 +15,11 @@ import yaml
 from container import eventually
 from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
 from home import Given, Plugin
-from kustomize import Manifest, render
+from kustomize import Manifest, overlay, render
 from place import Installation, Place
 from pod_config import NOTHING
 from stand_ins import MAKERS, StandIn
 
-DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 KEEP = "trap exit TERM; sleep 3600 & wait"
 """What pods do."""
 
@@ -46,17 +45,16 @@ class SimulatedHome:
         self._start()
 
     def _start(self) -> None:
-        manifests = render(DEPLOYMENTS / self._plugin.name)
+        plugin = self._plugin
+        manifests = render(overlay(self._root, plugin.name, *plugin.components))
         for manifest in manifests:
-            if manifest["kind"] == "ConfigMap" and self._plugin.config:
-                manifest["data"] = {"config.yaml": self._plugin.config}
+            if manifest["kind"] == "ConfigMap" and plugin.config:
+                manifest["data"] = {"config.yaml": plugin.config}
             if manifest["kind"] == "DaemonSet":
                 self._patch(manifest["spec"]["template"]["spec"])
         log = self._root / f"plugin-{len(self._logs)}.log"
         self._logs.append(log)
-        self._place.start(
-            Installation(self._plugin, manifests, self._host(manifests), self._listen, log)
-        )
+        self._place.start(Installation(plugin, manifests, self._host(manifests), self._listen, log))
         eventually(self._is_ready)
 
     def _patch(self, pod: dict[str, Any]) -> None:
@@ -76,6 +74,8 @@ class SimulatedHome:
         }
         if self._plugin.files:
             known[self._plugin.files] = self._files()
+        if self._stand_in is not None:
+            known |= self._stand_in.host
         (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
         for volume in daemon_set["spec"]["template"]["spec"]["volumes"]:
             host = volume.get("hostPath", {})
@@ -133,7 +133,12 @@ class SimulatedHome:
         (self._files() / name).unlink()
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        container = {"name": "main", "image": "busybox:1.37", "command": ["sh", "-c", KEEP]}
+        container = {
+            "name": "main",
+            "image": "busybox:1.37",
+            "command": ["sh", "-c", KEEP],
+            "env": [{"name": key, "value": text} for key, text in self._plugin.asks.items()],
+        }
         manifest = {"metadata": {"name": name}, "spec": {"containers": [container]}}
         return self._place.run_pod(manifest, self._admit(name, resource, count))
 
@@ -142,6 +147,9 @@ class SimulatedHome:
         outcome = self._kubelet.run(pod)
         assert outcome, outcome.message
         return outcome.options["main"] or NOTHING
+
+    def need_cdi(self) -> None:
+        self._place.need_cdi()
 
     def execute(self, name: str, command: str) -> str:
         return self._place.execute(name, command)

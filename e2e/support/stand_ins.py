@@ -3,17 +3,18 @@
 import os
 import shutil
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fake_nvml import FakeNvml, Fleet, build_or_skip
-from fpga_trees import AFU, DFL, OTHER_AFU, FpgaTree
+from fpga_cards import write_hook
+from fpga_trees import AFU, DFL, FpgaTree, number_of
 
 _NODE = Path("/dev/fuse")
-"""What device nodes really are: opened for reading or writing without any effect, and, unlike
-/dev/null, not for every container."""
+"""What those device nodes really are that are opened: for reading or writing without any effect,
+and, unlike /dev/null, not for every container."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class StandIn:
 
     folder: Path
     environment: dict[str, str]
+    host: Mapping[str, Path] = field(default_factory=dict)
+    """What stands for directories of the node."""
 
     def show(self, pod: dict[str, Any]) -> None:
         """Have the plugin's container in ``pod`` see it: read-only, where it is here."""
@@ -53,21 +56,31 @@ def gpus(folder: Path, cache: Path) -> StandIn:
 
 
 def fpga(folder: Path, _cache: Path) -> StandIn:
-    """Make two cards with a port each, by the kernel's DFL driver."""
+    """Make two cards with a port each, by the kernel's DFL driver, and no bitstreams."""
     tree = FpgaTree(folder, DFL)
-    tree.simple(AFU)
-    tree.simple(OTHER_AFU, address="0000:5e:00.0", number=1)
-    for path in [*tree.dev.iterdir()]:
+    (first,) = tree.simple(AFU)
+    (other,) = tree.simple(AFU, address="0000:5e:00.0", number=1)
+    if _NODE.exists():
+        tree.renumber(first, _NODE.stat().st_rdev)
+    for port in (first, other):  # The hook tells them apart by numbers: one can be opened.
+        path = tree.dev / port.name
         path.unlink()
-        _make_node(path)
-    return StandIn(folder, {"DP_SYSFS_DIR": str(tree.sys), "DP_DEV_DIR": str(tree.dev)})
+        _make_node(path, os.makedev(*number_of(port)))
+    host = {"/opt/intel/fpga-sw": folder / "opt"}
+    write_hook(folder / "hook", folder / "opt/intel-fpga-crihook", tree)
+    environment = {
+        "DP_SYSFS_DIR": str(tree.sys),
+        "DP_DEV_DIR": str(tree.dev),
+        "DP_HOOK": str(folder / "hook"),
+    }
+    return StandIn(folder, environment, host)
 
 
-def _make_node(path: Path) -> None:
+def _make_node(path: Path, number: int | None = None) -> None:
     """Make a device node; a file where that is not allowed, and nobody opens it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0 and _NODE.exists():
-        os.mknod(path, stat.S_IFCHR, _NODE.stat().st_rdev)
+        os.mknod(path, stat.S_IFCHR, _NODE.stat().st_rdev if number is None else number)
         path.chmod(0o666)
     else:
         path.touch()

@@ -1,5 +1,6 @@
 """Containers that a real containerd makes of what the kubelet would ask for."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,31 @@ def test_a_container_gets_what_a_plugin_answered(pods: Pods, tmp_path: Path) -> 
         "r" == pods.say(container, "(: < /dev/mine) && echo r; (: >> /dev/mine) && echo w").strip()
     )
     assert {"example.com/note": "x"} == given.annotations
+
+
+def test_a_container_gets_what_a_cdi_specification_has(
+    pods: Pods, containerd: Containerd, tmp_path: Path
+) -> None:
+    if missing := daemon.why_no_cdi():
+        pytest.skip(missing)
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ncat > {tmp_path}/state\n")
+    hook.chmod(0o755)
+    edits = {
+        "env": ["GIVEN=by CDI"],
+        "deviceNodes": [{"path": "/dev/mine", "hostPath": "/dev/tty0"}],
+        "hooks": [{"hookName": "createRuntime", "path": str(hook)}],
+    }
+    device = {"name": "one", "containerEdits": edits}
+    specification = {"cdiVersion": "0.5.0", "kind": "example.com/test", "devices": [device]}
+    path = containerd.cdi / "example.json"
+    path.write_text(json.dumps(specification))
+    container, _ = pods.run(simple(), RunOptions({}, (), (), {}, ("example.com/test=one",)))
+    path.unlink()
+    given = seen(pods.say(container, LOOK))
+    assert "by CDI" == given.envs["GIVEN"]
+    assert "/dev/mine" in given.nodes
+    assert container == json.loads((tmp_path / "state").read_text())["id"]
 
 
 def test_a_container_has_time_to_end_if_it_is_given(pods: Pods) -> None:

@@ -1,6 +1,7 @@
 """A containerd of its own in a temporary folder, as a node has it, and everything of it removed."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -43,8 +44,9 @@ stream_server_address = "127.0.0.1"
 stream_server_port = "0"
 # A test may run where it must not lower this.
 restrict_oom_score_adj = true
-# Hooks of CDI specifications act on the real machine.
-enable_cdi = false
+# Nothing of this machine: hooks of CDI specifications act on it.
+enable_cdi = true
+cdi_spec_dirs = ["{root}/cdi"]
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{root}/cni/bin"
 conf_dir = "{root}/cni/conf"
@@ -56,6 +58,8 @@ runtime_type = "io.containerd.runc.v2"
 Root = "{root}/runc"
 """
 _CGROUPS = Path("/sys/fs/cgroup")
+_CDI = (1, 7)
+"""The first version that has it; an older one starts containers without what it names."""
 
 
 @cache
@@ -75,6 +79,17 @@ def _lack() -> str:
     return ""
 
 
+@cache
+def why_no_cdi() -> str:
+    """Return why containers get nothing of CDI specifications here; empty if they do."""
+    words = ["containerd", "--version"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    found = re.search(r" v?(\d+)\.(\d+)\.\S*", said)
+    assert found is not None, said
+    is_old = (int(found[1]), int(found[2])) < _CDI
+    return f"containerd{found[0]} has no CDI: 1.7 or newer has" if is_old else ""
+
+
 def _failure() -> str:
     with TemporaryDirectory(prefix="containerd-") as root:
         try:
@@ -92,6 +107,8 @@ class Containerd:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.log = root / "containerd.log"
+        self.cdi = root / "cdi"
+        """The only directory with CDI specifications."""
         self.cgroup = f"/deviceplugin-{token_hex(4)}"
         """The parent of the control groups of all pods."""
         self.runtime: Runtime
@@ -99,6 +116,7 @@ class Containerd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        self.cdi.mkdir()
         config = self.root / "config.toml"
         config.write_text(
             _CONFIG.format(root=self.root, pause=_PAUSE, snapshotter=self._snapshotter)

@@ -46,3 +46,13 @@ def bundle(folder: Path, ports: Sequence[Path], **environment: str) -> bytes:
     (folder / "config.json").write_text(json.dumps(config))
     state = {"ociVersion": "1.2.0", "id": "c1", "status": "creating", "bundle": str(folder)}
     return json.dumps(state).encode()
+
+
+def write_hook(path: Path, installed: Path, tree: FpgaTree) -> None:
+    """Write what calls the ``installed`` hook for the cards of a tree, without any bitstream.
+
+    A container runtime gives a hook no flags but those of the specification.
+    """
+    flags = f"--sysfs={tree.sys} --dev={tree.dev} --bitstreams={path.parent}/none"
+    path.write_text(f'#!/bin/sh\nexec {installed} {flags} --lock={path.parent}/lock "$@"\n')
+    path.chmod(0o755)

@@ -15,6 +15,7 @@ OPAE::
       fpga/intel-fpga-dev.0/intel-fpga-port.0/afu_id
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -107,6 +108,14 @@ class FpgaTree:
             self.port(region, number * 10 + index, afu, on_fme=index)
             for index, afu in enumerate(afus)
         ]
+
+    def renumber(self, folder: Path, number: int) -> None:
+        """Give a port or an FME the device number of something that is there."""
+        places = self.sys / "dev/char"
+        (places / (folder / "dev").read_text().strip()).unlink()
+        text = f"{os.major(number)}:{os.minor(number)}"
+        (folder / "dev").write_text(f"{text}\n")
+        (places / text).symlink_to(folder)
 
     def set_error(self, folder: Path, attribute: str, value: str = "0x1") -> None:
         """Have a port or an FME report an error."""

@@ -12,6 +12,7 @@ import pytest
 import containerd
 import oci_image
 from deviceplugin_fpga import _cdi, _install
+from fpga_cards import write_hook
 from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -24,9 +25,7 @@ def hook(tree: FpgaTree, tmp_path: Path) -> Path:
     installed = tmp_path / "opt/intel-fpga-crihook"
     _install.install(installed)
     caller = tmp_path / "hook"
-    flags = f"--sysfs={tree.sys} --dev={tree.dev} --bitstreams={tmp_path}/none"
-    caller.write_text(f'#!/bin/sh\nexec {installed} {flags} --lock={tmp_path}/lock "$@"\n')
-    caller.chmod(0o755)
+    write_hook(caller, installed, tree)
     return caller
 
 
