@@ -119,7 +119,7 @@ def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_livene
         @override
         def discover(self) -> Iterable[dp.Device]:
             if hang.is_set():
-                release.wait(10)
+                release.wait(PATIENCE)
             return super().discover()
 
     with kubelet.running(HangingPlugin("a"), discovery_deadline=SHORT) as node:
@@ -209,9 +209,9 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)
         other.set("x", "y")
-        node.wait_for("example.com/other", {"x", "y"}, timeout=30)
+        node.wait_for("example.com/other", {"x", "y"}, timeout=PATIENCE)
         plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"}, timeout=30)
+        node.wait_for(RESOURCE, {"a", "b"}, timeout=PATIENCE)
         assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
@@ -226,9 +226,9 @@ def test_a_hundred_resources_in_one_process_are_registered(kubelet: Kubelet) -> 
     names = [f"example.com/r{number}" for number in range(100)]
     plugin = ScriptedPlugin(*(dp.Device(f"d-{n}", resource=n) for n in names), resource="")
     with kubelet.running(plugin) as node:
-        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=30)
+        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=PATIENCE)
         node.restart_kubelet()
-        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=30)
+        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=PATIENCE)
 
 
 # Resources that come and go.
@@ -467,7 +467,7 @@ def test_changes_that_raise_are_reported_once_and_started_again(
 
     with kubelet.running(BadPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
-        assert all(calls.acquire(timeout=5) for _ in range(4))
+        assert all(calls.acquire(timeout=PATIENCE) for _ in range(4))
     assert 1 == events(caplog).count("changes() failed")
 
 
@@ -564,9 +564,9 @@ def test_a_resource_that_was_never_advertised_goes_without_a_trace(kubelet: Kube
     devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
     plugin = ScriptedPlugin("a", *devices)
     with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"}, timeout=30)
+        node.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"}, timeout=30)
+        node.wait_for(RESOURCE, {"a", "b"}, timeout=PATIENCE)
         names = [resource["name"] for resource in node.host.inventory()["resources"]]
         assert [RESOURCE] == names
 
