@@ -16,6 +16,7 @@ from deviceplugin_fpga.hook import _main
 from fpga_bitstreams import gbs
 from fpga_cards import FakeCards, bundle
 from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
+from patience import PATIENCE
 
 BIN = Path(sys.executable).parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -47,7 +48,7 @@ def run(tree: FpgaTree, installed: Path, tmp_path: Path) -> Run:
             text=True,
             env={},
             check=False,
-            timeout=15,
+            timeout=PATIENCE,
         )
 
     return run_hook
@@ -156,7 +157,13 @@ def host(installed: Path, tmp_path: Path) -> Callable[..., Path]:
 
 def called(shell: Sequence[str], hook: Path) -> tuple[int, str]:
     done = subprocess.run(
-        [*shell, hook], input="{}", capture_output=True, text=True, check=False, env={}, timeout=15
+        [*shell, hook],
+        input="{}",
+        capture_output=True,
+        text=True,
+        check=False,
+        env={},
+        timeout=PATIENCE,
     )
     assert "" == done.stdout
     return done.returncode, done.stderr
@@ -202,7 +209,7 @@ def test_a_python_is_asked_for_its_version(host: Callable[..., Path], tmp_path: 
 @pytest.mark.parametrize("arguments", [[], ["relative"], ["/a", "/b"], ["--to=/a"], ["/"]])
 def test_installing_it_nowhere_is_refused(arguments: list[str]) -> None:
     command = [str(BIN / "fpga-device-plugin"), "install-hook", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=15)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     usage = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
     assert (2, usage) == (done.returncode, done.stderr)
 
@@ -210,7 +217,7 @@ def test_installing_it_nowhere_is_refused(arguments: list[str]) -> None:
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     command = [str(BIN / "fpga-device-plugin"), "install-hook", f"{tmp_path}/file/hook"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=15)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (1, f"fpga-device-plugin: {tmp_path}/file: File exists\n") == (
         done.returncode,
         done.stderr,
@@ -231,7 +238,7 @@ def test_the_help_of_the_plugin_leads_to_that_of_installing_the_hook() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=15,
+            timeout=PATIENCE,
             env={**os.environ, "COLUMNS": "200"},
         ).stdout
         for arguments in ([], ["install-hook"])
@@ -270,7 +277,7 @@ def test_its_help_names_the_defaults() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=15,
+        timeout=PATIENCE,
         env={**os.environ, "COLUMNS": "200"},
     )
     for default in ("/srv/intel.com/fpga", "/sys", "/dev", "/run/fpga-hook.lock", "60"):
