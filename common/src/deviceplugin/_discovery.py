@@ -96,9 +96,8 @@ class Discovery:
         self._hints = Hints(poller)
         self._looking_since: float | None = None
         metrics.expect_plugin(self.name)
-        self.completed = False
-        """Whether any discovery has succeeded yet."""
-        self._completed_at = float("-inf")
+        self._completed_at: float | None = None
+        """When the last discovery that succeeded did so."""
 
     @property
     def plugin(self) -> Plugin:
@@ -112,10 +111,15 @@ class Discovery:
         return since is not None and time.monotonic() - since > self._timing.deadline
 
     @property
+    def completed(self) -> bool:
+        """Whether any discovery has succeeded yet."""
+        return self._completed_at is not None
+
+    @property
     def overdue(self) -> bool:
         """Whether the last discovery that succeeded is longer ago than the deadline."""
         since = self._completed_at
-        return self.completed and time.monotonic() - since > self._timing.deadline
+        return since is not None and time.monotonic() - since > self._timing.deadline
 
     @property
     def waiting(self) -> bool:
@@ -217,7 +221,6 @@ class Discovery:
         for resource in withdrawn:
             self._catalogue.withdraw(resource)
         self._completed_at = time.monotonic()
-        self.completed = True
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
 
     def _report_skipped(self, problems: Mapping[str, int]) -> None:
