@@ -1,9 +1,11 @@
+import asyncio
 import sys
 import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
+from typing_extensions import override
 
 from deviceplugin import AllocationError
 from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
@@ -20,6 +22,36 @@ def refuse() -> NoReturn:
 
 def leave() -> NoReturn:
     sys.exit("no library")
+
+
+class PanicError(BaseException):
+    """As native code raises it, which is no Exception."""
+
+
+class MuteError(Exception):
+    """One whose text cannot be had."""
+
+    @override
+    def __str__(self) -> str:
+        raise PanicError("no text")
+
+
+class MuteRefusalError(AllocationError):
+    """The same, of a class that is passed on as it is."""
+
+    @override
+    def __str__(self) -> str:
+        raise PanicError("no text")
+
+
+NO_EXCEPTIONS = [
+    SystemExit(0),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    pytest.fail.Exception("no"),
+    PanicError("no"),
+]
 
 
 class Hanging:
@@ -66,6 +98,53 @@ def test_a_hook_that_leaves_the_process_has_failed() -> None:
         call(leave)
     with pytest.raises(HookFailedError, match="SystemExit: no library"):
         Hooks().call("allocate", leave, timeout=5)
+
+
+@pytest.mark.parametrize("error", NO_EXCEPTIONS, ids=lambda error: type(error).__name__)
+def test_whatever_is_raised_in_a_thread_of_ours_is_a_failed_hook(error: BaseException) -> None:
+    def fail() -> NoReturn:
+        raise error
+
+    with pytest.raises(HookFailedError, match=type(error).__name__) as raised:
+        Hooks().call("allocate", fail, timeout=PATIENCE)
+    assert error is raised.value.__cause__
+
+    def look() -> None:
+        with pytest.raises(HookFailedError, match=type(error).__name__) as raised:
+            call(fail)
+        looked.append(raised.value.__cause__)
+
+    looked: list[BaseException | None] = []
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join(PATIENCE)
+    assert [error] == looked
+
+
+def test_an_interrupt_of_the_main_thread_is_that_of_its_user() -> None:
+    def interrupted() -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(interrupted)
+
+
+def test_an_error_without_a_text_is_told_by_its_type() -> None:
+    def fail() -> NoReturn:
+        raise asyncio.CancelledError
+
+    with pytest.raises(HookFailedError) as raised:
+        call(fail)
+    assert "CancelledError" == str(raised.value)
+
+
+@pytest.mark.parametrize("error", [MuteError(), MuteRefusalError("busy")])
+def test_an_error_that_cannot_tell_its_text_is_told_by_its_type(error: Exception) -> None:
+    def fail() -> NoReturn:
+        raise error
+
+    with pytest.raises(HookFailedError, match=f"{type(error).__name__}: its text cannot be read"):
+        call(fail)
 
 
 def test_a_hook_that_hangs_is_left_alone(hanging: Hanging) -> None:

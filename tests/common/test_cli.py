@@ -432,6 +432,28 @@ def test_a_signal_of_the_plugin_itself_stops_nothing(
         assert 0 == process.stop()
 
 
+def test_an_interrupt_ends_a_discovery_that_is_shown(
+    plugin_dir: Path, script: Callable[[str], str]
+) -> None:
+    command = script("""
+        import sys
+        import threading
+        import deviceplugin as dp
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def discover(self):
+                print('{"event": "looking"}', file=sys.stderr, flush=True)
+                threading.Event().wait()
+
+        dp.main(Serial)
+        """)
+    with started(plugin_dir, "--once", command=command) as process:
+        process.wait_for("looking")
+        assert -signal.SIGINT == process.stop(signal.SIGINT)
+
+
 # Plugins of other makes.
 
 

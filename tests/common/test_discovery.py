@@ -1,6 +1,7 @@
 """What becomes of what ``discover()`` gives, raises or does not do."""
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -62,6 +63,29 @@ def test_a_discovery_that_goes_on_failing_is_logged_once(
         failures = node.host._metrics.discovery_errors.labels("ScriptedPlugin")
         eventually(lambda: failures._value.get() >= 5, "five failures")
     assert 1 == events(caplog).count("discovery failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(0),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        CancelledError(),
+        pytest.fail.Exception("no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_discovery_that_raises_what_is_no_exception_has_failed_like_any_other(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.fail(error)
+        eventually(lambda: "discovery failed" in events(caplog), "the failure to be logged")
+        plugin.set("a", "b")
+        node.wait_for(RESOURCE, {"a", "b"})
 
 
 def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_the_reason(

@@ -19,6 +19,32 @@ def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> No
     assert stopped.is_set()
 
 
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit()])
+def test_an_actor_never_ends_the_program_as_if_all_were_well(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group()
+
+    def fail() -> None:
+        raise error
+
+    group.add("poller", fail, lambda: None)
+    with pytest.raises(RuntimeError, match=f"poller failed: {type(error).__name__}") as raised:
+        group.run(5)
+    assert error is raised.value.__cause__
+    assert ["stopping: a part of the plugin failed"] == [r.getMessage() for r in caplog.records]
+
+
+def test_an_actor_that_ends_unasked_is_an_error() -> None:
+    stopped = Event()
+    group = Group()
+    group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
+    group.add("poller", lambda: None, lambda: None)
+    with pytest.raises(RuntimeError, match="poller ended by itself"):
+        group.run(5)
+    assert stopped.is_set()
+
+
 def test_of_many_threads_that_do_not_stop_most_are_only_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

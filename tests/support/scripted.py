@@ -26,7 +26,7 @@ class ScriptedPlugin(dp.Plugin):
         self._changed = Condition()
         self._version = 0
         self._devices: list[dp.Device] = []
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.set(*devices)
 
     def set(self, *devices: dp.Device | str) -> None:
@@ -36,7 +36,7 @@ class ScriptedPlugin(dp.Plugin):
             self._version += 1
             self._changed.notify_all()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         with self._changed:
             self._error = error
             self._version += 1

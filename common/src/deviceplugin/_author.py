@@ -30,14 +30,37 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
     Raises:
         DevicePluginError: As the hook raised it.
         HookFailedError: It raised anything else.
+        KeyboardInterrupt: It came in the main thread: the user's Ctrl-C, not the hook's.
     """
     try:
         return hook(*args)
-    except DevicePluginError:
-        raise
-    except (Exception, SystemExit) as error:  # a plugin does not end the process
+    except BaseException as error:  # a plugin does not end the process, by whatever it raises
+        text = _text(error)
+        if text is not None and isinstance(error, DevicePluginError):
+            raise
+        if isinstance(error, KeyboardInterrupt) and _in_main_thread():
+            raise
         log.debug("a hook failed", exc_info=True)
-        raise HookFailedError(f"{type(error).__name__}: {error}") from error
+        raise HookFailedError(_told(error, text)) from error
+
+
+def _text(error: BaseException) -> str | None:
+    """Return the text of ``error``, or None where its class fails to give it."""
+    try:
+        return str(error)
+    except BaseException:  # an author's code, too
+        return None
+
+
+def _told(error: BaseException, text: str | None) -> str:
+    name = type(error).__name__
+    if text is None:
+        return f"{name}: its text cannot be read"
+    return f"{name}: {text}" if text else name
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class Hooks:

@@ -188,7 +188,7 @@ class _Command:
         def run() -> None:
             try:
                 host.run()
-            except Exception:  # logged by the host
+            except BaseException:  # logged by the host
                 failed.set()
             finally:
                 events.end()

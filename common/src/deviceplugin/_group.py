@@ -18,7 +18,7 @@ class Group:
     def __init__(self) -> None:
         self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
         self._over = threading.Event()
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
         """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
@@ -31,10 +31,14 @@ class Group:
     def run(self, timeout: float) -> None:
         """Run all actors until one ends or ``stop`` is called; then stop all.
 
-        Waits at most ``timeout`` seconds for them to stop. Raises what the first to fail raised.
+        Waits at most ``timeout`` seconds for them to stop.
+
+        Raises:
+            Exception: The one that the first actor to fail raised.
+            RuntimeError: It raised what is not an ``Exception``, or ended without being told to.
         """
         threads = [
-            threading.Thread(target=self._act, args=(run,), name=name, daemon=True)
+            threading.Thread(target=self._act, args=(name, run), name=name, daemon=True)
             for name, run, _ in self._actors
         ]
         for thread in threads:
@@ -46,14 +50,28 @@ class Group:
         if self._error is not None:
             raise self._error
 
-    def _act(self, run: Callable[[], None]) -> None:
+    def _act(self, name: str, run: Callable[[], None]) -> None:
         try:
             run()
-        except Exception as error:
-            self._error = self._error or error
+            self._check_told_to_end(name)
+        except BaseException as error:  # a SystemExit(0), too, is a failure here
+            self._error = self._error or _as_exception(name, error)
             log.exception("stopping: a part of the plugin failed")
         finally:
             self._over.set()
+
+    def _check_told_to_end(self, name: str) -> None:
+        if not self._over.is_set():
+            raise RuntimeError(f"{name} ended by itself")
+
+
+def _as_exception(name: str, error: BaseException) -> Exception:
+    """Return ``error``, or an error because of it that cannot be taken for a wish to exit."""
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"{name} failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 def join(threads: Iterable[threading.Thread], timeout: float) -> None:
