@@ -651,6 +651,15 @@ def test_a_device_of_odd_values_ends_nothing(kubelet: Kubelet, device: dp.Device
         node.wait_for(RESOURCE, {"a"})
 
 
+def test_a_device_whose_reason_is_not_known_is_unhealthy_and_costs_no_other(
+    kubelet: Kubelet,
+) -> None:
+    ill = sick("x", OSError("without a number").strerror)  # type: ignore[arg-type]
+    with kubelet.running(ScriptedPlugin("a", ill)) as node:
+        node.wait_for(RESOURCE, {"a"}, {"x"})
+        assert {"a": "", "x": "no reason given"} == reasons(node.host)
+
+
 def test_odd_paths_to_watch_end_nothing(kubelet: Kubelet) -> None:
     class OddPlugin(ScriptedPlugin):
         watch_paths = ("/a\0b",)

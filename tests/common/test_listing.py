@@ -1,12 +1,22 @@
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology, _listing
+from deviceplugin import (
+    Device,
+    DeviceNode,
+    DiscoveryError,
+    Health,
+    Mount,
+    Plugin,
+    Topology,
+    _listing,
+)
 from deviceplugin._author import HookFailedError
 from deviceplugin._listing import counts, describe, discover, sort_out
 
@@ -59,6 +69,87 @@ def test_a_discovery_that_returns_no_list_says_what_it_should(found: object) -> 
         discover(Forgetful())
     expected = f"TypeError: discover() must return a list of devices, or yield them, not {found!r}"
     assert expected == str(info.value)
+
+
+class Unreadable:
+    """As objects of native libraries are whose device has gone."""
+
+    @override
+    def __repr__(self) -> str:
+        raise OSError("handle is closed")
+
+
+class Moody(Device):
+    """A device that looks for its topology when it is asked for it."""
+
+    @override
+    def __getattribute__(self, name: str) -> object:
+        if name == "topology":
+            raise OSError("no such bus")
+        return super().__getattribute__(name)
+
+
+NO_NUMBERS: Any = [0, None]
+
+
+def fields(**given: object) -> Callable[[], Device]:
+    return lambda: Device("x", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (fields(envs=[1]), "envs [1] is not a mapping"),
+        (fields(envs="A=B"), "envs 'A=B' is not a mapping"),
+        (fields(annotations=5), "annotations 5 is not a mapping"),
+        (fields(attributes=object), "attributes <class 'object'> is not a mapping"),
+        (fields(nodes=5), "node 5 is not a DeviceNode"),
+        (fields(mounts=object()), "mount <object object> is not a Mount"),
+        (fields(mounts=Unreadable()), "mount <Unreadable> is not a Mount"),
+        (fields(cdi_names=7), "CDI name 7 is not a str"),
+        (fields(health=Health(healthy="no")), "health's healthy 'no' is not a bool"),  # type: ignore[arg-type]
+        (fields(topology=Topology(NO_NUMBERS)), "NUMA node None is no number of a node"),
+        (fields(topology=Topology([NO_NUMBERS])), "NUMA node [0, None] is no number of a node"),
+        (
+            lambda: Device("x", mounts=[Mount("/opt", read_only="yes")]),  # type: ignore[arg-type]
+            "mount /opt: read_only 'yes' is not a bool",
+        ),
+        (lambda: Moody("x"), "OSError: no such bus"),
+    ],
+)
+def test_a_bad_device_costs_no_other_also_where_they_are_yielded(
+    make: Callable[[], Device], problem: str
+) -> None:
+    class Bus(Plugin):
+        resource = "x.io/dev"
+
+        @override
+        def discover(self) -> Iterator[Device]:
+            yield Device("a")
+            yield make()
+            yield Device("b")
+
+    for _ in range(2):  # and the text is the same each time, so that it is logged once
+        groups, problems = discover(Bus())
+        assert ["a", "b"] == list(groups["x.io/dev"])
+        assert {f"device x: {problem}": 1} == problems
+
+
+def test_a_path_that_is_none_costs_no_other_device() -> None:
+    class Bus(Plugin):
+        resource = "x.io/dev"
+
+        @override
+        def discover(self) -> Iterator[Device]:
+            for path in ("/dev/a\0b", None, "/dev/null"):
+                yield Device.from_path(path)  # type: ignore[arg-type]
+
+    groups, problems = discover(Bus())
+    assert ["null"] == list(groups["x.io/dev"])
+    assert [
+        "id 'a\\x00b' has control characters, unreadable bytes or blanks at an end",
+        "id None must be a text that is not empty",
+    ] == list(problems)
 
 
 def test_devices_without_a_resource_are_counted_and_told() -> None:

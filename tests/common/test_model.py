@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
 
@@ -18,6 +19,12 @@ ALLOCATIONS = st.builds(
 )
 
 
+class Mute:
+    @override
+    def __str__(self) -> str:
+        raise OSError("handle is closed")
+
+
 def test_a_device_needs_nothing_but_an_id() -> None:
     device = Device("a")
     assert ("a", "", Health(), None) == (device.id, device.resource, device.health, device.topology)
@@ -30,6 +37,50 @@ def test_health_is_a_truth_with_a_reason() -> None:
     assert not Health.unhealthy("too hot")
     assert "healthy" == str(Health())
     assert "unhealthy: too hot" == str(Health.unhealthy("too hot"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (None, "no reason given"),
+        (OSError(5, "Input/output error"), "[Errno 5] Input/output error"),
+        (Path("/dev/a"), "/dev/a"),
+        (Mute(), "a Mute"),
+    ],
+)
+def test_whatever_is_given_as_a_reason_becomes_a_text(reason: object, text: str) -> None:
+    health = Health.unhealthy(reason)  # type: ignore[arg-type]
+    assert (False, text) == (bool(health), health.reason)
+
+
+def test_a_healthy_device_needs_no_reason() -> None:
+    assert Health() == Health(reason=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Device("a", nodes=DeviceNode("/dev/a")), Device("a", nodes=[DeviceNode("/dev/a")])),  # type: ignore[arg-type]
+        (Device("a", cdi_names="x.io/a=1"), Device("a", cdi_names=["x.io/a=1"])),
+        (Device("a", nodes=None, envs=None), Device("a")),  # type: ignore[arg-type]
+        (Topology(0), Topology([0])),  # type: ignore[arg-type]
+        (Topology(None), Topology()),  # type: ignore[arg-type]
+        (Allocation(mounts=Mount("/opt")), Allocation(mounts=[Mount("/opt")])),  # type: ignore[arg-type]
+    ],
+)
+def test_one_thing_may_stand_for_a_list_of_it_and_none_for_an_empty_one(
+    one: object, other: object
+) -> None:
+    assert other == one
+
+
+@pytest.mark.parametrize("field", ["envs", "annotations"])
+def test_an_allocation_says_which_field_cannot_be(field: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Allocation: {field} \[1\] is not a mapping$"):
+        Allocation(**{field: [1]})  # type: ignore[arg-type]
+    faulty = Device("a", **{field: [1]})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"^Allocation: {field} \[1\] is not a mapping$"):
+        _ = faulty.allocation
 
 
 def test_numa_nodes_are_in_order_and_without_repetitions() -> None:

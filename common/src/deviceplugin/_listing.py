@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from deviceplugin import _author
-from deviceplugin._rules import device_problem, resource_name_problem
+from deviceplugin._rules import device_problem, resource_name_problem, shown
 from deviceplugin.errors import ConfigError, DiscoveryError
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
@@ -62,7 +62,7 @@ def _iterate(found: Iterable[Device]) -> Iterator[Device]:
         return iter(found)
     except TypeError:  # of an author without a type checker, who forgot the return or the list
         raise TypeError(
-            f"discover() must return a list of devices, or yield them, not {found!r}"
+            f"discover() must return a list of devices, or yield them, not {shown(found)}"
         ) from None
 
 

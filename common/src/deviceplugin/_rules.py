@@ -1,8 +1,8 @@
 """What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 from typing import Final
 
 from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
@@ -16,6 +16,8 @@ _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
 _CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
 _CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+>")
+_MAX_SHOWN: Final = 200
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
 _NUMA_NODES: Final = range(1024)  # as many as Linux can have
 
@@ -55,9 +57,36 @@ def device_problem(device: object) -> str:
         return f"discover() must give Device objects, not {type(device).__name__}"
     if problem := _id_problem(device.id):
         return f"id {_shortened(device.id)!r} {problem}"
-    kinds = (*_description(device), *_recipe(device))
-    problem = next(itertools.chain(_kind_problems(kinds), _device_problems(device)), "")
+    try:
+        problem = next(_problems(device), "")
+    except Exception as error:  # a class of the author's own, whose fields do what they like
+        problem = f"{type(error).__name__}: {error}"
     return problem and f"device {device.id}: {problem}"
+
+
+def _problems(device: Device) -> Iterator[str]:
+    yield from _mapping_problems(device)  # first: the others take mappings for mappings
+    yield from _kind_problems((*_description(device), *_recipe(device)))
+    yield from _device_problems(device)
+
+
+def _mapping_problems(device: Device) -> Iterator[str]:
+    for what in ("envs", "annotations", "attributes"):
+        if type(given := getattr(device, what)) is not MappingProxyType:
+            yield f"{what} {shown(given)} is not a mapping"
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for a message: short, and the same whenever an equal one is made.
+
+    A message that had an address in it would be logged anew at each discovery.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an author's class
+        return f"<{type(value).__name__}>"
+    text = _ADDRESS.sub(">", text)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def allocation_problem(allocation: Allocation) -> str:
@@ -96,7 +125,7 @@ def _kind_problems(kinds: _Kinds) -> Iterator[str]:
     for what, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):
-                yield f"{what} {value!r} is not a {kind.__name__}"
+                yield f"{what} {shown(value)} is not a {kind.__name__}"
             elif isinstance(value, str) and not value.isascii() and not _is_unicode(value):
                 yield f"{what} {value!r} is not valid Unicode"
 
@@ -110,18 +139,25 @@ def _is_unicode(text: str) -> bool:
 
 
 def _device_problems(device: Device) -> Iterator[str]:
-    for node in device.nodes:
-        yield from _node_problems(node)
-    for mount in device.mounts:
-        yield from _path_problems("mount", mount)
-    for name in device.envs:
-        if not _ENV_NAME.fullmatch(name):
-            yield f"environment variable {name!r} is no variable name"
-    for name in device.cdi_names:
-        if not _CDI_NAME.fullmatch(name):
-            yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+    healthy: object = device.health.healthy
+    if not isinstance(healthy, bool):
+        yield f"health's healthy {shown(healthy)} is not a bool"
+    yield from _recipe_problems(device)
     if device.topology is not None:
         yield from _numa_problems(device.topology)
+
+
+def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
+    for node in of.nodes:
+        yield from _node_problems(node)
+    for mount in of.mounts:
+        yield from _mount_problems(mount)
+    for name in of.envs:
+        if not _ENV_NAME.fullmatch(name):
+            yield f"environment variable {name!r} is no variable name"
+    for name in of.cdi_names:
+        if not _CDI_NAME.fullmatch(name):
+            yield f"CDI name {name!r} is not of the form vendor.com/class=name"
 
 
 def _id_problem(device_id: object) -> str:
@@ -142,13 +178,20 @@ def _node_problems(node: DeviceNode) -> Iterator[str]:
     yield from _path_problems("device node", node)
     permissions: object = node.permissions
     if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
-        yield f"device node {node.host_path}: permissions {node.permissions!r} are not r, w and m"
+        yield (f"device node {node.host_path}: permissions {shown(permissions)} are not r, w and m")
+
+
+def _mount_problems(mount: Mount) -> Iterator[str]:
+    yield from _path_problems("mount", mount)
+    read_only: object = mount.read_only
+    if not isinstance(read_only, int):  # a bool, or 0 or 1
+        yield f"mount {mount.host_path}: read_only {shown(read_only)} is not a bool"
 
 
 def _numa_problems(topology: Topology) -> Iterator[str]:
     for number in topology.numa_nodes:
         if type(number) is not int or number not in _NUMA_NODES:
-            yield f"NUMA node {number!r} is no number of a node"
+            yield f"NUMA node {shown(number)} is no number of a node"
 
 
 def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:

@@ -2,15 +2,19 @@
 
 Everything here is frozen and knows nothing of gRPC. Values are checked by the framework when it
 takes a snapshot, not by the constructors: one bad device is skipped and reported, and the others
-are not harmed.
+are not harmed. An error from a constructor would end a ``discover`` that yields, and with it all
+devices that are still to come. So constructors mend what can only mean one thing, and keep the rest
+as it was given.
 """
 
+import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from deviceplugin import topology as _topology
 
@@ -29,6 +33,10 @@ class Health:
     healthy: bool = True
     reason: str = ""
     """Shown to operators in logs and in ``/devices``. The kubelet has no place for it."""
+
+    def __post_init__(self) -> None:
+        if type(self.reason) is not str:
+            object.__setattr__(self, "reason", _reason(self.reason, healthy=self.healthy))
 
     @classmethod
     def unhealthy(cls, reason: str) -> "Health":
@@ -52,7 +60,10 @@ class Topology:
     numa_nodes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "numa_nodes", tuple(sorted(set(self.numa_nodes))))
+        nodes = _listed(self.numa_nodes)
+        with suppress(TypeError):  # no numbers, which the framework tells of
+            nodes = tuple(sorted(set(nodes)))
+        object.__setattr__(self, "numa_nodes", nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,10 @@ class Allocation:
 
     def __post_init__(self) -> None:
         _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=("envs", "annotations"))
+        for name in ("envs", "annotations"):
+            # Only one request is lost by an error here, and it shows its author where it is.
+            if type(given := getattr(self, name)) is not MappingProxyType:
+                raise TypeError(f"Allocation: {name} {given!r} is not a mapping")
 
     def __add__(self, other: "Allocation") -> "Allocation":
         return Allocation(
@@ -159,6 +174,8 @@ class Device:
         not. The NUMA node is read from ``sysfs``. The container gets the node under the same
         path, for reading and writing. Use ``dataclasses.replace`` to change any of it.
         """
+        if not _is_path(path):
+            return cls(cast("str", path))  # to be skipped: it is no id either
         path = Path(path)
         node = _topology.numa_node(path, sysfs=sysfs)
         return cls(
@@ -174,11 +191,15 @@ class Device:
         return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
 
 
+def _is_path(given: object) -> bool:
+    return isinstance(given, str | os.PathLike)
+
+
 def _node_health(path: Path) -> Health:
     try:
         mode = path.stat().st_mode
-    except OSError as error:
-        return Health.unhealthy(f"{path}: {error.strerror}")
+    except (OSError, ValueError) as error:  # a ValueError where it cannot be a path
+        return Health.unhealthy(f"{path}: {getattr(error, 'strerror', None) or error}")
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return Health()
     return Health.unhealthy(f"{path}: not a device node")
@@ -189,14 +210,33 @@ def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> 
     for name in lists:
         given = getattr(value, name)
         if type(given) is not tuple:
-            # A text for a list of texts is a slip, and means one: not its letters.
-            listed = (given,) if isinstance(given, str) else tuple(given)
-            object.__setattr__(value, name, listed)
+            object.__setattr__(value, name, _listed(given))
     for name in mappings:
         given = getattr(value, name)
         if type(given) is not MappingProxyType:
-            frozen = MappingProxyType(dict(given)) if given else _NOTHING
-            object.__setattr__(value, name, frozen)
+            # What cannot be a mapping stays as it is, for the framework to tell of.
+            with suppress(TypeError, ValueError):
+                frozen = MappingProxyType(dict(given)) if given else _NOTHING
+                object.__setattr__(value, name, frozen)
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    """Return what was given for a list: nothing for None, and one thing for itself."""
+    if given is None:
+        return ()
+    # A text for a list of texts is a slip, and means one: not its letters.
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        return (given,)
+    return tuple(given)
+
+
+def _reason(given: object, *, healthy: bool) -> str:
+    if given is None:
+        return "" if healthy else "no reason given"
+    try:
+        return str(given)
+    except Exception:  # an author's class
+        return f"a {type(given).__name__}"
 
 
 def _unique(items: Iterable[_T]) -> tuple[_T, ...]:

@@ -16,7 +16,7 @@ def numa_node(path: Path | str, *, sysfs: Path = SYSFS) -> int | None:
     """
     try:
         status = Path(path).stat()
-    except OSError:
+    except (OSError, ValueError):  # a ValueError where it cannot be a path
         return None
     if stat.S_ISCHR(status.st_mode):
         kind = "char"
