@@ -111,6 +111,29 @@ def test_a_resource_name_that_cannot_be_is_a_configuration_error(kubelet: Kubele
     assert expected == str(info.value)
 
 
+def test_a_socket_name_that_cannot_be_is_a_configuration_error(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin("a")
+    plugin.socket_name = "kubelet"
+    with pytest.raises(dp.ConfigError) as info:
+        Host([plugin], kubelet.settings())
+    expected = (
+        "ScriptedPlugin: socket_name 'kubelet' is not valid: "
+        "kubelet.sock is the kubelet's own socket"
+    )
+    assert expected == str(info.value)
+
+
+def test_a_socket_name_that_is_too_long_is_said_to_be(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a")
+    plugin.socket_name = "x" * 107
+    with kubelet.running(plugin):
+        eventually(lambda: "cannot serve" in [r.getMessage() for r in caplog.records], "the log")
+    (record,) = (r for r in caplog.records if r.getMessage() == "cannot serve")
+    assert "cannot make a socket in it: AF_UNIX path too long" in record.error  # type: ignore[attr-defined]
+
+
 def test_a_plugin_directory_with_too_long_a_path_is_a_configuration_error() -> None:
     settings = dp.Settings(plugin_dir=Path("/" + "x" * 60), http_address="off")
     with pytest.raises(dp.ConfigError, match=r"^plugin-dir '/x+' is too long: .* 114 bytes"):

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin import Device, DeviceNode, Mount, Topology
-from deviceplugin._rules import device_problem, natural_key, resource_name_problem
+from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology
+from deviceplugin._rules import (
+    allocation_problem,
+    device_problem,
+    natural_key,
+    resource_name_problem,
+    socket_name_problem,
+)
 
 NUMBERED = st.lists(st.sampled_from(["a", "gpu", "-", "0", "1", "9", "٣"])).map("".join)
 
@@ -138,6 +144,28 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
             (Device("a", envs={name: "1"}), f"environment variable {name!r} is no variable name")
             for name in ("", "A=B", "A\0")
         ),
+        (
+            Device("a", envs={"A": "1", "B": "2\0"}),
+            "environment variable 'B' has a NUL character in its value",
+        ),
+        (Device("a", annotations={"": "1"}), "an annotation has an empty key"),
+        (
+            Device("a", annotations={"x.io/a\0": "1"}),
+            r"annotation 'x.io/a\x00' has a NUL character in its key",
+        ),
+        (
+            Device("a", annotations={"x.io/a": "\0"}),
+            "annotation 'x.io/a' has a NUL character in its value",
+        ),
+        (
+            Device("a", nodes=[DeviceNode("/dev/a", "/dev/\0")]),
+            r"device node path '/dev/\x00' has a NUL character",
+        ),
+        (Device("a", mounts=[Mount("/a\0b")]), r"mount path '/a\x00b' has a NUL character"),
+        (
+            Device("a", mounts=[Mount("/a\udcff")]),
+            r"mount path '/a\udcff' is not valid Unicode",
+        ),
         *(
             (
                 Device("a", topology=Topology((number,))),
@@ -149,6 +177,41 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
 )
 def test_devices_that_no_runtime_could_give_to_a_container(device: Device, problem: str) -> None:
     assert f"device a: {problem}" == device_problem(device)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "problem"),
+    [
+        (Allocation(), ""),
+        (Allocation(envs={"A": "1"}, nodes=[DeviceNode("/dev/a")]), ""),
+        (Allocation(envs={"A": "\0"}), "environment variable 'A' has a NUL character in its value"),
+        (Allocation(mounts=[Mount("opt")]), "mount path 'opt' is not absolute"),
+        (
+            Allocation(cdi_names=["gpu0"]),
+            "CDI name 'gpu0' is not of the form vendor.com/class=name",
+        ),
+        (Allocation(annotations={"": ""}), "an annotation has an empty key"),
+    ],
+)
+def test_an_allocation_is_under_the_same_rules_as_the_recipe_of_a_device(
+    allocation: Allocation, problem: str
+) -> None:
+    assert problem == allocation_problem(allocation)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("my-device-plugin", ""),
+        (7, "it must be a text"),
+        ("a/b", "it must be the name of a file, without a slash"),
+        ("a\0", "it must be of readable characters"),
+        ("a\udcff", "it must be of readable characters"),
+        ("kubelet", "kubelet.sock is the kubelet's own socket"),
+    ],
+)
+def test_names_of_sockets(name: object, problem: str) -> None:
+    assert problem == socket_name_problem(name)
 
 
 def test_the_first_problem_is_the_one_that_is_told() -> None:

@@ -163,15 +163,19 @@ def test_what_an_override_raises_becomes_a_status(
         (None, "TypeError: allocate() must return an Allocation, not None"),
         (
             dp.Allocation(envs={"X": 1}),  # type: ignore[dict-item]
-            "cannot be sent: environment variable's value 1 is not a str",
+            "cannot be used: environment variable's value 1 is not a str",
         ),
         (
             dp.Allocation(nodes=["/dev/a"]),  # type: ignore[list-item]
-            "cannot be sent: node '/dev/a' is not a DeviceNode",
+            "cannot be used: node '/dev/a' is not a DeviceNode",
         ),
         (
             dp.Allocation(nodes=[dp.DeviceNode("/dev/a", permissions=7)]),  # type: ignore[arg-type]
-            "cannot be sent: bad argument type for built-in operation",
+            "cannot be used: device node /dev/a: permissions 7 are not r, w and m",
+        ),
+        (
+            dp.Allocation(envs={"TOKEN": "a\0b"}),
+            "cannot be used: environment variable 'TOKEN' has a NUL character in its value",
         ),
     ],
 )

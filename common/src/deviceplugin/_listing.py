@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from deviceplugin import _author
-from deviceplugin._rules import device_problem, resource_name_problem, shown
+from deviceplugin._rules import device_problem, resource_name_problem, shown, socket_name_problem
 from deviceplugin.errors import ConfigError, DiscoveryError
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
@@ -35,6 +35,10 @@ def check_plugins(plugins: Iterable[object]) -> None:
         problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
         if name != "" and problem:
             raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
+        if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
+            raise ConfigError(
+                f"{type(plugin).__name__}: socket_name {name!r} is not valid: {problem}"
+            )
 
 
 def discover(

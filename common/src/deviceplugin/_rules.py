@@ -1,11 +1,13 @@
 """What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
+from deviceplugin.v1beta1 import KUBELET_SOCKET
 
 MAX_ID_LENGTH: Final = 63
 _MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
@@ -51,6 +53,19 @@ def resource_name_problem(name: str) -> str:
     return ""
 
 
+def socket_name_problem(name: object) -> str:
+    """Return what is wrong with ``name`` as a plugin's ``socket_name``, or an empty string."""
+    if not isinstance(name, str):
+        return "it must be a text"
+    if "/" in name:
+        return "it must be the name of a file, without a slash"
+    if not name.isprintable():
+        return "it must be of readable characters"
+    if f"{name}.sock" == KUBELET_SOCKET:
+        return f"{KUBELET_SOCKET} is the kubelet's own socket"
+    return ""
+
+
 def device_problem(device: object) -> str:
     """Return why ``device`` cannot be advertised, or an empty string."""
     if not isinstance(device, Device):
@@ -90,8 +105,10 @@ def shown(value: object) -> str:
 
 
 def allocation_problem(allocation: Allocation) -> str:
-    """Return what of ``allocation`` is not of its declared type, or an empty string."""
-    return next(_kind_problems(_recipe(allocation)), "")
+    """Return why no container can get ``allocation``, or an empty string."""
+    return next(
+        itertools.chain(_kind_problems(_recipe(allocation)), _recipe_problems(allocation)), ""
+    )
 
 
 _Kinds = tuple[tuple[str, type, Iterable[object]], ...]
@@ -155,6 +172,9 @@ def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
     for name in of.envs:
         if not _ENV_NAME.fullmatch(name):
             yield f"environment variable {name!r} is no variable name"
+        if "\0" in of.envs[name]:
+            yield f"environment variable {name!r} has a NUL character in its value"
+    yield from _annotation_problems(of.annotations)
     for name in of.cdi_names:
         if not _CDI_NAME.fullmatch(name):
             yield f"CDI name {name!r} is not of the form vendor.com/class=name"
@@ -188,6 +208,15 @@ def _mount_problems(mount: Mount) -> Iterator[str]:
         yield f"mount {mount.host_path}: read_only {shown(read_only)} is not a bool"
 
 
+def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[str]:
+    for key, value in annotations.items():
+        if not key:
+            yield "an annotation has an empty key"
+        for what, text in (("key", key), ("value", value)):
+            if "\0" in text:
+                yield f"annotation {key!r} has a NUL character in its {what}"
+
+
 def _numa_problems(topology: Topology) -> Iterator[str]:
     for number in topology.numa_nodes:
         if type(number) is not int or number not in _NUMA_NODES:
@@ -198,5 +227,7 @@ def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:
     for path in (paths.host_path, paths.container_path):
         if not path.startswith("/"):
             yield f"{what} path {path!r} is not absolute"
-        elif "\0" in path or not _is_unicode(path):
+        elif "\0" in path:
+            yield f"{what} path {path!r} has a NUL character"
+        elif not _is_unicode(path):
             yield f"{what} path {path!r} is not valid Unicode"

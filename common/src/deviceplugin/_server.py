@@ -104,7 +104,8 @@ def _try_socket(path: Path) -> None:
         try:
             trial.bind(str(path))
         except OSError as error:
-            raise OSError(f"{path.parent}: cannot make a socket in it: {error.strerror}") from error
+            reason = error.strerror or error
+            raise OSError(f"{path.parent}: cannot make a socket in it: {reason}") from error
     path.unlink()
 
 

@@ -200,11 +200,9 @@ class Servicer:
             allocation = plugin.allocate(devices)
             if not isinstance(allocation, Allocation):
                 raise TypeError(f"allocate() must return an Allocation, not {allocation!r}")
-            try:
-                return encode_allocation(allocation)
-            except (AttributeError, TypeError, ValueError) as error:
-                problem = allocation_problem(allocation) or str(error)
-                raise TypeError(f"allocate() returned what cannot be sent: {problem}") from error
+            if problem := allocation_problem(allocation):
+                raise TypeError(f"allocate() returned what cannot be used: {problem}")
+            return encode_allocation(allocation)
 
         with self._resource.guard(self._resource, [device.id for device in devices]):
             if not overrides(plugin, "allocate"):
