@@ -147,6 +147,16 @@ def test_an_error_that_cannot_tell_its_text_is_told_by_its_type(error: Exception
         call(fail)
 
 
+def test_a_hook_that_turns_out_to_be_async_has_failed() -> None:
+    async def start(_resource: str) -> None:
+        pass
+
+    expected = "TypeError: it is async, and hooks are called from threads: write def"
+    with pytest.raises(HookFailedError) as raised:
+        _ = Hooks().call("start", start, "x.io/dev", timeout=PATIENCE)
+    assert expected == str(raised.value)
+
+
 def test_a_hook_that_hangs_is_left_alone(hanging: Hanging) -> None:
     with pytest.raises(HookTimeoutError, match=r"prefer\(\) did not return within 0\.01 s"):
         Hooks().call("prefer", hanging.prefer, timeout=0.01)

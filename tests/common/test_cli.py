@@ -570,6 +570,28 @@ def test_main_takes_what_makes_a_plugin_and_no_plugin(capsys: pytest.CaptureFixt
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", [None, "lamp", 5])
+def test_main_says_what_it_takes_to_who_gives_something_else(
+    capsys: pytest.CaptureFixture[str], given: Any
+) -> None:
+    assert 2 == exit_status(given, argv=[])
+    assert f"main() takes classes of plugins, not {given!r}\n" in capsys.readouterr().err
+
+
+def test_a_plugin_may_be_made_by_what_has_no_module(capsys: pytest.CaptureFixture[str]) -> None:
+    class Maker:
+        """Makes lamps."""
+
+        __module__ = None  # type: ignore[assignment]
+
+        def __call__(self) -> dp.Plugin:
+            return Plain()
+
+    assert 0 == exit_status(Maker(), argv=["--help"])
+    assert "Makes lamps." in capsys.readouterr().out
+    assert 0 == exit_status(Maker(), argv=["--version"])
+
+
 def test_without_any_version_it_is_unknown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, Final, TypeVar
 
 from deviceplugin.errors import DevicePluginError
@@ -33,7 +34,7 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
         KeyboardInterrupt: It came in the main thread: the user's Ctrl-C, not the hook's.
     """
     try:
-        return hook(*args)
+        return _finished(hook(*args))
     except BaseException as error:  # a plugin does not end the process, by whatever it raises
         text = _text(error)
         if text is not None and isinstance(error, DevicePluginError):
@@ -42,6 +43,13 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
             raise
         log.debug("a hook failed", exc_info=True)
         raise HookFailedError(_told(error, text)) from error
+
+
+def _finished(result: _T) -> _T:
+    if isinstance(result, CoroutineType):
+        result.close()  # or Python complains that nobody has awaited it
+        raise TypeError("it is async, and hooks are called from threads: write def")
+    return result
 
 
 def _text(error: BaseException) -> str | None:

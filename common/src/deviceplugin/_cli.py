@@ -78,12 +78,7 @@ class _Command:
         self.name = Path(sys.argv[0]).parent.name if stem == "__main__" else stem
 
     def run(self, argv: Sequence[str]) -> int:
-        if not self._makers:
-            raise ConfigError("main() needs at least one plugin")
-        for maker in self._makers:
-            if isinstance(maker, Plugin):
-                name = type(maker).__name__
-                raise ConfigError(f"main() takes the class {name}, which it calls, not {name}()")
+        _check_makers(self._makers)
         options = self._parser(helping=bool({"-h", "--help"} & set(argv))).parse_strictly(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
@@ -105,9 +100,10 @@ class _Command:
 
     def _parser(self, *, helping: bool) -> "_Parser":
         maker = self._makers[0]
+        module = sys.modules.get(getattr(maker, "__module__", None) or "")
         parser = _Parser(
             prog=self.name,
-            description=_first_paragraph(sys.modules[maker.__module__].__doc__ or maker.__doc__),
+            description=_first_paragraph(getattr(module, "__doc__", None) or maker.__doc__),
             epilog="Each setting is also an environment variable (--log-level is DP_LOG_LEVEL) and "
             "a key of the configuration file (log-level); a flag wins over the environment, and "
             "that over the file. Durations are written as in 30s, 1m30s or 24h.",
@@ -156,7 +152,7 @@ class _Command:
             )
 
     def _version(self) -> str:
-        package = self._makers[0].__module__.partition(".")[0]
+        package = (getattr(self._makers[0], "__module__", None) or "deviceplugin").partition(".")[0]
         for name in (package.replace("_", "-"), "deviceplugin"):
             try:
                 return version(name)
@@ -279,6 +275,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))
+
+
+def _check_makers(makers: Sequence[object]) -> None:
+    """Raise ConfigError unless ``makers`` are what ``main`` takes."""
+    if not makers:
+        raise ConfigError("main() needs at least one plugin")
+    for maker in makers:
+        if isinstance(maker, Plugin):
+            name = type(maker).__name__
+            raise ConfigError(f"main() takes the class {name}, which it calls, not {name}()")
+        if not callable(maker):
+            raise ConfigError(f"main() takes classes of plugins, not {maker!r}")
 
 
 def _notes(field: Field[Any]) -> str:

@@ -1,0 +1,103 @@
+"""Whether the hooks of a plugin can be called: told at the start, not when the first pod comes.
+
+Only what is certain is an error. A class is its author's own, so a method whose name merely comes
+near to that of a hook is asked about and no more.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from types import FunctionType, MethodType
+from typing import Any, Final
+
+from deviceplugin.plugin import Plugin, overrides
+
+_ARGUMENTS: Final = {
+    name: tuple(inspect.signature(hook).parameters)[1:]
+    for name, hook in vars(Plugin).items()
+    if inspect.isfunction(hook)
+}
+"""What each hook is called with, by its name."""
+_ALWAYS: Final = frozenset({"discover", "allocate", "start", "stop"})
+"""Hooks that are called whether a plugin overrides them or not, also if ``__init__`` sets them."""
+_GENERATORS: Final = frozenset({"discover", "changes", "prefer", "metrics"})
+"""Hooks whose result is iterated over, so that they may yield it."""
+_ALIKE: Final = 0.8
+"""As ``get_close_matches`` takes it: a letter too many, too few or in the wrong place."""
+
+
+def hook_problem(plugin: Plugin) -> str:
+    """Return why a hook of ``plugin`` could never be called, or an empty string."""
+    return next(_problems(plugin), "")
+
+
+def doubtful_methods(plugin: Plugin) -> dict[str, str]:
+    """Return methods of ``plugin`` that may be misspelt hooks, with what they are close to.
+
+    Only those that a hook's arguments could be given to, and of hooks that it does not have.
+    """
+    missing = [hook for hook in _ARGUMENTS if not overrides(plugin, hook)]
+    near = {name: get_close_matches(name, missing, 1, _ALIKE) for name in _own_methods(plugin)}
+    return {
+        name: hooks[0]
+        for name, hooks in near.items()
+        if hooks and _takes(getattr(plugin, name), _ARGUMENTS[hooks[0]])
+    }
+
+
+def _own_methods(plugin: Plugin) -> Iterator[str]:
+    """Yield the public methods that are no hooks; of classes of plugins, and not of mixins."""
+    for owner in type(plugin).__mro__:
+        if issubclass(owner, Plugin) and owner is not Plugin:
+            for name, value in vars(owner).items():
+                if inspect.isfunction(value) and name[0] != "_" and not hasattr(Plugin, name):
+                    yield name
+
+
+def _problems(plugin: Plugin) -> Iterator[str]:
+    for name in _ARGUMENTS:
+        if name in _ALWAYS or overrides(plugin, name):
+            yield from _hook_problems(plugin, name)
+    plain = {_plain(hook): hook for hook in _ARGUMENTS if not overrides(plugin, hook)}
+    for name in _own_methods(plugin):
+        if hook := plain.get(_plain(name)):
+            yield f"{name}() is never called: did you mean {hook}()?"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
+    hook = getattr(plugin, name)
+    if getattr(hook, "__func__", None) is getattr(Plugin, name):
+        return
+    if not callable(hook):
+        yield f"{name} is the name of a hook, and {hook!r} cannot be called: choose another name"
+    elif inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
+        yield (
+            f"{name}() is async, and hooks are called from threads: write def, "
+            "and asyncio.run() in it where you need it"
+        )
+    elif inspect.isgeneratorfunction(hook) and name not in _GENERATORS:
+        yield f"{name}() has a yield, so that nothing in it would be run: take the yield out"
+    elif not _takes(hook, _ARGUMENTS[name]):
+        written = ", ".join(("self", *_ARGUMENTS[name]))
+        yield f"{name}() takes other arguments than it is called with: write def {name}({written})"
+
+
+def _takes(hook: Any, arguments: Sequence[str]) -> bool:
+    """Return whether ``hook`` takes so many arguments; true where that cannot be told for sure.
+
+    It can of plain functions: what a decorator says of itself need not be what it takes.
+    """
+    bound = isinstance(hook, MethodType)
+    function = hook.__func__ if bound else hook
+    if not isinstance(function, FunctionType) or "__signature__" in vars(function):
+        return True
+    try:
+        given = ("self", *arguments) if bound else arguments
+        inspect.signature(function, follow_wrapped=False).bind(*given)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,230 @@
+"""What is told at the start of hooks that could not be called later."""
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin._hooks import doubtful_methods, hook_problem
+from deviceplugin._listing import check_plugins
+
+R = TypeVar("R")
+
+
+class Plain(dp.Plugin):
+    resource = "x.io/dev"
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        return ()
+
+
+def plugin(**members: object) -> dp.Plugin:
+    """Return a plugin whose class has ``members``."""
+    made: dp.Plugin = type("Lamp", (Plain,), members)()
+    return made
+
+
+async def coroutine(_self: object, *_arguments: object) -> None:
+    pass
+
+
+async def stream(_self: object) -> AsyncIterator[dp.Device]:
+    yield dp.Device("a")
+
+
+def generator(_self: object, *_arguments: object) -> Iterator[None]:
+    yield
+
+
+def alone(_self: object) -> None:
+    pass
+
+
+def with_one(_self: object, _one: object) -> None:
+    pass
+
+
+def with_two(_self: object, _one: object, _two: object) -> None:
+    pass
+
+
+def with_options(_self: object, _one: object, _two: object = 2, *, _three: int = 3) -> None:
+    pass
+
+
+def with_all(*_arguments: object, **_options: object) -> None:
+    pass
+
+
+def without_self() -> None:
+    pass
+
+
+def injected(hook: Callable[..., R]) -> Callable[..., R]:
+    """Give ``hook`` an argument more; as usual, the wrapper says that it is what it wraps."""
+
+    @functools.wraps(hook)
+    def wrapper(*arguments: object) -> R:
+        return hook(*arguments, "a lock")
+
+    return wrapper
+
+
+class Answer:
+    def __call__(self, *_arguments: object) -> None:
+        pass
+
+
+OTHER_ARGUMENTS = "takes other arguments than it is called with: write def"
+ASYNC = "is async, and hooks are called from threads: write def, and asyncio.run() in it"
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"allocate": alone}, f"allocate() {OTHER_ARGUMENTS} allocate(self, devices)"),
+        ({"allocate": with_two}, f"allocate() {OTHER_ARGUMENTS} allocate(self, devices)"),
+        ({"discover": with_one}, f"discover() {OTHER_ARGUMENTS} discover(self)"),
+        ({"discover": without_self}, f"discover() {OTHER_ARGUMENTS} discover(self)"),
+        ({"changes": alone}, f"changes() {OTHER_ARGUMENTS} changes(self, stop)"),
+        (
+            {"prefer": with_two},
+            f"prefer() {OTHER_ARGUMENTS} prefer(self, available, required, size)",
+        ),
+        ({"start": alone}, f"start() {OTHER_ARGUMENTS} start(self, resource)"),
+        ({"stop": staticmethod(with_two)}, f"stop() {OTHER_ARGUMENTS} stop(self, resource)"),
+        ({"metrics": classmethod(with_one)}, f"metrics() {OTHER_ARGUMENTS} metrics(self)"),
+        ({"discover": coroutine}, f"discover() {ASYNC}"),
+        ({"discover": stream}, f"discover() {ASYNC}"),
+        ({"start": coroutine}, f"start() {ASYNC}"),
+        ({"pre_start": generator}, "pre_start() has a yield, so that nothing in it would be run"),
+        ({"released": generator}, "released() has a yield"),
+        (
+            {"metrics": {}},
+            "metrics is the name of a hook, and {} cannot be called: choose another name",
+        ),
+        ({"pre_start": None}, "pre_start is the name of a hook, and None cannot be called"),
+        ({"preStart": with_one}, "preStart() is never called: did you mean pre_start()?"),
+        ({"Allocate": with_one}, "Allocate() is never called: did you mean allocate()?"),
+        ({"allocate_": with_one}, "allocate_() is never called: did you mean allocate()?"),
+        ({"prestart": alone}, "prestart() is never called: did you mean pre_start()?"),
+    ],
+)
+def test_a_hook_that_could_never_be_called_is_a_configuration_error(
+    members: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(dp.ConfigError) as info:
+        check_plugins([plugin(**members)])
+    assert str(info.value).startswith(f"Lamp: {problem}")
+
+
+def test_an_attribute_that_takes_the_place_of_a_hook_is_an_error() -> None:
+    lamp = plugin()
+    lamp.start = 12.5  # type: ignore[method-assign, assignment]
+    assert hook_problem(lamp).startswith("start is the name of a hook, and 12.5 cannot be called")
+
+
+class Mixin:
+    """Of a library that knows nothing of plugins."""
+
+    def alocate(self, number: int) -> None:
+        pass
+
+    def preStart(self, number: int) -> None:  # noqa: N802
+        pass
+
+
+class Ready(Mixin, Plain):
+    """Has helpers of its own, whose names are not far from hooks."""
+
+    class Metrics:
+        """A class is not a method."""
+
+    restarted = 0
+    allocated: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.metrics = {"lamps": 1}  # type: ignore[method-assign, assignment]
+
+    def restart(self) -> None:
+        pass
+
+    def changed(self) -> bool:
+        return False
+
+    def metric(self, name: str) -> int:
+        return len(name)
+
+    def _alocate(self, devices: Sequence[dp.Device]) -> None:
+        pass
+
+    @override
+    def released(self, devices: Sequence[dp.Device]) -> None:
+        self.release(devices)
+
+    def release(self, devices: Sequence[dp.Device]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        Plain(),
+        Ready(),
+        plugin(allocate=with_one),
+        plugin(allocate=with_options),
+        plugin(allocate=with_all, prefer=with_all, metrics=with_all),
+        plugin(allocate=injected(with_two)),
+        plugin(start=functools.partialmethod(with_two, 1)),
+        plugin(stop=staticmethod(alone)),
+        plugin(released=classmethod(with_one)),
+        plugin(start=Answer()),
+        plugin(discover=generator, prefer=generator, changes=generator, metrics=generator),
+        plugin(pre_start=with_one, preStart=with_one),
+    ],
+)
+def test_hooks_that_can_be_called_are_fine_and_so_are_helpers(
+    fine: dp.Plugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_plugins([fine])
+    assert [] == caplog.records
+
+
+def test_what_says_of_itself_what_it_takes_is_believed_to_take_what_it_must() -> None:
+    def told(*arguments: object) -> None:
+        pass
+
+    told.__signature__ = "of what it wraps"  # type: ignore[attr-defined]
+    assert "" == hook_problem(plugin(allocate=told))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "hook"),
+    [
+        ("alocate", with_one, "allocate"),
+        ("alloacte", with_one, "allocate"),
+        ("pre_strat", with_one, "pre_start"),
+        ("release", with_one, "released"),
+        ("metric", alone, "metrics"),
+        ("chnages", with_one, "changes"),
+        ("strat", with_all, "start"),
+    ],
+)
+def test_a_method_that_is_close_to_a_hook_is_warned_of_with_what_may_be_meant(
+    caplog: pytest.LogCaptureFixture, name: str, method: Callable[..., Any], hook: str
+) -> None:
+    check_plugins([plugin(**{name: method})])
+    assert [(logging.WARNING, "method is no hook", "Lamp", name, hook)] == [
+        (record.levelno, record.getMessage(), record.plugin, record.method, record.did_you_mean)  # type: ignore[attr-defined]
+        for record in caplog.records
+    ]
+
+
+@pytest.mark.parametrize("name", ["restart", "reload", "changed", "step", "look", "close", "open"])
+def test_a_method_that_takes_other_arguments_than_the_hook_is_no_misspelt_one(name: str) -> None:
+    assert {} == doubtful_methods(plugin(**{name: alone}))
