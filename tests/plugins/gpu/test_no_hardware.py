@@ -14,7 +14,7 @@ import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu._watch import Watch
 from fake_nvml import FakeGpu, Fleet
-from gpu_rig import GPU, GpuRig, devices, uuid, uuids
+from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
 from scripted import eventually
 
@@ -191,3 +191,22 @@ def test_no_driver_is_no_silence_of_its_gpus(rig: GpuRig) -> None:
         stop.set()
         thread.join(PATIENCE)
     assert [FakeGpu(0).uuid] == heard
+
+
+def test_silence_is_told_of_in_the_same_words_however_long_it_lasts(rig: GpuRig) -> None:
+    rig.now = 0.0
+    rig.has(Fleet.of(1)).fake.fail("nvmlEventSetCreate", 999)
+    plugin, stop = rig.plugin(), Event()
+    devices(plugin)
+    thread = Thread(target=lambda: list(plugin.changes(stop)))
+    thread.start()
+    try:
+        eventually(lambda: rig.fake.calls()["nvmlEventSetCreate"], "an attempt to listen")
+        told = set()
+        for rig.now in (200.0, 230.0, 260.0):
+            told |= {*unhealthy(devices(plugin)).values()}
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+    (text,) = told
+    assert text.startswith("its errors could not be listened to for 120 s: ")

@@ -142,7 +142,8 @@ class Survey:
         found = dict(self._watch.deaf)
         silence = self._watch.silence()
         if silence and silence[0] > self._deadline:
-            reason = f"its errors could not be listened to for {silence[0]:.0f} s: {silence[1]}"
+            # The same text each time: one that counts the seconds would be news at each look.
+            reason = f"its errors could not be listened to for {self._deadline:g} s: {silence[1]}"
             found |= {uuid: reason for uuid in gpus if uuid not in self._watch.mute}
         return found
 
