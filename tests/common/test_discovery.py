@@ -1,5 +1,6 @@
 """What becomes of what ``discover()`` gives, raises or does not do."""
 
+import itertools
 import threading
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
@@ -555,6 +556,25 @@ def test_a_long_row_of_skipped_devices_is_cut_short(
         events(caplog).count("skipped"),
         events(caplog).count("skipped more devices"),
     )
+
+
+def test_what_is_skipped_for_a_reason_that_varies_by_itself_is_logged_once(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = itertools.count()
+
+    class OddPlugin(ScriptedPlugin):
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            look = next(looks)
+            yield dp.Device("a")
+            yield dp.Device(f" {look}")
+            yield dp.Device(f" {look}.5")
+
+    with kubelet.running(OddPlugin(), discovery_interval=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: next(looks) >= 10, "ten discoveries")
+    assert 2 == events(caplog).count("skipped")
 
 
 @pytest.mark.timeout(60)

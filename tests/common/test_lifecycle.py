@@ -285,7 +285,7 @@ def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("deviceplugin._endpoint._LONGEST_WAIT", 0.01)
-    failures = iter([ZeroDivisionError("a bug")])
+    failures = iter([ZeroDivisionError(f"a bug at {number} s") for number in range(3)])
 
     class Plugin(dp.Plugin):
         resource = RESOURCE
@@ -302,7 +302,9 @@ def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
     monkeypatch.setattr("deviceplugin._endpoint.Endpoint._start_plugin", check_in)
     with kubelet.running(Plugin()) as node:
         node.wait_for(RESOURCE, {"a"})
-    assert "endpoint failed, starting over" in [r.getMessage() for r in caplog.records]
+    (told,) = [r for r in caplog.records if r.getMessage() == "endpoint failed, starting over"]
+    assert told.exc_info
+    assert "ZeroDivisionError: a bug at 0 s" == vars(told)["error"]
 
 
 def test_the_fixture_raises_what_ended_the_plugin_early(

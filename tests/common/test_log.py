@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deviceplugin import _log
-from deviceplugin._log import Once, Seldom
+from deviceplugin._log import Once, Seldom, shape
 
 log = logging.getLogger("tests.log")
 
@@ -206,8 +206,51 @@ class TestOnce:
         once.say("kubelet", "waiting", error="no socket")
         once.say("kubelet", "waiting", error="refused")
         once.say("kubelet", "tired", error="refused")
-        once.say("kubelet", "waiting", error="no socket")
-        assert ["waiting", "waiting", "tired", "waiting"] == [event for _, event in said(caplog)]
+        assert ["waiting", "waiting", "tired"] == [event for _, event in said(caplog)]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "/d/x-{:06x}.sock: no",
+            "no answer for {:.1f} s",
+            "<object at 0x7f{:08x}>",
+            "attempt {}",
+            "pid {}",
+        ],
+    )
+    def test_a_text_that_varies_by_itself_is_said_less_and_less(
+        self, caplog: pytest.LogCaptureFixture, text: str
+    ) -> None:
+        now = 0
+        once = Once(log, clock=lambda: now)
+        for now in range(0, 86400, 5):
+            once.say("kubelet", "waiting", error=text.format(0xA10000 + now))
+        assert 1 < len(said(caplog)) < 30
+
+    def test_what_goes_to_and_fro_is_said_less_and_less(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        now = 0
+        once = Once(log, clock=lambda: now)
+        for now in range(300):
+            once.say("kubelet", "waiting", error=("no socket", "refused")[now % 2])
+        assert 4 == len(said(caplog))  # two at once, one after 60 s and one after another 120 s
+
+    def test_endless_new_texts_are_bounded(self, caplog: pytest.LogCaptureFixture) -> None:
+        now = 0
+        once = Once(log, clock=lambda: now)
+        for now in range(0, 86400, 5):
+            once.say("kubelet", "waiting", error="x" * now)
+        assert len(said(caplog)) < 40
+
+    def test_a_long_text_takes_no_time(self) -> None:
+        for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
+            assert len(shape(text)) in {1, 100_000}
+
+    def test_a_cause_is_logged_with_its_traceback(self, caplog: pytest.LogCaptureFixture) -> None:
+        once = Once(log)
+        once.say("kubelet", "failed", cause=ValueError("odd"))
+        assert "ValueError: odd" == (caplog.records[0].exc_text or "").splitlines()[-1]
 
     def test_subjects_have_nothing_to_do_with_each_other(
         self, caplog: pytest.LogCaptureFixture
@@ -246,3 +289,10 @@ def test_what_goes_on_is_said_once_and_again_after_a_pause(
     for error in ("away", "busy", "away", "away", "away"):
         seldom.say("waiting", error=error)
     assert ["away", "busy", "away"] == [vars(record)["error"] for record in caplog.records]
+
+
+def test_what_differs_by_numbers_alone_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    seldom = Seldom(logging.getLogger("test"), 60, lambda: 0.0)
+    for number in range(3):
+        seldom.say("waiting", error=f"cannot dial x-{number}a3f.sock for {number}.5 s")
+    assert 1 == len(caplog.records)

@@ -3,17 +3,18 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from deviceplugin import _author
-from deviceplugin._events import Events
+from deviceplugin._changes import Changes
 from deviceplugin._hints import Hints
 from deviceplugin._inventory import Resource
 from deviceplugin._listing import Groups, discover
-from deviceplugin._log import Once
+from deviceplugin._log import Once, shape
 from deviceplugin._metrics import Metrics
 from deviceplugin._podresources import Holdings
 from deviceplugin._poller import Poller
@@ -32,8 +33,8 @@ _PATIENCE: Final = 30.0
 """Seconds from the start to wait for an answer about what pods hold, before going on without."""
 _SOON: Final = 0.25
 """Seconds until the next discovery while that is being waited for."""
-_MANY_CHANGES: Final = 10
-"""Changes of health that are logged one by one; more get one line."""
+_MANY_SKIPPED: Final = 10
+"""Reasons to skip devices that are logged one by one; more get one line."""
 
 Ask = Callable[[], Holdings]
 
@@ -93,6 +94,7 @@ class Discovery:
         self._stopping = threading.Event()
         self._problems = Once(log)
         self._skips = Once(log)
+        self._changes = Changes(metrics.events)
         self._hints = Hints(poller)
         self._looking_since: float | None = None
         metrics.expect_plugin(self.name)
@@ -225,12 +227,18 @@ class Discovery:
 
     def _report_skipped(self, problems: Mapping[str, int]) -> None:
         self._metrics.skipped_devices.labels(self.name).set(sum(problems.values()))
-        told = list(problems)[:_MANY_CHANGES]
+        told = list(problems)[:_MANY_SKIPPED]
+        # By the shape of the text, and numbered: what an author puts into it may vary by itself.
+        alike: Counter[str] = Counter()
+        subjects = {""}
         for problem in told:
-            self._skips.say(problem, "skipped", plugin=self.name, problem=problem)
+            form = shape(problem)
+            alike[form] += 1
+            subjects.add(subject := f"{form} {alike[form]}")
+            self._skips.say(subject, "skipped", plugin=self.name, problem=problem)
         if more := len(problems) - len(told):
-            self._skips.say("more", "skipped more devices", plugin=self.name, count=more)
-        self._skips.keep({*told, "more"} if more else told)
+            self._skips.say("", "skipped more devices", plugin=self.name, count=more)
+        self._skips.keep(subjects)
 
     def _claim(self, names: Iterable[str]) -> None:
         for name in names:
@@ -288,13 +296,14 @@ class Discovery:
         self._rosters[name] = roster
         self._troubles.pop(name, None)
         self._problems.over(name)
-        _log_changes(resource, changed, self._metrics.events)
+        self._changes.tell(resource, changed)
         self._catalogue.advertise(resource)
         return True
 
     def _forget(self, name: str) -> Resource:
         del self._rosters[name]
         self._unchecked.discard(name)
+        self._changes.forget(name)
         return self._resources.pop(name)
 
     def check_deadline(self) -> None:
@@ -309,7 +318,7 @@ class Discovery:
                 trouble = self._troubles.get(name, "discover() does not return")
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
                 changed = resource.publish(unhealthy(roster.devices(), reason))
-                _log_changes(resource, changed, self._metrics.events)
+                self._changes.tell(resource, changed)
 
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:
@@ -318,29 +327,3 @@ def _paths(given: Sequence[Path | str]) -> list[Path]:
     if odd := [path for path in given if "\0" in str(path)]:
         raise ValueError(f"{odd[0]!r} is no path")
     return [Path(path) for path in given]
-
-
-def _log_changes(resource: Resource, changed: Sequence[Device], events: Events) -> None:
-    for device in changed[:_MANY_CHANGES]:
-        event = "device is healthy" if device.health else "device is unhealthy"
-        events.add(event, resource=resource.name, device=device.id, detail=device.health.reason)
-        log.info(
-            event,
-            extra={
-                "resource": resource.name,
-                "device": device.id,
-                **({"reason": device.health.reason} if device.health.reason else {}),
-            },
-        )
-    if more := changed[_MANY_CHANGES:]:
-        healthy = sum(bool(device.health) for device in more)
-        detail = f"{healthy} healthy, {len(more) - healthy} unhealthy"
-        events.add("more devices changed", resource=resource.name, detail=detail)
-        log.info(
-            "more devices changed",
-            extra={
-                "resource": resource.name,
-                "healthy": healthy,
-                "unhealthy": len(more) - healthy,
-            },
-        )

@@ -10,7 +10,7 @@ from typing import Final
 
 from deviceplugin import _author
 from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import Identity, Registrar, file_identity, wait_unless
+from deviceplugin._kubelet import Identity, Registrar, file_identity, is_directory, wait_unless
 from deviceplugin._log import Once
 from deviceplugin._metrics import Metrics
 from deviceplugin._server import Server, is_socket_of, remove_stale_sockets
@@ -67,6 +67,7 @@ class Endpoint:
         self._losses = 0
         self._last_seen: Identity = None
         self._said = Once(log)
+        self._failures = Once(log, logging.ERROR)
         metrics.expect_resource(resource.name)
 
     def look_again(self) -> None:
@@ -89,8 +90,9 @@ class Endpoint:
             while not self._stopping:
                 try:
                     self._live_once()
-                except Exception:
-                    log.exception("endpoint failed, starting over", extra={"resource": name})
+                except Exception as error:
+                    text = f"{type(error).__name__}: {error}"
+                    self._report("endpoint failed, starting over", text, cause=error)
                     self._pause(_LONGEST_WAIT)
         finally:
             self._sockets.forget(name, self._look_up)
@@ -108,7 +110,7 @@ class Endpoint:
     def _is_rival(self, name: str) -> bool:
         """Whether ``name`` was the socket of another plugin for this resource."""
         ours = is_socket_of(self.resource.name, name)
-        return ours and not (self._registrar.directory / name).exists()
+        return ours and file_identity(self._registrar.directory / name) is None
 
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""
@@ -116,7 +118,7 @@ class Endpoint:
             self._pause(_START_AGAIN)
             return
         if self._registrar not in self._settled:
-            here = [r for r in self._registrars if r.directory.is_dir()]
+            here = [r for r in self._registrars if is_directory(r.directory)]
             self._settled = here[:1]  # for good: a directory that is away comes back
             self._registrar = here[0] if here else self._registrars[0]
         try:
@@ -129,7 +131,7 @@ class Endpoint:
                 told=self._told,
             )
         except OSError as error:
-            self._report("cannot serve", error=str(error))
+            self._report("cannot serve", str(error))
             self._pause_until_directories_change()
             return
         self._socket_name = server.name
@@ -147,7 +149,7 @@ class Endpoint:
     def _told(self, verdict: str) -> None:
         """Take what a kubelet says of a registration that it came for by itself."""
         if verdict:
-            self._report("refused by the kubelet", error=verdict)
+            self._report("refused by the kubelet", verdict)
 
     def _register_and_watch(self, server: Server) -> None:
         while not (self._stopping or server.gone):
@@ -198,6 +200,7 @@ class Endpoint:
         log.info("registered", extra={"resource": self.resource.name})
         self._metrics.events.add("registered", resource=self.resource.name)
         self._said.over("serve")
+        self._failures.over("serve")
         while not (reason := self._loss(server, kubelet, since)):
             if not self._start_plugin():
                 self._pause(_START_AGAIN)
@@ -261,11 +264,12 @@ class Endpoint:
         self.problem = problem
         self._metrics.registered.labels(self.resource.name).set(0 if problem else 1)
 
-    def _report(self, event: str, **fields: str) -> None:
-        self._set_problem(f"{event}: {', '.join(fields.values())}")
+    def _report(self, event: str, error: str, cause: Exception | None = None) -> None:
+        self._set_problem(f"{event}: {error}")
         name = self.resource.name
-        if self._said.say("serve", event, resource=name, **fields):
-            self._metrics.events.add(event, resource=name, detail=", ".join(fields.values()))
+        said = self._failures if cause else self._said
+        if said.say("serve", event, cause=cause, resource=name, error=error):
+            self._metrics.events.add(event, resource=name, detail=error)
 
     # The author's start and stop.
 
@@ -279,7 +283,7 @@ class Endpoint:
         try:
             self._hooks.call("start", plugin.start, self.resource.name, timeout=_START_TIMEOUT)
         except DevicePluginError as error:
-            self._report("start() failed", error=str(error))
+            self._report("start() failed", str(error))
             return False
         self._started = plugin
         self._set_problem(before)

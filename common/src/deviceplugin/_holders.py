@@ -89,6 +89,7 @@ class Holders:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._problems = Once(log)
+        self._failures = Once(log, logging.ERROR)
         ledger = Ledger(pace.confirm, pace.admission)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
@@ -102,8 +103,11 @@ class Holders:
             try:
                 if not self._stopped.is_set() and self._wait() <= 0:
                     self._turn()
-            except Exception:
-                log.exception("a look at what pods hold failed, going on")
+            except Exception as error:
+                text = f"{type(error).__name__}: {error}"
+                self._failures.say(
+                    "look", "a look at what pods hold failed, going on", cause=error, error=text
+                )
                 self._again(self._pace.interval)
 
     def stop(self) -> None:
@@ -148,6 +152,7 @@ class Holders:
             self._again(self._pace.retry)
             return
         self._problems.over("look")
+        self._failures.over("look")
         self._again(self._pace.interval)
         if holdings.holds is not None:
             held = frozenset((hold.resource, hold.device) for hold in holdings.holds)

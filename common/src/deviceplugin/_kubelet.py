@@ -5,6 +5,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -217,3 +218,10 @@ def file_identity(path: Path) -> Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether ``path`` is a directory, as far as this process may know."""
+    with suppress(OSError):  # not permitted, maybe
+        return path.is_dir()
+    return False

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from deviceplugin import _http
@@ -219,9 +220,10 @@ class Host:
         if hanging:
             return f"discover() does not return: {', '.join(hanging)}"
         directory = self._settings.plugin_dir
-        if directory.exists() and not directory.stat().st_nlink:
-            # As a mount in a container, it stays what it was: only a new container sees the new.
-            return f"{directory} has been deleted under its mount"
+        with suppress(OSError):  # not there, or not for us to see: a restart mends neither
+            if not directory.stat().st_nlink:
+                # As a mount in a container, it stays what it was: only a new one sees the new.
+                return f"{directory} has been deleted under its mount"
         return ""
 
     def ready(self) -> str:

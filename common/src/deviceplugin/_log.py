@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -72,36 +73,97 @@ def _quoted(value: object) -> str:
     return text if text and plain else json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-class Once:
-    """Says a thing once for as long as it stays the same. Not thread-safe by itself."""
+_MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
+"""With a digit in it: numbers, addresses and random names."""
+_MOST_SHAPES: Final = 8
+"""Different texts about one subject that are said at once."""
+_FIRST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 3600.0
 
-    def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
-        self._log = log
-        self._level = level
-        self._said: dict[str, str] = {}
 
-    def say(self, subject: str, event: str, **fields: Any) -> bool:
-        """Log ``event`` unless it is what was last said about ``subject``; tell whether it was."""
-        text = f"{event} {sorted(fields.items())}"
-        if self._said.get(subject) == text:
+def shape(text: str) -> str:
+    """Return ``text`` without what may vary by itself; equal for texts that say the same."""
+
+    def masked(found: re.Match[str]) -> str:
+        return "#" if any(map(str.isdigit, found[0])) else found[0]
+
+    return _MAYBE_VARYING.sub(masked, text)
+
+
+class _Subject:
+    """What has been said about one subject for as long as it goes on."""
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._shapes: set[str] = set()
+        self._quiet_until = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def is_news(self, text: str, now: float) -> bool:
+        """Return whether ``text`` is worth saying, and take it for said if so."""
+        if text == self._last:
             return False
-        self._said[subject] = text
-        self._log.log(self._level, event, extra=fields)
+        form = shape(text)
+        if form not in self._shapes and len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(form)
+        elif now < self._quiet_until:
+            return False
+        else:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._last, self._quiet_until = text, now + self._pause
         return True
 
+
+class Once:
+    """Says a thing once for as long as it goes on. Not thread-safe by itself.
+
+    It is said again at once when its text changes, but for texts that differ in no more than
+    numbers, addresses or random names, that have been said before, or of which there are too many:
+    those wait for a pause of a minute, which doubles up to an hour. So no text, whatever somebody
+    puts into it, is more than some 40 lines a day.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        level: int = logging.WARNING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._clock = clock
+        self._subjects: dict[str, _Subject] = {}
+
+    def say(
+        self, subject: str, event: str, *, cause: BaseException | None = None, **fields: Any
+    ) -> bool:
+        """Log ``event`` if it is news about ``subject``, and return whether it was.
+
+        With ``cause`` its traceback is logged too.
+        """
+        if not self.is_news(subject, f"{event} {sorted(fields.items())}"):
+            return False
+        self._log.log(self._level, event, extra=fields, exc_info=cause)
+        return True
+
+    def is_news(self, subject: str, text: str) -> bool:
+        """Return whether ``text`` is to be said about ``subject``, by whoever asks; it is then."""
+        return self._subjects.setdefault(subject, _Subject()).is_news(text, self._clock())
+
     def over(self, subject: str) -> bool:
-        """Forget ``subject``, and tell whether anything had been said about it."""
-        return self._said.pop(subject, None) is not None
+        """Forget ``subject``, and return whether anything had been said about it."""
+        return self._subjects.pop(subject, None) is not None
 
     def keep(self, subjects: Container[str]) -> None:
         """Forget all but ``subjects``."""
-        self._said = {key: text for key, text in self._said.items() if key in subjects}
+        self._subjects = {key: kept for key, kept in self._subjects.items() if key in subjects}
 
 
 class Seldom:
     """Says a thing once for as long as it goes on, however many say it. Thread-safe.
 
-    It goes on until nobody has wanted to say it for ``pause`` seconds.
+    It goes on until nobody has wanted to say it for ``pause`` seconds. Texts that differ in no more
+    than numbers, addresses or random names are the same thing.
     """
 
     def __init__(
@@ -118,7 +180,7 @@ class Seldom:
 
     def say(self, event: str, **fields: Any) -> None:
         """Log ``event`` as a warning, if nobody has wanted to lately."""
-        text = f"{event} {sorted(fields.items())}"
+        text = shape(f"{event} {sorted(fields.items())}")
         now = self._clock()
         with self._lock:
             lately = {said: at for said, at in self._lately.items() if now - at < self._pause}

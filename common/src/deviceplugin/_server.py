@@ -4,8 +4,9 @@ import errno
 import os
 import re
 import socket
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -34,6 +35,11 @@ _REST: Final = re.compile(r"-[0-9a-f]{6}\.sock")
 _SOCKET_NAME: Final = "{slug}-{token}.sock"
 _SLUG_LENGTH: Final = 40
 """Characters of the resource name in a socket's name."""
+_ADVICE: Final[Mapping[int, str]] = {
+    errno.EROFS: "mount it writable",
+    errno.EACCES: "run as a user who may write there, such as root",
+    errno.EPERM: "run as a user who may write there, such as root",
+}
 _MAX_PATH: Final = 107
 """Bytes that the path of a Unix socket can have."""
 
@@ -56,8 +62,7 @@ class Server:
         told: Callable[[str], None],
     ) -> None:
         directory = registrar.directory
-        if not directory.is_dir():  # gRPC would say so on standard error, in its own way
-            raise OSError(f"{directory}: no such directory")
+        _check_exists(directory)  # gRPC would say so on standard error, in its own way
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         _try_socket(self.path)
@@ -97,16 +102,37 @@ class Server:
             self.path.unlink()
 
 
+def _check_exists(directory: Path) -> None:
+    """Raise OSError if there is no ``directory``, or nobody may tell us that there is."""
+    try:
+        mode = directory.stat().st_mode
+    except FileNotFoundError:
+        mode = 0
+    except OSError as error:
+        raise OSError(f"{directory}: {_advised(error)}") from error
+    if not stat.S_ISDIR(mode):
+        raise OSError(f"{directory}: no such directory")
+
+
 def _try_socket(path: Path) -> None:
-    """Raise OSError if no socket can be made at ``path``, which gRPC would not say the cause of."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as trial:
-        try:
+    """Raise OSError if no socket can be made at ``path``, which gRPC would not say the cause of.
+
+    Its text is the same each time: it does not have the name of the socket, which is a new one.
+    """
+    try:
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as trial:
             trial.bind(str(path))
-        except OSError as error:
-            reason = error.strerror or error
-            raise OSError(f"{path.parent}: cannot make a socket in it: {reason}") from error
-    path.unlink()
+        path.unlink()
+    except OSError as error:
+        raise OSError(f"{path.parent}: cannot make a socket in it: {_advised(error)}") from error
+
+
+def _advised(error: OSError) -> str:
+    """Return what is wrong, without the name of any file, and what to do."""
+    text = error.strerror or str(error)
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{text}: {advice}" if advice else text
 
 
 def _socket_name(resource: Resource, registrar: Registrar) -> str:

@@ -1,0 +1,110 @@
+"""A plugin directory in which no socket can be made."""
+
+import errno
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from container import POSSIBLE
+from deviceplugin._server import _advised
+
+needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+
+SERVE = """
+import logging, os, sys
+from pathlib import Path
+import deviceplugin as dp
+from deviceplugin import _log
+from deviceplugin._author import Hooks
+from deviceplugin._inventory import Resource
+from deviceplugin._kubelet import Kubelet
+from deviceplugin._lifecycle import Host
+from deviceplugin._metrics import Metrics
+from deviceplugin._server import Server
+
+directory, user = Path(sys.argv[1]), int(sys.argv[2])
+os.setgroups([])
+os.setgid(user)
+os.setuid(user)
+class Nothing(dp.Plugin):
+    def discover(self):
+        return []
+
+once = _log.Once(logging.getLogger("tests"))
+_log.configure("info", "text")
+metrics = Metrics()
+for _ in range(3):
+    try:
+        Server(
+            Resource("example.com/thing", Nothing()),
+            Kubelet(directory, metrics),
+            hooks=Hooks(),
+            metrics=metrics,
+            news=lambda: None,
+            told=lambda _: None,
+        )
+    except OSError as error:
+        print(error)
+        once.say("serve", "cannot serve", error=str(error))
+print(repr(Host([Nothing()], dp.Settings(plugin_dir=directory)).alive()))
+"""
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Give one that everybody can reach, with a short path."""
+    root = Path(mkdtemp(prefix="plugins-"))
+    root.chmod(0o755)
+    (root / "plugins").mkdir()
+    yield root / "plugins"
+    shutil.rmtree(root)
+
+
+def serve(directory: Path, user: int = 0, before: Sequence[str] = ()) -> tuple[list[str], int]:
+    """Return what trying to serve three times in ``directory`` says, and how often it is logged."""
+    words = [*before, sys.executable, "-c", SERVE, str(directory), str(user)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.splitlines(), done.stderr.count("cannot serve")
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o750])
+def test_a_user_who_may_not_write_to_the_plugin_directory_is_told_so_once(
+    directory: Path, mode: int
+) -> None:
+    directory.chmod(mode)
+    said, logged = serve(directory, user=65534)
+    text = (
+        f"{directory}: cannot make a socket in it: Permission denied: "
+        "run as a user who may write there, such as root"
+    )
+    assert ([text] * 3 + ["''"], 1) == (said, logged)
+
+
+@needs_root
+def test_a_user_who_may_not_even_look_for_the_plugin_directory_is_told_so_once(
+    directory: Path,
+) -> None:
+    directory.parent.chmod(0o700)
+    said, logged = serve(directory, user=65534)
+    text = f"{directory}: Permission denied: run as a user who may write there, such as root"
+    assert ([text] * 3 + ["''"], 1) == (said, logged)
+
+
+@needs_root
+def test_a_plugin_directory_that_is_mounted_read_only_is_told_once(directory: Path) -> None:
+    mount = f'mount -t tmpfs -o ro none {directory} && exec "$@"'
+    said, logged = serve(directory, before=["unshare", "--mount", "sh", "-c", mount, "sh"])
+    text = f"{directory}: cannot make a socket in it: Read-only file system: mount it writable"
+    assert ([text] * 3 + ["''"], 1) == (said, logged)
+
+
+def test_what_names_no_error_of_the_system_is_told_as_it_is() -> None:
+    assert "path too long" == _advised(OSError("path too long"))
+    assert "No space left on device" == _advised(OSError(errno.ENOSPC, "No space left on device"))
