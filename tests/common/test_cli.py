@@ -23,6 +23,11 @@ from patience import PATIENCE
 
 RESOURCE = "example.com/gopher"
 GOPHER = str(Path(sys.executable).with_name("gopher-device-plugin"))
+COMMANDS = [
+    ("gopher-device-plugin", "DP_RESOURCE"),
+    ("simulated-device-plugin", "DP_RESOURCE"),
+    ("simulated-device-plugin", "RESOURCE_NAME"),
+]
 STOP_TIMEOUT = 5.0
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
@@ -120,6 +125,24 @@ def gophers(tmp_path: Path) -> Path:
 
 
 # What is printed.
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_resource_name_is_a_configuration_error(command: tuple[str, str]) -> None:
+    name, variable = command
+    path = str(Path(sys.executable).with_name(name))
+    status, out, err = run(command=path, **{variable: ""})
+    assert (2, "") == (status, out)
+    assert 1 == len(err)
+    assert f"environment variable {variable}: '' is empty: give a text" in err[0]
+
+
+def test_a_flag_that_hides_a_variable_is_warned_of_once(gophers: Path) -> None:
+    words = ["--once", "--log-format=json", f"--directory={gophers}", f"--resource={RESOURCE}"]
+    _, _, err = run(*words, DP_RESOURCE="example.com/mole", DP_DIRECTORY=str(gophers))
+    (line,) = [json.loads(text) for text in err]
+    told = line["event"], line["variable"], line["hidden_by"]
+    assert ("variable has no effect", "DP_RESOURCE", "--resource") == told
 
 
 def test_help_names_every_setting_with_its_text_and_default() -> None:

@@ -14,6 +14,7 @@ from deviceplugin._settings import (
     config_file,
     dump,
     helps,
+    hidden_variables,
     key,
     load,
     suspicious_variables,
@@ -330,3 +331,81 @@ def test_a_plugin_can_read_the_configuration_file_in_its_own_way(tmp_path: Path)
 def test_all_that_a_kind_of_a_plugins_own_complains_of_is_told_with_its_place() -> None:
     expected = "--words: '1' is no word\n--words: '2' is no word"
     assert expected == problem(WordSettings, flags={"words": ["a", "1", "2"]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedSettings(Settings):
+    """With texts that may be empty and texts that may not."""
+
+    needed: str
+    named: str = field(default="a.b/c", metadata={"env": ("NAMED", "CALLED")})
+    prefix: str = ""
+    place: Path | None = Path("/etc")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "text"),
+    [
+        (
+            {"named": ""},
+            {},
+            "--named: '' is empty: give a text, or leave it out for 'a.b/c'",
+        ),
+        (
+            {},
+            {"NAMED": ""},
+            "environment variable NAMED: '' is empty: give a text, or leave it out for 'a.b/c'",
+        ),
+        ({"needed": ""}, {}, "--needed: '' is empty: give a text"),
+    ],
+)
+def test_an_empty_text_where_the_default_is_none_is_told(
+    flags: dict[str, str], environ: dict[str, str], text: str
+) -> None:
+    assert text == problem(NamedSettings, flags={"needed": "x", **flags}, environ=environ)
+
+
+def test_an_empty_text_in_a_file_is_told_too(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"needed": "x", "named": ""}')
+    assert f"{file}: named: '' is empty: " in problem(NamedSettings, file=file)
+
+
+def test_a_text_whose_default_is_empty_may_be_empty() -> None:
+    flags = {"needed": "x", "prefix": "", "place": ""}
+    found = load(NamedSettings, flags=flags, environ={})
+    assert ("", None) == (found.prefix, found.place)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "hidden"),
+    [
+        ({"named": "a"}, {"DP_NAMED": "b"}, {"DP_NAMED": "--named"}),
+        ({"named": "a"}, {"NAMED": "b", "CALLED": "c"}, {"NAMED": "--named", "CALLED": "--named"}),
+        ({}, {"DP_NAMED": "a", "NAMED": "b"}, {"NAMED": "DP_NAMED"}),
+        ({"named": "a"}, {"DP_NAMED": "a"}, {}),
+        ({"config": Path("/a")}, {"DP_CONFIG": "/b"}, {"DP_CONFIG": "--config"}),
+        ({"config": Path("/a")}, {"DP_CONFIG": "/a"}, {}),
+        ({"config": None}, {"DP_CONFIG": "/a"}, {}),
+        ({"named": "a"}, {"DP_NAMED": ""}, {}),
+        ({}, {"DP_NAMED": "a"}, {}),
+        ({"named": "a"}, {}, {}),
+        ({"poll-interval": "30s"}, {"DP_POLL_INTERVAL": "0.5m"}, {}),
+        (
+            {"poll-interval": "30s"},
+            {"DP_POLL_INTERVAL": "30"},
+            {"DP_POLL_INTERVAL": "--poll-interval"},
+        ),
+    ],
+)
+def test_a_variable_that_is_set_to_no_effect_is_found(
+    flags: dict[str, Any], environ: dict[str, str], hidden: dict[str, str]
+) -> None:
+    assert hidden == hidden_variables(NamedSettings, flags, environ)
+
+
+def test_hidden_variables_are_looked_for_in_the_environment_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(os.environ, "DP_LOG_LEVEL", "error")
+    assert {"DP_LOG_LEVEL": "--log-level"} == hidden_variables(Settings, {"log-level": "info"})

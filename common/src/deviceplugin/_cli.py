@@ -88,8 +88,7 @@ class _Command:
             sys.stdout.write(json.dumps(_settings.dump(settings), indent=2) + "\n")
             return 0
         _log.configure(settings.log_level, settings.log_format)
-        for name, near in _settings.suspicious_variables(self._settings).items():
-            log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
+        self._warn_of_variables(options)
         if options.once:
             plugins = self._make(settings)
             check_plugins(plugins)
@@ -97,6 +96,12 @@ class _Command:
         events = _Events()  # first of all: a signal that nobody takes kills, or is lost to pid 1
         plugins = self._make(settings)
         return self._serve(plugins, settings, options, events)
+
+    def _warn_of_variables(self, options: argparse.Namespace) -> None:
+        for name, near in _settings.suspicious_variables(self._settings).items():
+            log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
+        for name, winner in _settings.hidden_variables(self._settings, vars(options)).items():
+            log.warning("variable has no effect", extra={"variable": name, "hidden_by": winner})
 
     def _parser(self, *, helping: bool) -> "_Parser":
         maker = self._makers[0]

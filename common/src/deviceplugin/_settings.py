@@ -144,7 +144,7 @@ def load(
             continue
         where, value = found
         try:
-            values[field.name] = _values.parse(value, types[field.name])
+            values[field.name] = _parsed(value, types[field.name], field.default)
         except ValueError as error:
             problems.append(f"{where}: {value!r} {error}")
         except ConfigError as error:  # from a kind of the plugin's own, a line each
@@ -173,6 +173,50 @@ def _sources(
             yield f"environment variable {variable_name}", environ[variable_name]
     if name in by_file:
         yield f"{file}: {name}", by_file[name]
+
+
+def _parsed(value: Any, kind: Any, default: Any) -> Any:
+    """Return ``value`` as a ``kind``. An unset variable in a template makes texts that are empty.
+
+    Raises:
+        ValueError: It is none, or is empty where the default is not.
+    """
+    if value == "" and kind is str and default != "":
+        instead = "" if default is MISSING else f", or leave it out for {default!r}"
+        raise ValueError(f"is empty: give a text{instead}")
+    return _values.parse(value, kind)
+
+
+def hidden_variables(
+    settings: type[Settings],
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return variables that are set to no effect, with the flag or variable that wins over each.
+
+    Those that say the same as the winner, or nothing, are left out. ``flags`` is as for ``load``,
+    and may have the path of the configuration file as ``config``.
+    """
+    environ = os.environ if environ is None else environ
+    types = typing.get_type_hints(settings)
+    hidden: dict[str, str] = {}
+    named = environ.get(CONFIG_VARIABLE)
+    if named and flags.get("config") and named != str(flags["config"]):
+        hidden[CONFIG_VARIABLE] = "--config"
+    for field in fields(settings):
+        name, kind = key(field), types[field.name]
+        given: dict[str, Any] = {f"--{name}": flags[name]} if name in flags else {}
+        given |= {each: environ[each] for each in variables(field) if environ.get(each)}
+        winner, *others = given or [""]
+        hidden |= {x: winner for x in others if not _are_same(given[x], given[winner], kind)}
+    return hidden
+
+
+def _are_same(one: Any, other: Any, kind: Any) -> bool:
+    try:
+        return bool(_values.parse(one, kind) == _values.parse(other, kind))
+    except (ValueError, ConfigError):
+        return bool(one == other)
 
 
 def unknown_keys(found: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:

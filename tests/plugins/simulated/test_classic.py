@@ -163,6 +163,12 @@ def test_a_node_may_have_none(kubelet: Kubelet) -> None:
 BLANKS = "has blanks or control characters"
 
 
+def empty(variable: str, default: str) -> str:
+    """Return what is said of a variable that is set to nothing."""
+    where = f"environment variable {variable}: '' is empty"
+    return f"{where}: give a text, or leave it out for {default!r}"
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
@@ -181,7 +187,8 @@ BLANKS = "has blanks or control characters"
                 "example.com/gpu"
             ),
         ),
-        ("PLUGIN_NAME", "", "plugin-name '' cannot be the name of a plugin's socket"),
+        ("RESOURCE_NAME", "", empty("RESOURCE_NAME", "example.com/simple-device")),
+        ("PLUGIN_NAME", "", empty("PLUGIN_NAME", "simple-device-plugin")),
         ("PLUGIN_NAME", "a/b", "plugin-name 'a/b' cannot be the name of a plugin's socket"),
         ("PLUGIN_NAME", "kubelet", "plugin-name 'kubelet' cannot be the name of a plugin's socket"),
         (
@@ -192,7 +199,7 @@ BLANKS = "has blanks or control characters"
                 "of at most 107"
             ),
         ),
-        ("DEVICE_ID_PREFIX", "", "device-id-prefix '' is empty: ids would begin with a hyphen"),
+        ("DEVICE_ID_PREFIX", "", empty("DEVICE_ID_PREFIX", "simple-device")),
         ("DEVICE_ID_PREFIX", "a b", f"device-id-prefix 'a b' {BLANKS}"),
         (
             "DEVICE_ID_PREFIX",
@@ -229,6 +236,12 @@ def test_nonsense_is_one_clear_line_and_exit_status_2(
 ) -> None:
     done = run("--once", **{"NODE_NAME": "n1", variable: value})
     assert (2, f"simulated-device-plugin: {expected}\n") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("key", ["device-id-prefix", "plugin-name"])
+def test_a_name_that_a_program_gives_is_not_empty_either(key: str) -> None:
+    with pytest.raises(dp.ConfigError, match=f"^{key} '' "):
+        SimulatedSettings(**{key.replace("-", "_"): ""})  # type: ignore[arg-type]
 
 
 def test_a_control_socket_has_a_path_that_a_socket_can_have() -> None:
