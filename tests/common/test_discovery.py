@@ -1,11 +1,12 @@
 """What becomes of what ``discover()`` gives, raises or does not do."""
 
 import itertools
+import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
@@ -630,14 +631,47 @@ def test_the_first_list_waits_until_it_is_known_what_pods_hold(kubelet: Kubelet)
             assert 1 == node.kubelet.lists_received(RESOURCE)
 
 
-def test_the_wait_for_what_pods_hold_has_an_end(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Return what the discovery has logged about what pods hold."""
+    return [
+        record
+        for record in caplog.records
+        if "what pods hold" in record.message and record.name.endswith("_discovery")
+    ]
+
+
+def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.2)
+    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.5)
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    socket.parent.mkdir()
+    began = datetime.now(UTC).replace(microsecond=0)
+    with kubelet.running(ScriptedPlugin("a"), pod_resources_socket=socket) as node:
+        node.wait_for(RESOURCE, {"a"})
+    waiting, going_on = held_news(caplog)
+    assert "waiting to know what pods hold, registering nothing before" == waiting.message
+    assert "registering without knowing what pods hold" == going_on.message
+    assert [f"{socket}: no such socket"] * 2 == [vars(r)["error"] for r in (waiting, going_on)]
+    until = datetime.fromisoformat(vars(waiting)["until"])
+    assert began <= until <= datetime.now(UTC) + timedelta(seconds=1)
+
+
+def test_an_answer_about_what_pods_hold_ends_the_wait_and_is_logged(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     socket.parent.mkdir()
     with kubelet.running(ScriptedPlugin("a"), pod_resources_socket=socket) as node:
-        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: held_news(caplog), "the wait to be logged")
+        with pod_resources(socket) as pods:
+            pods.held = {RESOURCE: ["a"]}
+            node.wait_for(RESOURCE, {"a"})
+    assert [
+        "waiting to know what pods hold, registering nothing before",
+        "known now what pods hold",
+    ] == [record.message for record in held_news(caplog)]
 
 
 def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(

@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from deviceplugin import _author
 from deviceplugin._changes import Changes
@@ -91,6 +92,8 @@ class Discovery:
         self._troubles: dict[str, str] = {}
         self._asked_at = float("-inf")
         self._patience = time.monotonic() + _PATIENCE
+        self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
+        """The same in the time of people."""
         self._stopping = threading.Event()
         self._problems = Once(log)
         self._skips = Once(log)
@@ -266,11 +269,24 @@ class Discovery:
         try:
             holdings = self._ask()
         except KubeletUnavailableError as error:
-            self._problems.say("held", "not known what pods hold", error=str(error))
+            self._tell_unknown(str(error))
             return None
-        self._problems.over("held")
+        if self._problems.over("held"):
+            log.info("known now what pods hold", extra={"plugin": self.name})
         self._asked_at = now
         return holdings
+
+    def _tell_unknown(self, error: str) -> None:
+        """Log that there is no answer about what pods hold, and what that means now."""
+        fields: dict[str, Any] = {"plugin": self.name, "error": error}
+        if self.waiting:
+            fields["until"] = self._waiting_until.isoformat(timespec="seconds")
+            event = "waiting to know what pods hold, registering nothing before"
+        elif self._unchecked:
+            event = "registering without knowing what pods hold"
+        else:
+            event = "not known what pods hold"
+        self._problems.say("held", event, **fields)
 
     def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
         """Publish what has become of the resource; False if nothing is left of it."""
