@@ -13,7 +13,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin import _servicer
-from deviceplugin._author import MAX_HANGING, Hooks
+from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, call
 from deviceplugin._inventory import Resource
 from deviceplugin._metrics import Metrics
 from deviceplugin.testing import Kubelet, _node
@@ -394,4 +394,57 @@ def test_a_refusal_reaches_the_kubelet_however_odd_its_text(kubelet: Kubelet, te
         code, details = refusal(info)
         assert grpc.StatusCode.FAILED_PRECONDITION is code
         told = str(details).removeprefix('invalid allocation request for "example.com/thing": ')
-        assert (text[:1], True) == (told[:1], len(told) <= 1003)
+        assert (text[:1], True) == (told[:1], len(told.encode()) <= 400)
+
+
+class SpeechlessError(dp.AllocationError):
+    @override
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+def raising(error: Exception) -> None:
+    raise error
+
+
+def failed(cause: Exception) -> dp.DevicePluginError:
+    """Return what becomes of ``cause`` where a hook raises it."""
+    with pytest.raises(HookFailedError) as info:
+        call(raising, cause)
+    return info.value
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (dp.AllocationError("busy"), "busy"),
+        (dp.AllocationError(" two\nlines "), "two lines"),
+        (dp.AllocationError(""), "AllocationError was raised without a text"),
+        (dp.AllocationError(" \n"), "AllocationError was raised without a text"),
+        (dp.UnknownDeviceError(None), "UnknownDeviceError was raised without a text"),  # type: ignore[arg-type]
+        (SpeechlessError("x"), "SpeechlessError was raised without a text"),
+        (failed(ValueError()), "ValueError was raised without a text"),
+        (failed(OSError(None)), "OSError was raised without a text"),
+        (failed(ValueError("odd")), "ValueError: odd"),
+        (dp.AllocationError("x" * 400), "x" * 400),
+        (dp.AllocationError("x" * 401), "x" * 397 + "..."),
+        (dp.AllocationError("é" * 300), "é" * 198 + "..."),
+        (dp.AllocationError("g\udcff"), "g?"),
+    ],
+)
+def test_the_kubelet_is_told_a_short_reason_whatever_was_raised(
+    error: dp.DevicePluginError, reason: str
+) -> None:
+    assert reason == _servicer.reason_of(error)
+
+
+def test_a_long_list_of_devices_is_cut_short_too(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate(*(f"device-{number}" for number in range(1000)))
+        code, details = refusal(info)
+    assert grpc.StatusCode.NOT_FOUND is code
+    text = 'invalid allocation request for "example.com/thing": unknown device: device-0, device-1,'
+    assert str(details).startswith(text)
+    assert len(str(details)) < 500

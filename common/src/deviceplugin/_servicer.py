@@ -30,8 +30,8 @@ MAX_STREAMS: Final = 64
 """ListAndWatch streams at a time; the kubelet needs one."""
 _ALLOCATE_TIMEOUT: Final = 10.0
 """Seconds: the whole node waits for the answer."""
-_MAX_MESSAGE: Final = 1000
-"""Characters: a status that is too long for its headers would be lost altogether."""
+_MAX_REASON: Final = 400
+"""Bytes: it goes into the status of a pod, and into an Event that has 1,024 bytes in all."""
 _PREFER_TIMEOUT: Final = 1.0
 """Seconds: only a wish, and the node waits for this one too."""
 
@@ -246,22 +246,36 @@ class Servicer:
         if isinstance(error, AllocationError) and not error.resource:
             error.resource = resource
         code = status_code(error)
-        text = f'invalid {what} request for "{resource}": {_sendable(str(error))}'
+        reason = reason_of(error)
+        text = f'invalid {what} request for "{resource}": {reason}'
         if what == "allocation":
             self._metrics.allocations.labels(resource, code.name).inc()
-        self._metrics.events.add("request refused", resource=resource, detail=str(error))
+        self._metrics.events.add("request refused", resource=resource, detail=reason)
         log.warning(
             "request refused",
-            extra={"resource": resource, "request": what, "code": code.name, "error": str(error)},
+            extra={"resource": resource, "request": what, "code": code.name, "error": reason},
             exc_info=error.__cause__,
         )
         context.abort(code, text)
 
 
-def _sendable(text: str) -> str:
-    """Return ``text`` as it fits into a gRPC status: UTF-8, and not long."""
-    text = text.encode(errors="replace").decode()
-    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
+def reason_of(error: DevicePluginError) -> str:
+    """Return what the kubelet is told of ``error``: a line of UTF-8, never empty, and not long."""
+    raised = error.__cause__ if isinstance(error, _author.HookFailedError) else error
+    if _text(raised) in {"", "None"}:  # an error number's text may be None
+        return f"{type(raised).__name__} was raised without a text"
+    encoded = _text(error).encode(errors="replace")
+    if len(encoded) <= _MAX_REASON:
+        return encoded.decode()
+    return f"{encoded[: _MAX_REASON - len('...')].decode(errors='ignore')}..."
+
+
+def _text(error: BaseException | None) -> str:
+    """Return how the text of ``error`` begins, on one line; empty if its class fails to tell it."""
+    try:
+        return " ".join(_author.call(str, error)[: 4 * _MAX_REASON].split())
+    except DevicePluginError:
+        return ""
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:
