@@ -15,6 +15,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin import _hints
+from deviceplugin._poller import Poller
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.testing._node import PLUGIN_POD
@@ -495,6 +496,69 @@ def test_changes_that_raise_are_reported_once_and_started_again(
         node.wait_for(RESOURCE, {"a"})
         assert all(calls.acquire(timeout=PATIENCE) for _ in range(4))
     assert 1 == events(caplog).count("changes() failed")
+
+
+class LatePlugin(dp.Plugin):
+    """Its source begins to listen when the look is over that was to find what it missed."""
+
+    resource = RESOURCE
+
+    def __init__(self, *, fails: bool = False, tells: bool = False) -> None:
+        self.fails, self.tells = fails, tells
+        self.looks = threading.Semaphore(0)
+        self.devices = ["a"]
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        devices = [dp.Device(name) for name in self.devices]
+        self.looks.release()
+        return devices
+
+    @override
+    def changes(self, stop: Event) -> Iterator[None]:
+        assert self.looks.acquire(timeout=PATIENCE)
+        if self.fails:
+            self.fails = False
+            raise OSError("netlink is gone")
+        self.devices = ["a", "b"]
+        if self.tells:
+            yield
+        stop.wait()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["at the start", "after a failure"])
+@pytest.mark.parametrize("tells", [False, True], ids=["silent", "telling"])
+def test_what_comes_before_a_source_listens_is_found_soon(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, fails: bool, tells: bool
+) -> None:
+    monkeypatch.setattr(_hints, "_LISTEN_AGAIN", 0.01)
+    often = tuple(number / 5 for number in range(100))
+    monkeypatch.setattr(_hints, "_UNHEARD", () if tells else often)
+    plugin = LatePlugin(fails=fails, tells=tells)
+    with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_source_that_has_yielded_is_known_to_listen() -> None:
+    poller = Poller(3600.0)
+    hints, silent = _hints.Hints(poller), LatePlugin()
+    silent.looks.release()
+    try:
+        hints.listen(ScriptedPlugin())
+        eventually(lambda: not hints._due, "its first call")
+        hints.listen(silent)
+        assert len(_hints._UNHEARD) == len(hints._due)
+        hints.listen(NoSourcePlugin())
+        assert [] == hints._due
+    finally:
+        hints.close()
+        poller.close()
+
+
+class NoSourcePlugin(dp.Plugin):
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        return []
 
 
 def test_many_changes_of_health_are_logged_in_a_few_lines(

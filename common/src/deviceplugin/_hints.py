@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 
 _LISTEN_AGAIN: Final = 5.0
 """Seconds before ``changes()`` is called again after it ended."""
+_UNHEARD: Final = (1.0, 10.0)
+"""Seconds after the call of ``changes()`` at which to look as long as it has not yielded."""
 
 
 class Hints:
@@ -27,6 +30,8 @@ class Hints:
         self._watches: dict[Path, Callable[[], None]] = {}
         self._lock = threading.Lock()
         self._listening: threading.Event | None = None
+        self._due: list[float] = []
+        """When to look although nobody has given a hint."""
 
     def give(self) -> None:
         """Give a hint."""
@@ -37,8 +42,12 @@ class Hints:
         self._given.clear()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a hint, ``seconds`` at most."""
-        self._given.wait(seconds)
+        """Wait for a hint, ``seconds`` at most; less while a source may not be listening yet."""
+        with self._lock:
+            due = min(self._due, default=float("inf"))
+        self._given.wait(min(seconds, max(0.0, due - time.monotonic())))
+        with self._lock:
+            self._due = [at for at in self._due if at > time.monotonic()]
 
     def watch(self, paths: Iterable[Path | str]) -> None:
         """Give a hint whenever one of ``paths``, and no others, changes."""
@@ -50,31 +59,47 @@ class Hints:
             self.give()  # it may have changed before the watch was there
 
     def listen(self, plugin: Plugin) -> None:
-        """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin."""
+        """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin.
+
+        What happens before it listens is not lost: either it yields once when it does, or hints
+        are given for it a while after the call.
+        """
         stop = threading.Event() if overrides(plugin, "changes") else None
         with self._lock:
             before, self._listening = self._listening, stop
+            self._due = []
         if before is not None:
             before.set()
-        if stop is None:
-            return
+        if stop is not None:
+            self._expect(stop)
+            threading.Thread(
+                target=self._listen, args=(plugin, stop), name="changes", daemon=True
+            ).start()
 
+    def _listen(self, plugin: Plugin, stop: threading.Event) -> None:
         def pass_on() -> None:
             for _ in plugin.changes(stop):
+                self._expect(stop, ())  # it listens
                 self.give()
 
-        def listen() -> None:
-            problems = Once(log)
-            name = type(plugin).__name__
-            while not stop.is_set():
-                try:
-                    _author.call(pass_on)
-                except DevicePluginError as error:
-                    problems.say("changes", "changes() failed", plugin=name, error=str(error))
-                stop.wait(_LISTEN_AGAIN)
-                self.give()  # for whatever happened while nobody listened
+        problems = Once(log)
+        name = type(plugin).__name__
+        while not stop.is_set():
+            try:
+                _author.call(pass_on)
+            except DevicePluginError as error:
+                problems.say("changes", "changes() failed", plugin=name, error=str(error))
+            self._expect(stop, ())
+            stop.wait(_LISTEN_AGAIN)
+            self._expect(stop)
+            self.give()  # for whatever happened while nobody listened
 
-        threading.Thread(target=listen, name="changes", daemon=True).start()
+    def _expect(self, stop: threading.Event, delays: Iterable[float] = _UNHEARD) -> None:
+        """Look after ``delays`` if that is still the source that is listened to."""
+        now = time.monotonic()
+        with self._lock:
+            if self._listening is stop:
+                self._due = [now + delay for delay in delays]
 
     def close(self) -> None:
         """Watch and listen no longer."""

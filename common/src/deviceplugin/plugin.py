@@ -103,8 +103,9 @@ class Plugin(ABC):
     def changes(self, stop: Event) -> Iterator[None]:
         """Yield whenever a discovery should be made now.
 
-        For sources of events other than files, such as udev or NVML. Return soon after ``stop`` is
-        set. A hint only: discovery is also made periodically.
+        For sources of events other than files, such as udev or NVML. Yield once as soon as you
+        listen, for what happened before, and once whenever events may have been lost. Return soon
+        after ``stop`` is set. A hint only: discovery is also made periodically.
         """
         raise NotImplementedError
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -20,6 +21,7 @@ from deviceplugin_fpga import FpgaPlugin, _names, _udev
 from deviceplugin_fpga._health import Doctor
 from fpga_plugin import Make
 from fpga_trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
+from kernel_events import emit, overflow
 
 OLD = _names.af(INTERFACE, AFU)
 NEW = _names.af(INTERFACE, OTHER_AFU)
@@ -468,7 +470,8 @@ def test_events_of_fpgas_call_for_a_look(
     tree.simple(AFU)
     monitor = Monitor("net", "platform", "block", "fpga_region")
     monkeypatch.setattr(_udev, "_monitor", lambda: monitor)
-    assert 2 == len(list(make("af").changes(Listening(6))))
+    begins, of_fpgas = 1, 2
+    assert begins + of_fpgas == len(list(make("af").changes(Listening(7))))
 
 
 def test_another_look_is_called_for_when_an_error_has_lasted(
@@ -481,9 +484,10 @@ def test_another_look_is_called_for_when_an_error_has_lasted(
     plugin.discover()
     tree.set_error(port, "errors")
     assert [True] == [bool(device.health) for device in plugin.discover()]
-    assert [] == list(plugin.changes(Listening(3)))
+    begins = 1
+    assert begins == len(list(plugin.changes(Listening(4))))
     now[0] = 5.0
-    assert 3 == len(list(plugin.changes(Listening(3))))
+    assert begins + 3 == len(list(plugin.changes(Listening(4))))
     assert [False] == [bool(device.health) for device in plugin.discover()]
 
 
@@ -493,6 +497,28 @@ def test_the_kernel_can_be_listened_to() -> None:
     except dp.DiscoveryError as error:
         pytest.skip(str(error))
     assert happened in {True, False}
+
+
+def test_a_look_is_called_for_when_listening_begins_and_when_events_were_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emit()
+    monitors: list[Any] = []
+    make = _udev._monitor
+
+    def monitor() -> Any:
+        monitors.append(make())
+        return monitors[-1]
+
+    monkeypatch.setattr(_udev, "_monitor", monitor)
+    calls = _udev.events(threading.Event())
+    assert next(calls)
+    overflow(monitors[0])
+    assert next(calls)
+    assert 2 == len(monitors)
+    emit()
+    next(calls)
+    assert 2 == len(monitors)
 
 
 def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
 from deviceplugin_generic.documents import Devices
 from generic_plugin import Make
+from kernel_events import emit, overflow
 from patience import PATIENCE
 
-UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
 PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
 LOOP_ADD, LOOP_REMOVE = 0x4C80, 0x4C81
 LISTEN = """
@@ -33,14 +34,6 @@ for _ in range(15):
         print("heard")
         break
 """
-
-
-def emit() -> None:
-    """Have the kernel send an event of a device."""
-    try:
-        UEVENT.write_text("change")
-    except OSError as error:
-        pytest.skip(f"the kernel cannot be asked for events here: {error}")
 
 
 def unshared(*options: str) -> list[str]:
@@ -178,3 +171,25 @@ def test_listening_ends_where_there_is_nothing_to_hear(
     stop.set()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def test_a_look_is_called_for_when_listening_begins_and_when_events_were_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emit()
+    monitors: list[Any] = []
+    make = _udev._monitor
+
+    def monitor() -> Any:
+        monitors.append(make())
+        return monitors[-1]
+
+    monkeypatch.setattr(_udev, "_monitor", monitor)
+    calls = _udev.events(threading.Event())
+    next(calls)
+    overflow(monitors[0])
+    next(calls)
+    assert 2 == len(monitors)
+    emit()
+    next(calls)
+    assert 2 == len(monitors)

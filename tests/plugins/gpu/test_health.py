@@ -429,8 +429,23 @@ def test_errors_that_were_corrected_call_for_no_look(rig: GpuRig) -> None:
         rig.fake.sbe(0)
         rig.fake.sbe(0)
         rig.fake.xid(0, 31)
+        eventually(lambda: len(calls) == 2, "a call for a look")
+    assert [None, None] == calls  # the first when it began to listen
+
+
+def test_a_look_is_called_for_when_listening_begins_and_not_for_each_set_of_events(
+    rig: GpuRig,
+) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin()
+    plugin.discover()
+    with listening(plugin) as calls:
         eventually(lambda: calls, "a call for a look")
-    assert [None] == calls
+        sets = rig.fake.calls()["nvmlEventSetCreate"]
+        plugin._survey._watch.renew()  # as each look does while a GPU cannot be listened to
+        eventually(lambda: rig.fake.calls()["nvmlEventSetCreate"] > sets, "another set")
+        rig.fake.xid(0, 31)
+        eventually(lambda: len(calls) == 2, "the event")
+    assert [None, None] == calls
 
 
 @pytest.mark.parametrize(
@@ -471,9 +486,9 @@ def test_a_set_of_events_is_not_used_after_nvml_was_shut_down(
             eventually(partial(registered, count), "a set")
             plugin._driver.session.reopen()
         eventually(partial(registered, 4), "the last one")
-        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+        waits, heard = rig.fake.calls()["nvmlEventSetWait_v2"], len(calls)
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
         assert 0 == rig.fake.calls()["nvmlEventSetFree"]
         rig.fake.xid(0, 31)
-        eventually(lambda: calls, "the event")
+        eventually(lambda: len(calls) > heard, "the event")
     assert "no events of GPUs" not in caplog.messages

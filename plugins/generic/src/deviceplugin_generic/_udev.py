@@ -35,7 +35,8 @@ _FIRST_USER_NAMESPACE: Final = 0xEFFFFFFD
 def events(stop: Event) -> Iterator[None]:
     """Yield whenever the kernel tells of a device, until ``stop`` is set.
 
-    Where that can never be, one warning is given, and nothing comes.
+    Also for what may have been missed: before it listened, and when events were lost. Where
+    events can never be had, one warning is given, and nothing comes.
 
     Raises:
         DiscoveryError: It cannot be now.
@@ -51,9 +52,16 @@ def events(stop: Event) -> Iterator[None]:
         stop.wait()
         return
     while not stop.is_set():
-        event = monitor.poll(timeout=_LOOK)
-        if event is not None and is_news(event.action, event.subsystem):
-            yield
+        yield
+        try:
+            while not stop.is_set():
+                event = monitor.poll(timeout=_LOOK)
+                if event is not None and is_news(event.action, event.subsystem):
+                    yield
+        except OSError as error:  # too many at once; the socket keeps its error for ever
+            log.debug("kernel events lost", extra={"error": str(error)})
+            stop.wait(_LOOK)
+            monitor = _monitor()
 
 
 def _give_up(reason: str, advice: str) -> None:

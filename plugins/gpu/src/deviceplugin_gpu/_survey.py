@@ -72,7 +72,10 @@ class Survey:
         return snapshot, strange
 
     def changes(self, stop: Flag) -> Iterator[None]:
-        """Yield whenever a GPU reports something after which a look is worth while."""
+        """Yield whenever a GPU reports something after which a look is worth while.
+
+        Also whenever it has begun to listen, for what was not heard before.
+        """
         health = self._driver.health
         for event in self._watch.events(stop):
             if event.kind == EVENT_XID:

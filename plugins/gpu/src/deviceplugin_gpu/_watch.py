@@ -31,6 +31,10 @@ class Event:
     """The XID, of an XID event."""
 
 
+LISTENING: Final = Event("", 0, 0)
+"""Stands for whatever happened while nobody listened to the GPUs that are listened to now."""
+
+
 class Watch:
     """The events of all GPUs. ``events`` is for one thread; the rest is thread-safe."""
 
@@ -65,9 +69,14 @@ class Watch:
         self._renewing = True
 
     def events(self, stop: Flag) -> Iterator[Event]:
-        """Yield events until ``stop`` is set. After a failure it is tried again, not at once."""
+        """Yield events until ``stop`` is set. After a failure it is tried again, not at once.
+
+        ``LISTENING`` comes whenever it begins to listen: at first, after a failure, and to other
+        GPUs than before.
+        """
         pause = _FIRST_PAUSE
         self._heard_at = self._clock()
+        self._registered = None
         try:
             while not stop.is_set():
                 if not self._session.wait_until_open(self._session.turn):
@@ -76,11 +85,13 @@ class Watch:
                     continue
                 try:
                     for event in self._listen(stop):
-                        pause = _FIRST_PAUSE
+                        if event is not LISTENING:
+                            pause = _FIRST_PAUSE
                         if event is not None:
                             yield event
                 except NvmlError as error:
                     self._fail(str(error), pause)
+                    self._registered = None
                     stop.wait(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
@@ -94,6 +105,7 @@ class Watch:
 
     def _listen(self, stop: Flag) -> "Iterator[Event | None]":
         """Yield each event, and None for each turn without one, as long as the GPUs stay."""
+        before = self._registered
         with self._session.use():
             generation = self._session.generation
             events = EventSet()
@@ -101,6 +113,8 @@ class Watch:
             with self._session.use():
                 self._renewing = False
                 self._register(events)
+            if self._registered != before:  # else a look that asks for this would go round
+                yield LISTENING
             while not stop.is_set() and not self._renewing:
                 with self._session.use():
                     if self._session.generation != generation:

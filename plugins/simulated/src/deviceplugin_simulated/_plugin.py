@@ -91,6 +91,7 @@ class SimulatedPlugin(dp.Plugin):
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
         with self._waiting(stop) as wait:
+            yield
             while not stop.is_set():
                 if self._advance():
                     yield
