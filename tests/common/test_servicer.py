@@ -24,7 +24,7 @@ FULL = dp.Device(
     "d2",
     nodes=[dp.DeviceNode("/dev/d2"), dp.DeviceNode("/dev/ctl", permissions="r")],
     mounts=[dp.Mount("/lib/d", read_only=True)],
-    envs={"D2": "yes", "LAST": "d2"},
+    envs={"D2": "yes", "BOTH": "yes"},
     annotations={"vendor.com/d2": "yes"},
     cdi_names=["vendor.com/d=2"],
 )
@@ -32,7 +32,7 @@ OTHER = dp.Device(
     "d10",
     nodes=[dp.DeviceNode("/dev/d10", "/dev/ten"), dp.DeviceNode("/dev/ctl", permissions="r")],
     mounts=[dp.Mount("/lib/d", read_only=True)],
-    envs={"D10": "yes", "LAST": "d10"},
+    envs={"D10": "yes", "BOTH": "yes"},
     cdi_names=["vendor.com/d=10"],
 )
 
@@ -56,7 +56,7 @@ def test_the_default_allocation_is_the_sum_of_the_devices_in_natural_order(
                 dp.DeviceNode("/dev/d10", "/dev/ten"),
             ],
             mounts=[dp.Mount("/lib/d", read_only=True)],
-            envs={"D2": "yes", "D10": "yes", "LAST": "d10"},
+            envs={"D2": "yes", "D10": "yes", "BOTH": "yes"},
             annotations={"vendor.com/d2": "yes"},
             cdi_names=["vendor.com/d=2", "vendor.com/d=10"],
         )

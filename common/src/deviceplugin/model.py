@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -148,6 +148,9 @@ class Device:
     cdi_names: Sequence[str] = ()
     attributes: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Facts for people, such as model and serial number; shown in ``/devices``."""
+    numbered: bool = False
+    """Whether ``{position}`` in container paths, and in names and values of environment and
+    annotations, stands for the number of the device, from 0, among those of one container."""
 
     def __post_init__(self) -> None:
         # There can be very many, mostly with nothing to freeze.
@@ -188,7 +191,26 @@ class Device:
     @property
     def allocation(self) -> Allocation:
         """What a container that is given this device alone needs."""
-        return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
+        return self.allocation_at(0)
+
+    def allocation_at(self, position: int) -> Allocation:
+        """Return what a container needs of this device if ``position`` others come before it.
+
+        It differs for a ``numbered`` device only.
+        """
+        if not self.numbered:
+            return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
+
+        def fill(text: str) -> str:
+            return text.replace("{position}", str(position))
+
+        return Allocation(
+            [replace(one, container_path=fill(one.container_path)) for one in self.nodes],
+            [replace(one, container_path=fill(one.container_path)) for one in self.mounts],
+            {fill(name): fill(value) for name, value in self.envs.items()},
+            {fill(name): fill(value) for name, value in self.annotations.items()},
+            self.cdi_names,
+        )
 
 
 def _is_path(given: object) -> bool:

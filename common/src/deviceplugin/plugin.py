@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+from deviceplugin import _recipes
 from deviceplugin.model import Allocation, Device
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class Plugin(ABC):
         release, so it must not depend on what was answered before.
 
         Raises:
-            AllocationError: To refuse; the message is shown in the pod's status.
+            AllocationError: To refuse; the message is shown in the pod's status. The default
+                refuses devices that need different things under one path or name.
         """
-        return sum((device.allocation for device in devices), Allocation())
+        return _recipes.merged(devices)
 
     def prefer(
         self, available: Sequence[Device], required: Sequence[Device], size: int

@@ -1,0 +1,68 @@
+"""One allocation out of the recipes of several devices."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from deviceplugin.errors import AllocationError
+from deviceplugin.model import Allocation, Device, DeviceNode, Mount
+
+_ADVICE: Final = (
+    'request one of them for each container, or have their plugin number them with "{position}"'
+)
+
+_Claim = tuple[str, str]
+"""Where in the container, as it is called in a message: what and its name or path."""
+
+
+def merged(devices: Sequence[Device]) -> Allocation:
+    """Return the sum of the recipes of ``devices``, each at its position.
+
+    Devices whose recipes are equal, such as shares of one, have one position.
+
+    Raises:
+        AllocationError: Two devices need different things in one place of the container, which
+            would lose one of them there.
+    """
+    positions: dict[object, int] = {}
+    owners: dict[_Claim, tuple[str, Device]] = {}
+    total = Allocation()
+    for device in devices:
+        recipe = device.allocation_at(positions.setdefault(_identity(device), len(positions)))
+        for claim, value in dict(_claims(recipe)).items():
+            before, owner = owners.setdefault(claim, (value, device))
+            if value != before:
+                raise _conflict(claim, (owner, before), (device, value))
+        total += recipe
+    return total
+
+
+def _identity(device: Device) -> object:
+    """Return what is equal for devices whose recipes are."""
+    texts = (frozenset(texts.items()) for texts in (device.envs, device.annotations))
+    return (device.nodes, device.mounts, device.cdi_names, *texts)
+
+
+def _claims(recipe: Allocation) -> Iterator[tuple[_Claim, str]]:
+    """Yield each place in the container with what is to be there."""
+    paths: tuple[DeviceNode | Mount, ...] = (*recipe.nodes, *recipe.mounts)
+    for path in paths:
+        yield ("path", posixpath.normpath(path.container_path)), posixpath.normpath(path.host_path)
+    for name, value in recipe.envs.items():
+        yield ("environment variable", name), value
+    for name, value in recipe.annotations.items():
+        yield ("annotation", name), value
+
+
+def _conflict(
+    claim: _Claim, first: tuple[Device, str], second: tuple[Device, str]
+) -> AllocationError:
+    (one, here), (other, there) = first, second
+    what, name = claim
+    # Values are not told: they can be secrets, and this is shown in the status of a pod.
+    problem = (
+        f"{name} in the container would be {here} of {one.id} and {there} of {other.id}"
+        if what == "path"
+        else f"{what} {name} would have different values for {one.id} and {other.id}"
+    )
+    return AllocationError(f"{problem}: {_ADVICE}", device_ids=(one.id, other.id))

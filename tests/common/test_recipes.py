@@ -1,0 +1,200 @@
+"""What a container gets that is given several devices."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin._recipes import merged
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+
+ADVICE = (
+    ': request one of them for each container, or have their plugin number them with "{position}"'
+)
+
+
+def camera(number: int, inside: str = "/dev/video0") -> dp.Device:
+    return dp.Device(f"cam{number}", nodes=[dp.DeviceNode(f"/dev/video{number}", inside)])
+
+
+def numbered(device_id: str, text: str, host: str = "/dev/x") -> dp.Device:
+    """Return a device that has ``text`` wherever it can be numbered."""
+    return dp.Device(
+        device_id,
+        nodes=[dp.DeviceNode(f"{host}{device_id}{text}", f"/dev/node{text}")],
+        mounts=[dp.Mount(f"{host}{device_id}", f"/mnt{text}", read_only=True)],
+        envs={f"NAME{text}": f"value{text} of {device_id}"},
+        annotations={f"x.io/name{text}": f"value{text}"},
+        numbered=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "problem"),
+    [
+        (
+            camera(0),
+            camera(1),
+            "/dev/video0 in the container would be /dev/video0 of cam0 and /dev/video1 of cam1",
+        ),
+        (
+            camera(0),
+            camera(1, "/dev/./video0"),
+            "/dev/video0 in the container would be /dev/video0 of cam0 and /dev/video1 of cam1",
+        ),
+        (
+            dp.Device("a", mounts=[dp.Mount("/opt/a", "/data")]),
+            dp.Device("b", mounts=[dp.Mount("/opt/b", "/data")]),
+            "/data in the container would be /opt/a of a and /opt/b of b",
+        ),
+        (
+            dp.Device("a", nodes=[dp.DeviceNode("/dev/a", "/data")]),
+            dp.Device("b", mounts=[dp.Mount("/opt/b", "/data")]),
+            "/data in the container would be /dev/a of a and /opt/b of b",
+        ),
+        (
+            dp.Device("a", envs={"SEAT": "secret1"}),
+            dp.Device("b", envs={"SEAT": "secret2"}),
+            "environment variable SEAT would have different values for a and b",
+        ),
+        (
+            dp.Device("a", annotations={"x.io/seat": "1"}),
+            dp.Device("b", annotations={"x.io/seat": "2"}),
+            "annotation x.io/seat would have different values for a and b",
+        ),
+    ],
+)
+def test_devices_that_would_hide_each_other_are_refused(
+    one: dp.Device, other: dp.Device, problem: str
+) -> None:
+    with pytest.raises(dp.AllocationError) as caught:
+        merged([one, other])
+    assert problem + ADVICE == str(caught.value)
+    assert (one.id, other.id) == caught.value.device_ids
+
+
+def test_what_several_devices_have_in_common_is_given_once() -> None:
+    devices = [
+        dp.Device(
+            name,
+            nodes=[dp.DeviceNode("/dev/ctl"), dp.DeviceNode(f"/dev/{name}")],
+            mounts=[dp.Mount("/opt")],
+            envs={"A": "1", name: ""},
+            annotations={"x.io/a": "1"},
+            cdi_names=["x.io/a=1", f"x.io/a={name}"],
+        )
+        for name in ("b", "c")
+    ]
+    expected = dp.Allocation(
+        nodes=[dp.DeviceNode(path) for path in ("/dev/ctl", "/dev/b", "/dev/c")],
+        mounts=[dp.Mount("/opt")],
+        envs={"A": "1", "b": "", "c": ""},
+        annotations={"x.io/a": "1"},
+        cdi_names=["x.io/a=1", "x.io/a=b", "x.io/a=c"],
+    )
+    assert expected == merged(devices)
+
+
+def test_one_place_may_have_other_permissions() -> None:
+    nodes = [dp.DeviceNode("/dev/ctl", permissions=letters) for letters in ("r", "rw")]
+    assert (
+        tuple(nodes)
+        == merged([dp.Device("a", nodes=nodes[:1]), dp.Device("b", nodes=nodes[1:])]).nodes
+    )
+
+
+def test_a_device_that_hides_a_part_of_itself_is_its_authors_affair() -> None:
+    nodes = [dp.DeviceNode("/dev/a", "/dev/x"), dp.DeviceNode("/dev/b", "/dev/x")]
+    shares = [dp.Device("a0", nodes=nodes), dp.Device("a1", nodes=nodes)]
+    assert tuple(nodes) == merged(shares).nodes
+
+
+def test_numbered_devices_get_their_position_in_the_container() -> None:
+    allocation = merged([numbered("a", "{position}"), numbered("b", "{position}")])
+    expected = dp.Allocation(
+        nodes=[
+            dp.DeviceNode("/dev/xa{position}", "/dev/node0"),
+            dp.DeviceNode("/dev/xb{position}", "/dev/node1"),
+        ],
+        mounts=[
+            dp.Mount("/dev/xa", "/mnt0", read_only=True),
+            dp.Mount("/dev/xb", "/mnt1", read_only=True),
+        ],
+        envs={"NAME0": "value0 of a", "NAME1": "value1 of b"},
+        annotations={"x.io/name0": "value0", "x.io/name1": "value1"},
+    )
+    assert expected == allocation
+
+
+def test_a_device_alone_is_the_first() -> None:
+    device = numbered("a", "{position}")
+    assert merged([device]) == device.allocation == device.allocation_at(0)
+    assert {"NAME3": "value3 of a"} == device.allocation_at(3).envs
+
+
+def test_devices_with_one_recipe_have_one_position() -> None:
+    shares = [
+        dp.Device(
+            f"{card}-{share}",
+            nodes=[dp.DeviceNode(f"/dev/{card}", "/dev/card{position}")],
+            numbered=True,
+        )
+        for card in ("x", "y")
+        for share in range(2)
+    ]
+    expected = (dp.DeviceNode("/dev/x", "/dev/card0"), dp.DeviceNode("/dev/y", "/dev/card1"))
+    assert expected == merged(shares).nodes
+
+
+@given(st.text("{}position 0", max_size=20))
+def test_other_braces_stay_as_they_are(text: str) -> None:
+    device = dp.Device("a", envs={"A": text})
+    assert {"A": text} == merged([device]).envs
+    if "{position}" not in text:
+        assert device.allocation == merged([dp.Device("a", envs={"A": text}, numbered=True)])
+
+
+class CameraPlugin(dp.Plugin):
+    resource = "example.com/camera"
+
+    def __init__(self, inside: str, *, numbered: bool) -> None:
+        self.inside, self.numbered = inside, numbered
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        for number in (2, 10, 1):
+            yield dp.Device(
+                f"cam{number}",
+                nodes=[dp.DeviceNode(f"/dev/video{number}", self.inside)],
+                numbered=self.numbered,
+            )
+
+
+def test_the_pods_status_names_both_devices(kubelet: Kubelet) -> None:
+    with kubelet.running(CameraPlugin("/dev/video", numbered=False)) as node:
+        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
+        outcome = node.kubelet.admit(Pod.of("vision", main={"example.com/camera": 2}))
+        assert "UnexpectedAdmissionError" == outcome.reason
+        assert "/dev/video in the container would be " in outcome.message
+        alone = {"example.com/camera": 1}
+        assert node.kubelet.admit(Pod.of("apart", left=alone, right=alone))
+
+
+def test_positions_follow_the_natural_order_however_often_it_is_asked(kubelet: Kubelet) -> None:
+    with kubelet.running(CameraPlugin("/dev/video{position}", numbered=True)) as node:
+        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
+        for _ in range(2):
+            allocation = node.allocate("cam10", "cam2")
+            assert {"/dev/video2": "/dev/video0", "/dev/video10": "/dev/video1"} == {
+                one.host_path: one.container_path for one in allocation.nodes
+            }
+
+
+def test_a_plugin_that_numbers_nothing_gives_braces_as_they_are(kubelet: Kubelet) -> None:
+    with kubelet.running(CameraPlugin("/dev/video{position}", numbered=False)) as node:
+        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
+        assert "/dev/video{position}" == node.allocate("cam2").nodes[0].container_path
