@@ -55,6 +55,9 @@ GOOD = [
     "devices: [{name: ab, groups: [{count: unlimited, paths: [{path: /x, limit: 3}]}]}]\n",
     "devices: [{name: ab, groups: [{select: {subsystem: tty, vendor: '0403'}}], id: port}]\n",
     ENTRY % "env: {'A_{index}': '{{{serial}}}'}",
+    ENTRY % "env: {'A{position}': '{position}'}, annotations: {'x.io/{position}': '{position}'}",
+    ENTRY % "mounts: [{path: '/x/{id}', mountPath: '/y/{position}'}]",
+    PATHED % "mountPath: '/dev/{anything}{position}'",
     "devices: [{name: ab, groups: [{select: {subsystem: pci}, nodes: [vfio]}], policy: pack}]\n",
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}], health: {open: yes, timeout: 1.5s}}]\n",
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}], cdi: ['a.b/c={index}']}]\n",
@@ -126,6 +129,16 @@ BAD = {
     ENTRY % "id: name": ["devices[0].id: 'name' is none of path, serial, port"],
     ENTRY % "env: {A: '{seral}'}": [
         "devices[0].env.A: {seral} is no property of a device: did you mean 'serial'?"
+    ],
+    ENTRY % "env: {A: '{postion}'}": [
+        "devices[0].env.A: {postion} is no property of a device: did you mean 'position'?"
+    ],
+    ENTRY % "mounts: [{path: '/x/{position}'}]": [
+        "devices[0].mounts[0].path: {position} is not known until a container gets the device: "
+        "use {index}"
+    ],
+    ENTRY % "cdi: ['a.b/c={position}']": [
+        "devices[0].cdi[0]: {position} is not known until a container gets the device: use {index}"
     ],
     ENTRY % "env: {A: 'a}'}": [
         "devices[0].env.A: 'a}' has a brace without its other: write }} for itself"

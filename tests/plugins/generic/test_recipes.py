@@ -53,7 +53,7 @@ def _misc(name: str, subsystem: str = "misc") -> Callable[[Hardware], object]:
 
 
 EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = {
-    "camera": (_camera, 1, "camera-C1:1.0.0", ["/dev/video0"]),
+    "camera": (_camera, 1, "camera-C1:1.0.0", ["/dev/video{position}"]),
     "zigbee": (
         lambda hardware: _tty(hardware, "10c4:ea60", "ttyUSB3"),
         1,

@@ -219,6 +219,56 @@ def test_templates_are_filled_with_what_is_known_of_the_device(
     assert ("x.io/tty=0",) == device.cdi_names
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "groups: [{select: {subsystem: tty}, mountPath: '/dev/tty{position}'}]",
+        "groups: [{select: {subsystem: tty}}], env: {'TTY{position}': '{serial}'}",
+        "groups: [{select: {subsystem: tty}}], env: {TTY: '{position}'}",
+        "groups: [{select: {subsystem: tty}}], annotations: {'x.io/{position}': ''}",
+        "groups: [{select: {subsystem: tty}}], annotations: {'x.io/tty': '{position}'}",
+        "groups: [{select: {subsystem: tty}}], mounts: [{path: /x, mountPath: '/x/{position}'}]",
+    ],
+)
+def test_whatever_has_the_position_of_a_device_is_numbered(
+    make: Make, hardware: Hardware, more: str
+) -> None:
+    adapter(hardware, "1-2", 5, "S1")
+    (device,) = make(f"{{name: tty, {more}}}").discover()
+    assert device.numbered
+    assert "{position}" not in str(device.allocation_at(7))
+    assert "7" in str(device.allocation_at(7))
+
+
+def test_braces_that_are_meant_are_no_position(make: Make, hardware: Hardware) -> None:
+    adapter(hardware, "1-2", 5, "S1")
+    select = "groups: [{select: {subsystem: tty}}]"
+    (device,) = make(f"{{name: tty, {select}, env: {{A: '{{{{position}}}}'}}}}").discover()
+    assert {"A": "{position}"} == device.allocation.envs
+
+
+def test_two_devices_in_one_place_are_refused_unless_they_are_numbered(
+    make: Make, hardware: Hardware
+) -> None:
+    adapter(hardware, "1-2", 5, "S1")
+    adapter(hardware, "1-3", 6, "S2", "ttyUSB1")
+    entry = "{name: tty, groups: [{count: 2, select: {subsystem: tty}, mountPath: '/dev/tty%s'}]}"
+    plugin = make(entry % "")
+    devices = list(plugin.discover())
+    assert 4 == len(devices)
+    with pytest.raises(dp.AllocationError, match=r"^/dev/tty in the container would be .*tty-S1"):
+        plugin.allocate(devices)
+    assert 1 == len(plugin.allocate(devices[:2]).nodes)
+    plugin = make(entry % "{position}")
+    assert [
+        (f"{hardware.dev}/ttyUSB0", "/dev/tty0"),
+        (f"{hardware.dev}/ttyUSB1", "/dev/tty1"),
+    ] == [
+        (one.host_path, one.container_path)
+        for one in plugin.allocate(list(plugin.discover())).nodes
+    ]
+
+
 def test_what_cannot_be_read_in_an_id_is_replaced_and_what_is_too_long_is_hashed(
     make: Make, hardware: Hardware
 ) -> None:

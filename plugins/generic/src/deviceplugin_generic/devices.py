@@ -9,7 +9,7 @@ from deviceplugin_generic.entries import Check, Entry, Group, Identity, Policy, 
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.matching import Match, of_group, of_rule, with_device
 from deviceplugin_generic.sysfs import SysDevice, Tree
-from deviceplugin_generic.templates import fill
+from deviceplugin_generic.templates import POSITION, fill, is_numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,14 @@ def _shares(
     known = identities.properties(entry.name, index, match)
     key = f"{resource} {stem} {' '.join(match.paths)}"
     health = doctor.health(key, match, entry.health, known)
+    numbered = _is_numbered(entry, group)
     for share in range(group.count):
         device_id = (
             identities.share_id(stem, share, group.count)
             if stem
             else identities.path_id(share, match.paths)
         )
-        values = {**known, "id": device_id, "share": str(share)}
+        values = {**known, "id": device_id, "share": str(share), "position": POSITION}
         yield Share(
             dp.Device(
                 device_id,
@@ -88,11 +89,27 @@ def _shares(
                 },
                 cdi_names=[fill(name, values) for name in entry.cdi],
                 attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
+                numbered=numbered,
             ),
             origin=key,
             paths=match.paths,
             policy=entry.policy,
         )
+
+
+def _is_numbered(entry: Entry, group: Group) -> bool:
+    """Return whether anything of a device is to have its position in the container."""
+    paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
+    texts = (
+        *(
+            text
+            for pairs in (entry.envs, entry.annotations)
+            for pair in pairs.items()
+            for text in pair
+        ),
+        *(mount.mount_path for mount in entry.mounts),
+    )
+    return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
 
 
 def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:

@@ -1,7 +1,7 @@
 """Entries of the configuration, read from their places in a text."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from deviceplugin_generic import globs, templates, words
@@ -171,7 +171,7 @@ def _extra_mount(cursor: Cursor) -> ExtraMount:
         cursor.fault("needs a path")
     return ExtraMount(
         path=_absolute(keys, "path"),
-        mount_path=_absolute(keys, "mountPath"),
+        mount_path=_absolute(keys, "mountPath", templates.INSIDE),
         read_only=keys["readOnly"].truth() if "readOnly" in keys else False,
     )
 
@@ -257,12 +257,14 @@ def _mount_path(keys: dict[str, Cursor]) -> str:
     return _checked(problem, keys["mountPath"]) if "mountPath" in keys else ""
 
 
-def _absolute(keys: dict[str, Cursor], key: str) -> str:
+def _absolute(
+    keys: dict[str, Cursor], key: str, known: Mapping[str, str] = templates.PROPERTIES
+) -> str:
     if key not in keys:
         return ""
     if not _checked(lambda path: "" if path.startswith("/") else "is not absolute", keys[key]):
         return ""
-    return _template(keys[key])
+    return _template(keys[key], known)
 
 
 def _wild_problem(pattern: str) -> str:
@@ -282,9 +284,9 @@ def _subsystem(cursor: Cursor) -> str:
     return _checked(lambda name: "" if words.has_form(name, words.SUBSYSTEM) else "is none", cursor)
 
 
-def _template(cursor: Cursor) -> str:
+def _template(cursor: Cursor, known: Mapping[str, str] = templates.PROPERTIES) -> str:
     value = cursor.text()
-    if value is not None and (what := templates.problem(value)):
+    if value is not None and (what := templates.problem(value, known)):
         cursor.fault(what)
         return ""
     return value or ""
@@ -293,9 +295,9 @@ def _template(cursor: Cursor) -> str:
 def _templates(keys: dict[str, Cursor], key: str, forbidden: str = "\0") -> dict[str, str]:
     inner = keys[key].mapping() if key in keys else {}
     for name, cursor in inner.items():
-        _template(cursor)
+        _template(cursor, templates.INSIDE)
         if not name or set(forbidden) & set(name):
             cursor.fault(f"{name!r} cannot be a name")
-        if what := templates.problem(name):
+        if what := templates.problem(name, templates.INSIDE):
             cursor.fault(what)
     return texts_of(inner)

@@ -5,7 +5,7 @@ Made of the same tables by which the configuration is read.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, get_args
 
@@ -20,7 +20,6 @@ _TEXT: Final[Schema] = {"type": "string"}
 _TRUTH: Final[Schema] = {"type": "boolean"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
 _LOOKS: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": words.MOST_LOOKS}
-_TEMPLATE: Final = rf"(?:[^{{}}]|\{{\{{|\}}\}}|\{{(?:{'|'.join(templates.PROPERTIES)})\}})*$"
 
 
 def _ref(name: str) -> Schema:
@@ -29,6 +28,11 @@ def _ref(name: str) -> Schema:
 
 def _text(pattern: str, description: str) -> Schema:
     return {"type": "string", "pattern": pattern, "description": description}
+
+
+def _template(start: str, known: Iterable[str], description: str) -> Schema:
+    braces = rf"(?:[^{{}}]|\{{\{{|\}}\}}|\{{(?:{'|'.join(known)})\}})*$"
+    return _text(f"{start}{braces}", description)
 
 
 def _list(items: Schema, least: int = 0) -> Schema:
@@ -59,7 +63,8 @@ def _with(key: str, value: object) -> Schema:
 _PATTERN: Final = _text(globs.PATTERN, "Absolute path; a pattern as of Go's path.Match")
 _MOUNT_PATH: Final = _text(
     words.MOUNT_PATH,
-    "Path in the container; one that ends in / is a directory, to which the file name is added",
+    "Path in the container, which may have {position}; one that ends in / is a directory, to which "
+    "the file name is added",
 )
 _PERMISSIONS: Final = _text(words.PERMISSIONS, "Of m, r and w; mrw for paths and rw for others")
 _SUBSYSTEM: Final = _text(words.SUBSYSTEM, "Subsystem in sysfs, such as tty")
@@ -137,7 +142,7 @@ def _health() -> Schema:
 
 
 def _mount() -> Schema:
-    paths = dict.fromkeys(("path", "mountPath"), _ref("absoluteTemplate"))
+    paths = {"path": _ref("absoluteTemplate"), "mountPath": _ref("absoluteInsideTemplate")}
     return _object(words.MOUNT, {**paths, "readOnly": _TRUTH}, ["path"])
 
 
@@ -146,9 +151,9 @@ def _device() -> Schema:
         "name": _text(words.NAME, "Name of the resource, without its domain"),
         "groups": _list(_ref("group"), 1),
         "id": _choice(words.IDENTITIES),
-        **dict.fromkeys(("env", "annotations"), _texts(_ref("template"))),
+        **dict.fromkeys(("env", "annotations"), _texts(_ref("insideTemplate"))),
         "mounts": _list(_ref("mount")),
-        "cdi": _list(_text(words.CDI, "Such as vendor.com/class=name")),
+        "cdi": _list({**_text(words.CDI, "Such as vendor.com/class=name"), **_ref("template")}),
         "health": _ref("health"),
         "policy": _choice(words.POLICIES),
     }
@@ -176,8 +181,18 @@ def schema() -> Schema:
         "anyOf": [_settings(), _list(_ref("rule")), {"type": "null"}],
         "$defs": {
             "pattern": _text(f"^{globs.PATTERN[2:]}", "A pattern as of Go's path.Match"),
-            "template": _text(f"^{_TEMPLATE}", "May have properties in braces, such as {serial}"),
-            "absoluteTemplate": _text(f"^/{_TEMPLATE}", "The same, of an absolute path"),
+            "template": _template(
+                "^", templates.PROPERTIES, "May have properties in braces, such as {serial}"
+            ),
+            "absoluteTemplate": _template(
+                "^/", templates.PROPERTIES, "The same, of an absolute path"
+            ),
+            "insideTemplate": _template(
+                "^", templates.INSIDE, "The same, and {position}: the number in the container"
+            ),
+            "absoluteInsideTemplate": _template(
+                "^/", templates.INSIDE, "The same, of an absolute path in the container"
+            ),
             "hexadecimal": _text(words.HEXADECIMAL, "Four hexadecimal digits, in quotes"),
             "path": _path(),
             "usb": _usb(),

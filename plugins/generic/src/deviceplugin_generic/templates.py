@@ -22,20 +22,35 @@ PROPERTIES: Final = {
 }
 """What can stand in braces. What a device does not have is empty."""
 
+POSITION: Final = "{position}"
+"""Filled in by the framework: it is not known before a container is given the device."""
+INSIDE: Final = {
+    **PROPERTIES,
+    "position": "number of the device among those of the container, from 0",
+}
+"""What can stand in braces in what only the container sees."""
+
 _FIELD: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-def problem(template: str) -> str:
+def problem(template: str, known: Mapping[str, str] = PROPERTIES) -> str:
     """Return what is wrong with ``template``, or an empty string."""
     for found in _FIELD.finditer(template):
         name = found[1]
         if name is None and found[0] in {"{", "}"}:
             return f"{template!r} has a brace without its other: write {found[0] * 2} for itself"
-        if name is not None and name not in PROPERTIES:
-            near = get_close_matches(name, PROPERTIES, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(PROPERTIES)}"
+        if name is not None and name not in known:
+            if name in INSIDE:
+                return f"{{{name}}} is not known until a container gets the device: use {{index}}"
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             return f"{{{name}}} is no property of a device: {hint}"
     return ""
+
+
+def is_numbered(template: str) -> bool:
+    """Return whether ``template`` asks for the position of the device."""
+    return any(found[1] == "position" for found in _FIELD.finditer(template))
 
 
 def fill(template: str, properties: Mapping[str, str]) -> str:
