@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import inotify_simple
 import pytest
+from typing_extensions import override
 
 from deviceplugin._poller import Poller
 from patience import PATIENCE
@@ -286,6 +287,57 @@ def test_looks_find_what_no_event_told(tmp_path: Path, *, inotify: bool) -> None
         changes.until(None)
         assert "tick" == ticks.next()
     assert not inotify or 0 == watches_in_the_kernel()
+
+
+class CountedPath(type(Path())):  # type: ignore[misc]
+    """A path that counts how often it is compared."""
+
+    compared = 0
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        CountedPath.compared += 1
+        return super().__eq__(other)  # type: ignore[no-any-return]
+
+    @override
+    def __hash__(self) -> int:
+        return hash(super().__hash__())
+
+
+def test_many_watches_are_not_compared_each_with_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CountedPath, "compared", 0)
+    poller = Poller(NEVER)
+    ends = [poller.watch(CountedPath(tmp_path, str(i)), Changes()) for i in range(1000)]
+    for end in ends:
+        end()
+    poller.close()
+    assert CountedPath.compared < 10_000
+
+
+def test_what_comes_beside_a_path_that_is_waited_for_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    add_watch = inotify_simple.INotify.add_watch
+
+    def counted(inotify: Any, path: Path, mask: int) -> Any:
+        asked.append(path)
+        return add_watch(inotify, path, mask)
+
+    monkeypatch.setattr(inotify_simple.INotify, "add_watch", counted)
+    beside, missing = Changes(), Changes()
+    with running(Poller(NEVER)) as poller:
+        poller.watch(tmp_path, beside)
+        poller.watch(tmp_path / "missing" / "one", missing)
+        asked.clear()
+        (tmp_path / "other").touch()
+        assert "other" == beside.next()
+        assert {tmp_path} == set(asked)
+        (tmp_path / "missing").mkdir()
+        (tmp_path / "missing" / "one").touch()
+        assert missing.next() is None
 
 
 def test_a_tick_that_is_forgotten_comes_no_more() -> None:

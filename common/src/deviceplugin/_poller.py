@@ -10,9 +10,9 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +50,9 @@ class _Watch:
     callbacks: list[Callback]
     """Several for one path cost hardly more than one."""
     signature: Signature = None
-    descriptors: set[int] = field(default_factory=set)
+    descriptor: int | None = None
+    awaited: str = ""
+    """The one entry that matters of a directory above ``path``; empty where all do."""
 
 
 class Poller:
@@ -64,7 +66,9 @@ class Poller:
     def __init__(self, interval: float, *, inotify: bool = True) -> None:
         self._interval = interval
         self._lock = threading.RLock()
-        self._watches: list[_Watch] = []
+        self._watches: dict[Path, _Watch] = {}
+        self._users: dict[int, dict[_Watch, None]] = {}
+        """What each descriptor of inotify is used by."""
         self._ticks: list[Callable[[], None]] = []
         self._wakeup: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
@@ -108,22 +112,22 @@ class Poller:
         ends the watch. Callbacks run in the poller's thread and must be quick.
         """
         with self._lock:
-            for watch in self._watches:
-                if watch.path == path:
-                    watch.callbacks.append(callback)
-                    return lambda: self._unwatch(watch, callback)
-            watch = _Watch(path, [callback])
-            self._watches.append(watch)
-            self._arm(watch)
-            watch.signature = _signature(path)
+            watch = self._watches.get(path)
+            if watch is None:
+                watch = self._watches[path] = _Watch(path, [])
+                self._arm(watch)
+                watch.signature = _signature(path)
+            watch.callbacks.append(callback)
         return lambda: self._unwatch(watch, callback)
 
     def _unwatch(self, watch: _Watch, callback: Callback) -> None:
         with self._lock, suppress(ValueError):
             watch.callbacks.remove(callback)
             if not watch.callbacks:
-                self._watches.remove(watch)
-                self._release(watch.descriptors)
+                self._watches.pop(watch.path, None)
+                before = watch.descriptor
+                self._hold(watch, None)
+                self._release([before])
 
     def _tell(self, watch: _Watch, name: str | None) -> None:
         with self._lock:
@@ -185,12 +189,14 @@ class Poller:
 
     def _affected(self, events: list[Any]) -> Iterator[tuple[_Watch, str | None]]:
         """Yield each watch with each entry that changed, once."""
+        affected: dict[_Watch, dict[str, None]] = {}
         with self._lock:
-            watches = list(self._watches)
-        for watch in watches:
-            names = dict.fromkeys(e.name for e in events if e.wd in watch.descriptors)
-            if not names:
-                continue
+            for event in events:
+                for watch in self._users.get(event.wd, ()):
+                    # Of no name are events of the directory itself.
+                    if not watch.awaited or event.name in {"", watch.awaited}:
+                        affected.setdefault(watch, {})[event.name] = None
+        for watch, names in affected.items():
             old, new = self._rearm(watch)
             if old is None and new is None:  # something happened beside the path, not to it
                 continue
@@ -200,7 +206,7 @@ class Poller:
     def _rearm(self, watch: _Watch) -> tuple[Signature, Signature]:
         """Follow the path; return what it was and what it is now."""
         with self._lock:
-            if watch not in self._watches:  # ended meanwhile
+            if self._watches.get(watch.path) is not watch:  # ended meanwhile
                 return None, None
             # Even if it looks the same: a new directory can have the number of the old one.
             self._arm(watch)
@@ -210,7 +216,7 @@ class Poller:
     def _look(self, *, lost: bool = False) -> None:
         """Tell of what has changed since the last look; of everything if events were ``lost``."""
         with self._lock:
-            watches, ticks = list(self._watches), list(self._ticks)
+            watches, ticks = list(self._watches.values()), list(self._ticks)
             self._short = self._inotify is None  # what still cannot be watched says so again
         for watch in watches:
             old, new = self._rearm(watch)
@@ -224,35 +230,50 @@ class Poller:
 
     def _arm(self, watch: _Watch) -> None:
         """Watch the path itself, or the nearest directory above that exists."""
-        spare = watch.descriptors
+        spare = {watch.descriptor}
         last, armed = None, self._arm_nearest(watch)
         while armed not in (None, watch.path, last):
             # Look again: what comes below may have come into being before it was watched.
-            spare = spare | watch.descriptors
+            spare.add(watch.descriptor)
             last, armed = armed, self._arm_nearest(watch)
-        self._release(spare - watch.descriptors)
+        self._release(spare - {watch.descriptor})
 
     def _arm_nearest(self, watch: _Watch) -> Path | None:
+        awaited = ""
         for path in (watch.path, *watch.path.parents) if self._inotify is not None else ():
             try:
                 is_directory = path.is_dir()
                 mask = _DIRECTORY if is_directory else _FILE
-                watch.descriptors = {self._inotify.add_watch(path, mask)}
+                descriptor = self._inotify.add_watch(path, mask)
                 if not is_directory and path.is_dir():  # made between the two
-                    watch.descriptors = {self._inotify.add_watch(path, _DIRECTORY)}
+                    descriptor = self._inotify.add_watch(path, _DIRECTORY)
             except (FileNotFoundError, NotADirectoryError):
+                awaited = path.name
                 continue
             except OSError as error:
                 self._fall_back(error)
                 return None
+            self._hold(watch, descriptor)
+            watch.awaited = awaited
             return path
         return None
 
-    def _release(self, descriptors: set[int]) -> None:
-        for descriptor in descriptors if self._inotify is not None else ():
-            if not any(descriptor in other.descriptors for other in self._watches):
-                with suppress(OSError):  # removed by the kernel along with its file
-                    self._inotify.rm_watch(descriptor)
+    def _hold(self, watch: _Watch, descriptor: int | None) -> None:
+        """Note that ``watch`` is served by ``descriptor`` now, and by no other."""
+        if watch.descriptor is not None:
+            self._users[watch.descriptor].pop(watch, None)
+        if descriptor is not None:
+            self._users.setdefault(descriptor, {})[watch] = None
+        watch.descriptor = descriptor
+
+    def _release(self, descriptors: Iterable[int | None]) -> None:
+        """Give back those of ``descriptors`` that nothing uses any more."""
+        for descriptor in descriptors:
+            if descriptor is not None and not self._users.get(descriptor):
+                self._users.pop(descriptor, None)
+                if self._inotify is not None:
+                    with suppress(OSError):  # removed by the kernel along with its file
+                        self._inotify.rm_watch(descriptor)
 
 
 def _signature(path: Path) -> Signature:
