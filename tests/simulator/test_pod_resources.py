@@ -178,12 +178,29 @@ def test_listing_takes_back_the_devices_of_finished_pods(
     plugin(devices=["a"])
     pod = Pod.of("p", main={R: 1})
     assert kubelet.admit(pod)
-    assert kubelet.admit(Pod.of("later", main={}))
     kubelet.terminate(pod)
     agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert {"a"} == kubelet.in_use(R)
     listed(agent)
     assert set() == kubelet.in_use(R)
+
+
+def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    answer = stub.on_allocate
+    during: list[list[str]] = []
+
+    def allocate(ids: list[str]) -> plugin_pb.AllocateResponse:
+        during.append(list(listed(agent)))
+        return answer(ids)
+
+    stub.on_allocate = allocate
+    pod = Pod("p", [Container("app", {R: 1})], [Container("side", {R: 1}, restarts_always=True)])
+    outcome = kubelet.admit(pod)
+    assert [["p"], ["p"]] == during
+    assert outcome.devices["app"][R] | outcome.devices["side"][R] == {"a", "b"}
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,6 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def only_devices_of_pods_are_in_use(self) -> None:
         self.collect()
-        pending = self.kubelet._live().manager.pending
         for resource in RESOURCES:
             recorded = {
                 id_
@@ -240,8 +239,7 @@ class Life(RuleBasedStateMachine):
                 for held in outcome.devices.values()
                 for id_ in held.get(resource, ())
             }
-            last = self.kubelet._live().manager.records.of_pod(pending or "", resource)
-            assert self.kubelet.in_use(resource) == recorded | last
+            assert recorded == self.kubelet.in_use(resource)
 
     @invariant()
     def the_node_has_at_least_what_is_allocatable(self) -> None:

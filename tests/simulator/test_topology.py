@@ -101,6 +101,18 @@ def test_what_is_allocated_is_not_hinted_at_and_still_counts_for_the_size(
     assert [(full, True), (3, False)] == hints(kubelet, 2)
 
 
+@pytest.mark.parametrize("config", [policy("restricted"), policy("single-numa-node")])
+@pytest.mark.parametrize("wanted", [4, 9])
+def test_devices_of_a_pod_that_has_ended_are_hinted_at_for_the_next_one(
+    kubelet: SimulatedKubelet, plugin: Make, wanted: int
+) -> None:
+    plugin(devices=[near(id_, 0) for id_ in "abcd"])
+    before = Pod("before", [Container("one", {R: 2}), Container("two", {R: wanted - 2})])
+    assert (4 == wanted) == bool(kubelet.admit(before))
+    kubelet.terminate(before)
+    assert set("abcd") == ids(kubelet.admit(Pod.of("next", main={R: 4})))
+
+
 # As upstream's TestGenerateDeviceTopologyHintsFiltersNUMANodes.
 @pytest.mark.parametrize(
     "config",

@@ -77,22 +77,27 @@ class Admission:
             if state.terminal:
                 raise ValueError(f"pod {pod.uid} has come to its end")
             self._host.notify()
-        outcome = self._decide(pod, f"admitting pod {pod.uid}")
-        with self._host.changed:
-            if outcome:
-                self._manager.admitted.add(pod.uid)
-            else:
-                state.phase, state.reason, state.message = "Failed", outcome.reason, outcome.message
-                state.running.clear()
-            self._host.notify()
+        with self._loop.turn(f"admitting pod {pod.uid}"), self._manager.admitting(pod.uid):
+            outcome = self._decide(pod)
+            with self._host.changed:
+                self._conclude(state, outcome)
         return outcome
+
+    def _conclude(self, state: PodState, outcome: Outcome) -> None:
+        if outcome:
+            self._manager.admitted.add(outcome.pod.uid)
+        else:
+            state.phase, state.reason, state.message = "Failed", outcome.reason, outcome.message
+            state.running.clear()
+        self._host.notify()
 
     def resize(self, pod: Pod) -> Outcome:
         """Run the same checks for an admitted pod, as an in-place resize does.
 
         The pod goes on in any case.
         """
-        return self._decide(pod, f"resizing pod {pod.uid}")
+        with self._loop.turn(f"resizing pod {pod.uid}"):
+            return self._decide(pod)
 
     def readmit(self) -> list[Outcome]:
         """Admit the pods that were there when the kubelet started."""
@@ -108,14 +113,13 @@ class Admission:
             self._host.notify()
         return outcomes
 
-    def _decide(self, pod: Pod, what: str) -> Outcome:
-        with self._loop.turn(what):
-            self._manager.check_alive()
-            try:
-                self._place(pod)
-                self._check_node(pod)
-            except _RejectionError as rejection:
-                return self._reject(pod, rejection)
+    def _decide(self, pod: Pod) -> Outcome:
+        self._manager.check_alive()
+        try:
+            self._place(pod)
+            self._check_node(pod)
+        except _RejectionError as rejection:
+            return self._reject(pod, rejection)
         return Outcome(pod, self.devices(pod))
 
     def devices(self, pod: Pod) -> dict[str, dict[str, frozenset[str]]]:

@@ -38,7 +38,6 @@ class Allocator:
         What was allocated before the failure stays with the pod until it is collected.
         """
         with self._host.changed:
-            self._manager.pending = pod.uid
             reusable = self._reusable.get(pod.uid, {})
             self._reusable = {pod.uid: reusable}
         if self._allocate_all(pod, container, reusable):

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deviceplugin.simulator import _checkpoint
@@ -55,8 +56,8 @@ class DeviceManager:
         """Resource and ids of what allocations have taken and not recorded yet."""
         self.admitted: set[str] = set()
         """Uids of the pods that this process has admitted."""
-        self.pending: str | None = None
-        """Uid of the pod that was last allocated for; never collected."""
+        self._pending: str | None = None
+        """Uid of the pod that is being admitted."""
         self.sources_ready = False
         """Whether the pods that were there at the start have been admitted again."""
         self.running_at_start = frozenset(
@@ -170,19 +171,29 @@ class DeviceManager:
         """Whether the resource is a device plugin's, as far as the kubelet can tell."""
         return resource in self.healthy or resource in self.allocated
 
+    @contextmanager
+    def admitting(self, uid: str) -> Iterator[None]:
+        """Take the pod for active meanwhile; afterwards only if it was admitted."""
+        with self._host.changed:
+            self._pending = uid
+        try:
+            yield
+        finally:
+            with self._host.changed:
+                self._pending = None
+
     def active(self, uid: str) -> bool:
-        """Whether the pod was admitted and has not come to its end."""
+        """Whether the pod is being admitted, or was and has not come to its end."""
         state = self._host.pods.get(uid)
-        return uid in self.admitted and state is not None and not state.terminal
+        admitted = uid in self.admitted and state is not None and not state.terminal
+        return admitted or uid == self._pending
 
     def collect(self) -> None:
         """Take back the devices of pods that are not active any more."""
         with self._host.changed:
             if not self.sources_ready:
                 return
-            gone = {
-                uid for uid in self.records.pods if uid != self.pending and not self.active(uid)
-            }
+            gone = {uid for uid in self.records.pods if not self.active(uid)}
             if gone:
                 self.records.forget(gone)
                 self.recount()
