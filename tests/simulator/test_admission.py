@@ -306,6 +306,16 @@ def test_a_claimed_resource_is_not_the_device_plugins(
     assert 1 == len(stub.allocated)
 
 
+def test_what_is_claimed_need_not_be_on_the_node_but_counts_as_used(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    plugin(devices=["a"])
+    kubelet.tick()
+    claiming = Container("main", {R: 2}, claimed=frozenset({R}))
+    assert kubelet.admit(Pod("claims", [claiming]))
+    assert "OutOfx.io/dev" == kubelet.admit(Pod.of("p", main={R: 1})).reason
+
+
 # As upstream's TestUpdatePluginResources.
 def test_the_node_is_taken_to_have_at_least_what_is_allocated(
     kubelet: SimulatedKubelet, plugin: Make
@@ -317,6 +327,32 @@ def test_the_node_is_taken_to_have_at_least_what_is_allocated(
     assert kubelet.admit(Pod.of("p", main={R: 1}))
     assert {R: 1} == kubelet.node.allocatable
     assert kubelet.admit(Pod.of("q", main={R: 1}))
+
+
+def test_a_resource_that_is_younger_than_the_node_status_has_what_is_allocated(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    assert kubelet.admit(Pod.of("without-devices", main={R: 1}))
+    plugin(devices=["a", "b"])
+    outcome = kubelet.admit(Pod.of("p", main={R: 2}))
+    assert {} == kubelet.node.allocatable
+    assert "OutOfx.io/dev" == outcome.reason
+    assert outcome.event == (
+        "Node didn't have enough resource: x.io/dev, requested: 2, used: 1, capacity: 2"
+    )
+
+
+def test_a_request_of_nothing_fits_a_node_that_has_less_than_is_used(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a", "b"])
+    assert kubelet.admit(Pod.of("holder", main={R: 2}))
+    stub.update({"a": "Healthy", "b": "Unhealthy"})
+    kubelet.wait_for(R, {"a"}, {"b"})
+    kubelet.tick()
+    assert {R: 1} == kubelet.node.allocatable
+    outcome = kubelet.admit(Pod.of("p", main={R: 0}))
+    assert outcome, outcome.message
 
 
 def test_a_resize_to_another_number_of_devices_is_refused(

@@ -178,7 +178,9 @@ def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(
 def test_without_checkpoint_devices_in_use_look_free(
     kubelet: SimulatedKubelet, plugin: Make, damage: str
 ) -> None:
-    plugin(devices=["a"])
+    prefers = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+    plugin(devices=["a", "b"], options=prefers)
+    kubelet.tick()
     assert kubelet.run(Pod.of("p", main={R: 1}))
     kubelet.stop()
     if damage == "remove":
@@ -186,6 +188,6 @@ def test_without_checkpoint_devices_in_use_look_free(
     else:
         (kubelet.plugin_dir / FILE_NAME).write_text("{}")
     kubelet.start()
-    plugin(devices=["a"], name="2")
+    plugin(devices=["a", "b"], name="2", options=prefers)
     outcome = kubelet.admit(Pod.of("q", main={R: 1}))
     assert {"main": {R: {"a"}}} == outcome.devices

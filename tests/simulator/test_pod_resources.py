@@ -204,12 +204,14 @@ def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "twice"), [(Behaviour.v1_36(), True), (Behaviour.fixed(), False)]
+    ("behaviour", "given"), [(Behaviour.v1_36(), "b"), (Behaviour.fixed(), "a")]
 )
 def test_listing_during_allocate_lets_a_device_be_given_away_twice(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, twice: bool
+    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, given: str
 ) -> None:
-    stub = plugin(devices=["a", "b"])
+    prefers = plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
+    stub = plugin(devices=["a", "b"], options=prefers)
+    kubelet.tick()
     finished = Pod.of("finished", main={R: 1})
     assert kubelet.admit(finished)
     holder = Pod.of("holder", main={R: 1})
@@ -221,8 +223,11 @@ def test_listing_during_allocate_lets_a_device_be_given_away_twice(
     listed(agent)
     stub.release()
     admitting.join()
-    assert kubelet.admit(Pod.of("second", main={R: 1}))
-    assert twice == bool(kubelet.admit(Pod.of("third", main={R: 1})))
+    assert [["a"], ["b"]] == stub.allocated
+    answer = plugin_pb.ContainerPreferredAllocationResponse(deviceIDs=["b"])
+    stub.on_prefer = lambda _: plugin_pb.PreferredAllocationResponse(container_responses=[answer])
+    outcome = kubelet.admit(Pod.of("second", main={R: 1}))
+    assert {"main": {R: {given}}} == outcome.devices
 
 
 def test_the_socket_is_moved_into_place(kubelet: SimulatedKubelet) -> None:

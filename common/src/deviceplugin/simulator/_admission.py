@@ -185,18 +185,26 @@ class Admission:
     def _check_node(self, pod: Pod) -> None:
         """Compare with the node object, which may be behind what the device manager knows."""
         with self._host.changed:
-            for resource in sorted(pod.resources & self._host.node.allocatable.keys()):
+            allocatable = self._allocatable(pod)
+            for resource in self._host.shuffled(pod.resources & allocatable.keys()):
+                wanted, capacity = pod.request(resource, claims=False), allocatable[resource]
                 used = sum(
                     state.pod.request(resource)
                     for uid, state in self._host.pods.items()
                     if uid != pod.uid and self._manager.active(uid)
                 )
-                capacity = self._host.node.allocatable[resource]
-                if pod.uid in self._manager.records.pods:
-                    capacity = max(capacity, len(self._manager.allocated.get(resource, ())))
-                if pod.request(resource) > capacity - used:
+                # A request of nothing fits even where more is used than there is.
+                if wanted and wanted > capacity - used:
                     raise _RejectionError(
                         f"OutOf{resource}",
                         f"Node didn't have enough resource: {resource}, "
-                        f"requested: {pod.request(resource)}, used: {used}, capacity: {capacity}",
+                        f"requested: {wanted}, used: {used}, capacity: {capacity}",
                     )
+
+    def _allocatable(self, pod: Pod) -> dict[str, int]:
+        """Return what the node has: for a pod with devices, at least what is allocated."""
+        allocatable = dict(self._host.node.allocatable)
+        if pod.uid in self._manager.records.pods:
+            for resource, ids in self._manager.allocated.items():
+                allocatable[resource] = max(allocatable.get(resource, 0), len(ids))
+        return allocatable

@@ -62,14 +62,22 @@ class Pod:
         """Whether ``container`` is a regular init container: finished before others start."""
         return container in self.init_containers and not container.restarts_always
 
-    def request(self, resource: str) -> int:
-        """Return how many devices the pod needs at the same time."""
+    def request(self, resource: str, *, claims: bool = True) -> int:
+        """Return how many devices the pod needs at the same time.
+
+        Without ``claims``, those that come from resource claims are left out.
+        """
+
+        def of(container: Container) -> int:
+            claimed = not claims and resource in container.claimed
+            return 0 if claimed else container.limits.get(resource, 0)
+
         sidecars = peak = 0
         for container in self.init_containers:
-            wanted = container.limits.get(resource, 0)
+            wanted = of(container)
             sidecars += wanted if container.restarts_always else 0
             peak = max(peak, sidecars if container.restarts_always else sidecars + wanted)
-        return max(peak, sidecars + sum(c.limits.get(resource, 0) for c in self.containers))
+        return max(peak, sidecars + sum(map(of, self.containers)))
 
     @property
     def resources(self) -> frozenset[str]:
