@@ -96,6 +96,19 @@ def test_an_expired_resource_that_somebody_holds_is_unregistered(
     assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
 
 
+def test_an_expired_resource_that_too_much_was_asked_of_is_unregistered(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
+) -> None:
+    stub = plugin(devices=["a"])
+    assert not kubelet.admit(Pod.of("greedy", main={R: 2}))
+    stub.stop()
+    kubelet.wait_for(R, (), {"a"})
+    clock.advance(301)
+    kubelet.tick()
+    expected = "cannot allocate unregistered device x.io/dev"
+    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+
+
 def test_an_expired_resource_that_nobody_holds_is_out_of_stock(
     kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
 ) -> None:

@@ -165,7 +165,11 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
     assert kubelet.options(R) is not None
     clock.advance(1)
     assert (0, 0) == node(kubelet)
-    assert {} == kubelet.devices(R)
+    assert R not in kubelet.resources
+    assert (frozenset(), frozenset()) == (kubelet.healthy(R), kubelet.unhealthy(R))
+    assert {"a": "Healthy", "b": "Healthy"} == kubelet.devices(R)
+    with pytest.raises(TimeoutError):
+        kubelet.wait_for(R, (), timeout=0)
     with pytest.raises(LookupError):
         kubelet.options(R)
 
@@ -273,6 +277,20 @@ def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
     stub.update(["a"])
     kubelet.wait_for(R, {"a"})
     assert [{pod.uid}] == kubelet.take_pokes()
+
+
+@pytest.mark.parametrize(("back", "poked"), [("Healthy", []), ("Odd", [{"default/p"}])])
+def test_a_device_that_comes_back_after_the_grace_period_is_news_if_its_health_is(
+    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock, back: str, poked: list[set[str]]
+) -> None:
+    stub = plugin(devices=["a"], name="1")
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    stub.stop()
+    kubelet.wait_for(R, (), {"a"})
+    clock.advance(301)
+    kubelet.tick()
+    plugin(devices={"a": back}, name="2")
+    assert poked == kubelet.take_pokes()
 
 
 def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Make) -> None:

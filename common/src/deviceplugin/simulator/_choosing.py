@@ -32,8 +32,8 @@ class Taking:
         """Take any of ``ids`` until enough are taken. Whether enough are."""
         chosen = self._host.shuffled(set(ids) - self.taken)[: self.needed]
         self.taken.update(chosen)
-        if chosen:
-            self._manager.allocated.setdefault(self.resource, set()).update(chosen)
+        # Even of none: so a resource is remembered that somebody asked too much of.
+        self._manager.allocated.setdefault(self.resource, set()).update(chosen)
         return self.needed == 0
 
 

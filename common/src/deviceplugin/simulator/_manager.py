@@ -152,7 +152,8 @@ class DeviceManager:
             if self._expired(self.endpoints.get(name))
         }
         for name in removed:
-            for known in (self.endpoints, self.healthy, self.unhealthy, self.devices):
+            # What the devices were like is kept: that they come back is no news of their health.
+            for known in (self.endpoints, self.healthy, self.unhealthy):
                 known.pop(name, None)
         if removed:
             self.save()

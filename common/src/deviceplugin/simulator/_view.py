@@ -110,8 +110,7 @@ class KubeletView:
     def resources(self) -> frozenset[str]:
         """All resources that the kubelet knows of, be it from before its start."""
         with self._host.changed:
-            known = self._manager.endpoints.keys() | self._manager.devices.keys()
-            return frozenset(known)
+            return frozenset(self._manager.endpoints.keys() | self._manager.healthy.keys())
 
     @property
     def watched_sockets(self) -> dict[str, str]:
@@ -132,7 +131,8 @@ class KubeletView:
     def devices(self, resource: str) -> dict[str, str]:
         """Return the devices as last listed, id to health, both as they came over the wire.
 
-        They stay when the plugin is gone, until the kubelet restarts or forgets the resource.
+        They stay when the plugin is gone, even where its resource is forgotten, until the kubelet
+        restarts.
         """
         with self._host.changed:
             known = self._manager.devices.get(resource, {})
@@ -250,7 +250,8 @@ class KubeletView:
 
         def matches() -> bool:
             found = self.healthy(resource), self.unhealthy(resource)
-            return expected == found and resource in self._manager.devices
+            listed = resource in self.resources and resource in self._manager.devices
+            return expected == found and listed
 
         what = f"{resource} to have {_health_text(*expected)}"
         self.wait(matches, timeout=timeout, what=what)
