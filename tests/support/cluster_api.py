@@ -13,7 +13,7 @@ import cluster_exec
 from cluster_kinds import POD, Object, documents
 from cluster_node import Node
 from cluster_patch import patched
-from cluster_request import Request, listed, missing
+from cluster_request import Request, bookmark, listed, missing
 from cluster_rules import VERSION, admit, admit_change
 from cluster_store import RefusedError, Store
 
@@ -99,18 +99,24 @@ class Answering(BaseHTTPRequestHandler):
         return 200, listed(request.kind, [*filter(request.wants, found)], version, table=table)
 
     def _watch(self, request: Request) -> None:
-        """Send what happens, from a version on, or what is there and what happens then."""
-        store = self.server.store
+        """Send what happens, from a version on, or what is there and what happens then.
+
+        A bookmark ends what is there, for clients that ask for a list by such a watch. There are
+        no others: a server may send them as it likes.
+        """
+        store, beginning = self.server.store, request.asks_for_beginning()
         with store.changed:
             version = int(request.option("resourceVersion") or 0)
-            first = [] if version else store.list(request.kind, request.namespace)
-            version = version or store.version
+            first = store.list(request.kind, request.namespace) if beginning else []
+            version = store.version if beginning else version or store.version
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for found in filter(request.wants, first):
             self._chunk("ADDED", found)
+        if request.option("sendInitialEvents") and beginning and request.asks_for_bookmarks():
+            self._chunk("BOOKMARK", bookmark(request.kind, version))
         while not self.server.stopping.is_set():
             store.wait(version, 1)
             changes = store.since(version)

@@ -14,6 +14,9 @@ _PATH = re.compile(
     r"/(?P<plural>[a-z]+)(/(?P<name>[^/]+))?(/(?P<part>[a-z]+))?"
 )
 
+_NOT_OLDER = "NotOlderThan"
+_TRUE = {"1", "true"}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -41,6 +44,27 @@ class Request:
 
     def option(self, name: str) -> str:
         return self.query.get(name, [""])[0]
+
+    def asks_for_beginning(self) -> bool:
+        """Return whether a watch begins with what is there; ``RefusedError`` as a real server's.
+
+        Who says nothing gets it unless a version is named, as before there was a way to say it.
+        """
+        said, match = self.option("sendInitialEvents"), self.option("resourceVersionMatch")
+        own, problem = "resourceVersionMatch", ""
+        if said and match != _NOT_OLDER:
+            problem = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+        elif match and not said:
+            problem = f"{own} is forbidden for watch unless sendInitialEvents is provided"
+        if problem:
+            message = f'ListOptions.meta.k8s.io "" is invalid: {own}: Forbidden: {problem}'
+            raise RefusedError(422, "Invalid", message)
+        if said:
+            return said in _TRUE
+        return self.option("resourceVersion") in {"", "0"}
+
+    def asks_for_bookmarks(self) -> bool:
+        return self.option("allowWatchBookmarks") in _TRUE
 
     def wants(self, found: Object) -> bool:
         """Tell whether an object is among those that are asked for."""
@@ -74,6 +98,13 @@ def _field(found: Object, path: str) -> Any:
     for name in path.split("."):
         place = place.get(name) if isinstance(place, dict) else None
     return place
+
+
+def bookmark(kind: Kind, version: int) -> Object:
+    """Return what ends the beginning of a watch: what was there has been sent."""
+    annotations = {"k8s.io/initial-events-end": "true"}
+    metadata = {"resourceVersion": str(version), "annotations": annotations}
+    return {"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata}
 
 
 def listed(kind: Kind, objects: list[Object], version: int, *, table: bool) -> Object:
