@@ -3,7 +3,8 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin_template import SerialPlugin
+
+from . import SerialPlugin
 
 
 def main() -> NoReturn:
