@@ -1,5 +1,6 @@
 """Plugins that register wrongly."""
 
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -44,6 +45,13 @@ class WrongNameFirst(Good):
         self.stop()
 
 
+class NamesItsSocketOddly(Good):
+    """As some plugins in Go do, whose sockets end in base64; a kubelet takes it."""
+
+    def begin(self) -> None:
+        self.socket = self.directory / "gdp-eC5pby9kZXY=-1.sock"
+
+
 class EndpointWithPath(Good):
     def register(
         self,
@@ -53,6 +61,14 @@ class EndpointWithPath(Good):
         timeout: float | None = 15.0,
     ) -> None:
         super().register(version=version, endpoint=endpoint or "./stub.sock", timeout=timeout)
+
+
+class EndpointElsewhere(Good):
+    def begin(self) -> None:
+        self.start()
+        with suppress(grpc.RpcError):
+            self.register(endpoint="no%such")
+        sys.exit("refused")
 
 
 class SlowOptions(Good):

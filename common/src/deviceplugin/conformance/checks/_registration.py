@@ -1,19 +1,19 @@
 """Registration: what a plugin says first, and when."""
 
-import re
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance._kubelet import Registered
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
-from deviceplugin.simulator._naming import is_extended_resource
+from deviceplugin.simulator._naming import dialled_path, is_extended_resource, socket_path
 from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("registration", "Registration")
 
-_BARE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _OPTIONS_REFUSED: Final = "failed to get device plugin options"
 
 
@@ -45,13 +45,15 @@ def _in_time(trial: Trial) -> str:
     why="The kubelet dials back while Register waits; nobody there costs 10 s and the attempt.",
 )
 def _serves_first(trial: Trial) -> str:
-    bare = [call for call in _calls(trial) if _is_bare(call.endpoint)]
-    if not bare:
-        raise NotApplicable("no endpoint is a bare file name")
-    for call in bare:
+    calls = _calls(trial)
+    # Of an endpoint that leads elsewhere it is not known where the plugin serves.
+    known = [call for call in calls if call.served or _is_bare(call.endpoint)]
+    if not known:
+        raise NotApplicable(f"the endpoint {calls[0].endpoint!r} leads elsewhere")
+    for call in known:
         if not call.served:
             raise Failed(f"nobody answered on {call.endpoint} when {call.resource} was registered")
-    return f"answered on {bare[0].endpoint} when it registered"
+    return f"answered on {known[0].endpoint} when it registered"
 
 
 @GROUP.check(
@@ -82,7 +84,7 @@ def _name(trial: Trial) -> str:
 @GROUP.check(
     "endpoint",
     "Registers its socket by a bare file name",
-    why="The kubelet joins it to its own directory; paths and odd characters lead elsewhere.",
+    why="The kubelet joins it to its own directory; paths, ?, # and % lead elsewhere.",
 )
 def _endpoint(trial: Trial) -> str:
     calls = _calls(trial)
@@ -131,4 +133,11 @@ def _once(trial: Trial) -> str:
 
 
 def _is_bare(endpoint: str) -> bool:
-    return _BARE.fullmatch(endpoint) is not None and endpoint not in {".", "..", KUBELET_SOCKET}
+    """Whether the kubelet dials a file of this name in its directory, which is not its own."""
+    directory = Path("/plugins")
+    try:
+        dialled = dialled_path(socket_path(directory, endpoint))
+    except ValueError:
+        return False
+    named = "/" not in endpoint and endpoint != KUBELET_SOCKET
+    return named and dialled == quote(f"{directory}/{endpoint}")
