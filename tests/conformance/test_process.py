@@ -1,0 +1,77 @@
+"""The plugin's process: what is told of its end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.conformance._plugin import Plugin
+
+NAMES = ("plugin_dir", "pod_resources_socket", "registry_dir", "http_address")
+DUMP = [
+    "",
+    "goroutine 1 [running]:",
+    *(f"main.f{number}(0x1)\n\t/src/main.go:{number} +0x1d" for number in range(40)),
+    "created by main.main in goroutine 1",
+    "\t/src/main.go:7 +0x85",
+    "exit status 2",
+]
+TAIL = "created by main.main in goroutine 1 | /src/main.go:7 +0x85 | exit status 2"
+
+
+def last_words(lines: Sequence[str], output: Path) -> str:
+    text = output.with_name("text")
+    text.write_text("".join(f"{line}\n" for line in lines))
+    plugin = Plugin(["cat", str(text)], placeholders=dict.fromkeys(NAMES, ""), output=output)
+    plugin._process.wait(30)
+    return plugin.last_words()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("panic: runtime error: index out of range [3] with length 3", ""),
+        ("fatal error: all goroutines are asleep - deadlock!", ""),
+        ("F1122 06:54:54.123456       1 main.go:42] no devices", ""),
+        ('{"level":"fatal","msg":"no devices"}', ""),
+        ('time="06:54" level=FATAL msg="no devices"', ""),
+        ("\tpanic: " + "x" * 5000, "panic: " + "x" * 293 + "..."),
+    ],
+)
+def test_the_line_that_says_why_a_plugin_in_go_ended_is_shown(
+    line: str, shown: str, tmp_path: Path
+) -> None:
+    told = last_words(["starting", line, *DUMP], tmp_path / "output")
+    assert f"{shown or line} | ... | {TAIL}" == told
+
+
+def test_the_first_of_several_such_lines_is_shown(tmp_path: Path) -> None:
+    lines = ["panic: first", "\tpanic: second [recovered]", *DUMP]
+    assert f"panic: first | ... | {TAIL}" == last_words(lines, tmp_path / "output")
+
+
+def test_it_is_not_shown_twice(tmp_path: Path) -> None:
+    lines = ["one", "two", "panic: three", "", "goroutine 1 [running]:"]
+    assert "two | panic: three | goroutine 1 [running]:" == last_words(lines, tmp_path / "output")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [([], ""), (["no device"], "no device"), ([*"abcd"], "b | c | d"), (["not fatally"], "")],
+)
+def test_the_last_lines_are_shown_otherwise(
+    lines: Sequence[str], told: str, tmp_path: Path
+) -> None:
+    assert (told or " | ".join(lines)) == last_words(lines, tmp_path / "output")
+
+
+def test_what_a_process_before_it_wrote_is_not_its_last_words(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    last_words(["panic: before"], output)
+    assert "no device" == last_words(["no device"], output)
+    assert "" == last_words([], output)
+
+
+def test_a_cause_is_found_however_much_was_written_after_it(tmp_path: Path) -> None:
+    lines = ["panic: early", *["-"] * 100_000, *DUMP]
+    assert f"panic: early | ... | {TAIL}" == last_words(lines, tmp_path / "output")
