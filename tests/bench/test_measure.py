@@ -128,6 +128,16 @@ def test_a_plugin_that_dies_is_reported_with_its_last_words() -> None:
     assert expected == str(raised.value)
 
 
+def test_the_reason_of_a_panic_is_among_its_last_words() -> None:
+    program = "echo panic: no device; seq -f 'main.f%g()' 99; exit 2"
+    with running(Subject(title="go", command=["sh", "-c", program])) as run:
+        with pytest.raises(BenchError) as raised:
+            run.wait_registered()
+        told = str(raised.value).splitlines()[1:]
+    assert ["panic: no device", "..."] == [line.strip() for line in told[:2]]
+    assert [f"main.f{number}()" for number in range(95, 100)] == [x.strip() for x in told[2:]]
+
+
 def test_a_plugin_that_never_registers_is_given_up() -> None:
     idle = Subject(title="idle", command=["sleep", "60"])
     with running(idle) as run, pytest.raises(BenchError, match=r"no registration within 0\.1 s"):

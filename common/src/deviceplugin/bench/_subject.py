@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.bench._output import last_words
 from deviceplugin.bench._proc import Holdings, holdings
 from deviceplugin.simulator import SimulatedKubelet
 
@@ -154,10 +155,8 @@ class Run:
         return text.replace("{devices_dir}", str(self._devices_dir))
 
     def _tail(self) -> str:
-        lines = self._output.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "".join(f"\n  {line}" for line in ["; its last words:", *lines[-_TAIL:]]).replace(
-            "\n  ;", ";", 1
-        )
+        lines = last_words(self._output, _TAIL)
+        return "; its last words:" + "".join(f"\n  {line}" for line in lines)
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:

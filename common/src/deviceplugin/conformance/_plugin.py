@@ -1,23 +1,19 @@
 """The plugin under test, as a process."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.bench._output import last_words
 from deviceplugin.errors import ConfigError
 
 _LAST_LINES: Final = 3
-_LONGEST_LINE: Final = 300
-_CAUSE: Final = re.compile(r"\bpanic: |\bfatal\b|^F\d{4} \d\d:", re.IGNORECASE)
-"""What a plugin in Go says before it prints hundreds of lines about its goroutines."""
 _VARIABLES: Final = (
     "plugin_dir",
     "pod_resources_socket",
@@ -82,18 +78,7 @@ class Plugin:
 
     def last_words(self) -> str:
         """Return the last lines that it wrote, on one line, and the one that says why it ended."""
-        cause, last = "", deque[str](maxlen=_LAST_LINES)
-        with self._output.open("rb") as written:
-            written.seek(self._begin)  # others may have written before it
-            for line in filter(None, map(_readable, written)):
-                last.append(line)
-                cause = cause or (line if _CAUSE.search(line) else "")
-        return " | ".join(last if cause in {"", *last} else [cause, "...", *last])
-
-
-def _readable(written: bytes) -> str:
-    line = written.decode(errors="replace").strip()
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+        return " | ".join(last_words(self._output, _LAST_LINES, self._begin))
 
 
 def fill(text: str, placeholders: Mapping[str, str]) -> str:
