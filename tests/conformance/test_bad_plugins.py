@@ -23,6 +23,8 @@ LIMITS = Limits(
     stop=4,
     quiet=0.6,
     settle=0.2,
+    look=0.5,
+    calm=1.0,
     down=0.7,
     restarts=3,
     leak_restarts=6,
@@ -36,7 +38,7 @@ OWN = {
     "lists.size": {"start": 6.0},
     "restart.again": {"within": 1.0},
     "restart.many": {"within": 5.0},
-    "restart.long-down": {"within": 5.0, "down": 3.0},
+    "restart.long-down": {"within": 5.0, "down": 4.0},
     "stream-loss.again": {"within": 1.0},
     "socket-loss.again": {"within": 1.0},
     "socket-loss.stays": {"settle": 2.0},
@@ -102,6 +104,9 @@ BAD = {
     "resources.descriptors": "footprint.LeaksDescriptors",
     "resources.memory": "footprint.LeaksMemory",
     "resources.socket-files": "footprint.LeavesSocketFiles",
+    "resources.after-restart": "footprint.BurnsCpuAfterARestart",
+    "resources.after-stream-loss": "footprint.BurnsCpuAfterAStreamLoss",
+    "resources.without-kubelet": "footprint.RetriesWithoutAPause",
     "crash.none": "allocation.DropsWhatItAllocates",
 }
 
@@ -138,3 +143,10 @@ def test_there_is_a_bad_plugin_for_each_check() -> None:
 def test_a_bad_plugin_fails_the_check_that_it_should_and_no_other(check: str) -> None:
     results = conform(BAD[check], check.partition(".")[0], **OWN.get(check, {}))
     assert [check] == failed(results), [(result.check.id, result.text) for result in results]
+
+
+def test_a_plugin_that_burns_a_cpu_in_place_of_registering_again_is_found_out() -> None:
+    results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", within=1.0)
+    expected = [f"resources.{name}" for name in ("after-restart", "after-stream-loss")]
+    assert [*expected, "resources.without-kubelet"] == failed(results)
+    assert "after a restart of the kubelet it used " in results[-3].text

@@ -14,7 +14,7 @@ GOPHER = [str(BIN / "gopher-device-plugin"), "--directory={devices_dir}"]
 TEMPLATE = [sys.executable, "-m", "deviceplugin_template"]
 TOGGLE = "rm {devices_dir}/dev0; touch {devices_dir}/new"
 
-SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=3, leak_restarts=5)
+SHORT = Limits(quiet=1, settle=0.3, look=0.5, down=0.7, restarts=3, leak_restarts=5)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_the_gopher_plugin_passes_all_that_apply(
         "allocation.cdi-names",
     } == {id_ for id_, verdict in found.items() if verdict == "n/a"}
     assert ("example.com/gopher", 1) == (document["resource"], document["seed"])
-    assert "53 passed, 0 failed, 4 not applicable" in out
+    assert "56 passed, 0 failed, 4 not applicable" in out
     assert "\x1b" not in out
     cases = ET.parse(junit).getroot().findall("testsuite/testcase")
     assert list(found) == [case.get("name") for case in cases]

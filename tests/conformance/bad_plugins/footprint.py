@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from tests.conformance.bad_plugins.good import Good
+from tests.conformance.bad_plugins.good import Good, Identity
 
 
 class LingersAfterSigterm(Good):
@@ -62,15 +62,60 @@ class LeavesSocketFiles(Good):
             other.bind(str(self.directory / f"old-{time.monotonic_ns()}.sock"))
 
 
-class BurnsCpu(Good):
-    def begin(self) -> None:
-        program = "while True: pass"
-        self.child = subprocess.Popen([sys.executable, "-S", "-c", program])
+class Burner(Good):
+    child: subprocess.Popen[bytes] | None = None
+
+    def burn(self) -> None:
+        if self.child is None:
+            program = "while True: pass"
+            self.child = subprocess.Popen([sys.executable, "-S", "-c", program])
 
     def end(self) -> int:
-        self.child.kill()
-        self.child.wait()
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
         return 0
+
+
+class BurnsCpu(Burner):
+    def begin(self) -> None:
+        self.burn()
+
+
+class BurnsCpuAfterALoss(Burner):
+    registered_with: Identity = None
+
+    def enlisted(self) -> None:
+        kubelet, before = self.kubelet(), self.registered_with
+        if before is not None and self.is_bad(restarted=kubelet != before):
+            self.burn()
+        self.registered_with = kubelet
+
+    def is_bad(self, *, restarted: bool) -> bool:
+        raise NotImplementedError
+
+
+class BurnsCpuAfterARestart(BurnsCpuAfterALoss):
+    def is_bad(self, *, restarted: bool) -> bool:
+        return restarted
+
+
+class BurnsCpuAfterAStreamLoss(BurnsCpuAfterALoss):
+    def is_bad(self, *, restarted: bool) -> bool:
+        return not restarted
+
+
+class SpinsOnceTheKubeletIsGone(Burner):
+    """As one that goes on reading from a watcher that was closed; it never registers again."""
+
+    def watch(self, kubelet: Identity) -> None:
+        super().watch(kubelet)
+        self.burn()
+        self.stopping.wait()
+
+
+class RetriesWithoutAPause(Good):
+    def retry(self) -> None: ...
 
 
 class WakesUpOften(Good):

@@ -19,7 +19,9 @@ from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 LOOK = 0.2
 """Seconds between looks at what no event tells."""
 PAUSE = 0.1
-"""Seconds after a registration that did not last."""
+"""Seconds after a registration that did not last, and between looks for another kubelet."""
+RETRY = 1.0
+"""Seconds between tries to register with the same kubelet, which may be gone."""
 
 Identity = tuple[int, int] | None
 
@@ -123,7 +125,11 @@ class Good(StubPlugin):
     def enlisted(self) -> None: ...
 
     def retry(self) -> None:
-        self.stopping.wait(PAUSE)
+        """Wait for another kubelet, but not for long: each try wakes up many threads."""
+        kubelet, end = self.kubelet(), time.monotonic() + RETRY
+        while self.kubelet() == kubelet and time.monotonic() < end:
+            if self.stopping.wait(PAUSE):
+                return
 
     def pause(self, registered: float) -> None:
         if time.monotonic() - registered < 1:

@@ -26,9 +26,10 @@ class GivesUpAfterAWhile(Good):
     refused = 0
 
     def retry(self) -> None:
+        kubelet = self.kubelet()
         super().retry()
-        self.refused += 1
-        if self.losses and self.refused > 9:
+        self.refused += self.kubelet() == kubelet
+        if self.losses and self.refused > 1:
             self.stopping.wait()
 
     def enlisted(self) -> None:

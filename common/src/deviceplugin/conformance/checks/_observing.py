@@ -1,4 +1,4 @@
-"""What a plugin does while nothing happens to it."""
+"""What a plugin does while nothing happens to it, from the start and after something has."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,27 @@ from pathlib import Path
 from deviceplugin.bench._proc import PROC, activity
 from deviceplugin.conformance._check import NotApplicable
 from deviceplugin.conformance._kubelet import Listed, Registered
+from deviceplugin.conformance._limits import Limits
+from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a plugin and the processes that it started did for some time."""
+
+    cpu: float
+    """Share of one CPU."""
+    wakeups: float
+    """Per second."""
+
+    def excess(self, limits: Limits) -> str:
+        """Return what of it is more than is fine for a plugin that has nothing to do, if any is."""
+        if self.cpu > limits.idle_cpu:
+            return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
+        if self.wakeups > limits.wakeups:
+            return f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,28 +39,40 @@ class Quiet:
     registrations: Sequence[Registered]
     lists: Sequence[Listed]
     """Those of the resource that is checked."""
-    cpu: float
-    """Share of one CPU."""
-    wakeups: float
-    """Per second."""
+    effort: Effort
 
 
 def quiet(trial: Trial) -> Quiet:
     """Leave a plugin that has started alone, and look at what it does."""
     node = trial.node()
-    pid = node.plugin.pid if node.plugin else 0
+    begin = time.monotonic()
     node.observe(trial.limits.settle)
-    before, begin = activity(pid), time.monotonic()
-    node.observe(trial.limits.quiet)
-    cpu, wakeups = activity(pid).since(before)
-    took = time.monotonic() - begin
+    effort = _effort(node, trial.limits.quiet)
     return Quiet(
-        seconds=trial.limits.settle + took,
+        seconds=time.monotonic() - begin,
         registrations=node.kubelet.registrations(),
         lists=node.lists,
-        cpu=cpu / took,
-        wakeups=wakeups / took,
+        effort=effort,
     )
+
+
+def calmed(node: Node) -> Effort:
+    """Watch a plugin until it is calm, or should be, and return what it did last."""
+    node.observe(node.limits.settle)
+    deadline = time.monotonic() + node.limits.calm
+    while True:
+        effort = _effort(node, node.limits.look)
+        if not effort.excess(node.limits) or time.monotonic() > deadline:
+            return effort
+
+
+def _effort(node: Node, seconds: float) -> Effort:
+    pid = node.plugin.pid if node.plugin else 0
+    before, begin = activity(pid), time.monotonic()
+    node.observe(seconds)
+    cpu, wakeups = activity(pid).since(before)
+    took = time.monotonic() - begin
+    return Effort(cpu / took, wakeups / took)
 
 
 def need_proc(proc: Path = PROC) -> None:

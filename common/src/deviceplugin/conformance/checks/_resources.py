@@ -1,6 +1,8 @@
 """Resources: what the plugin costs its node, and whether that grows."""
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +10,7 @@ from deviceplugin.bench._proc import Holdings, holdings
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
-from deviceplugin.conformance.checks._observing import need_proc, quiet
+from deviceplugin.conformance.checks._observing import calmed, need_proc, quiet
 from deviceplugin.conformance.checks._shutdown import sockets
 
 GROUP: Final = Group("resources", "Resources")
@@ -86,7 +88,7 @@ def _gained(trial: Trial, name: str, noun: str) -> str:
 )
 def _idle_cpu(trial: Trial) -> str:
     need_proc()
-    share = trial.once(quiet).cpu
+    share = trial.once(quiet).effort.cpu
     if share > trial.limits.idle_cpu:
         raise Failed(f"used {share:.1%} of a CPU; {trial.limits.idle_cpu:.1%} is fine")
     return f"used {share:.2%} of a CPU"
@@ -99,7 +101,7 @@ def _idle_cpu(trial: Trial) -> str:
 )
 def _wake_ups(trial: Trial) -> str:
     need_proc()
-    rate = trial.once(quiet).wakeups
+    rate = trial.once(quiet).effort.wakeups
     if rate > trial.limits.wakeups:
         raise Failed(f"woke up {rate:.0f} times a second; {trial.limits.wakeups:g} is fine")
     return f"woke up {rate:.1f} times a second"
@@ -156,3 +158,57 @@ def _socket_files(trial: Trial) -> str:
     if gained > 0:
         raise Failed(f"{gained} sockets more after 3 lost streams")
     return "none after 3 lost streams"
+
+
+def _stays_calm(trial: Trial, what: str, happens: Callable[[Node], object]) -> str:
+    """Have something happen to a plugin, and look whether it is calm after that.
+
+    Whether it got over it is for other checks: one that does not may burn a CPU all the same.
+    """
+    need_proc()
+    if trial.once(quiet).effort.excess(trial.limits):
+        raise NotApplicable("it is not calm before that")
+    node = trial.fresh()
+    with suppress(Failed):
+        happens(node)
+    try:
+        effort = calmed(node)
+    except Failed as end:
+        raise NotApplicable(str(end)) from end
+    if excess := effort.excess(trial.limits):
+        raise Failed(f"{what} it {excess}")
+    return f"used {effort.cpu:.2%} of a CPU, woke up {effort.wakeups:.1f} times a second"
+
+
+@GROUP.check(
+    "after-restart",
+    "Is as calm as before when the kubelet has restarted",
+    why="What watched the old kubelet.sock often spins for good once that is gone.",
+)
+def _after_restart(trial: Trial) -> str:
+    def twice(node: Node) -> None:
+        _restart(node)
+        _restart(node)
+
+    return _stays_calm(trial, "after a restart of the kubelet", twice)
+
+
+@GROUP.check(
+    "after-stream-loss",
+    "Is as calm as before when its stream has ended",
+    why="A loop that sends to a stream that is gone fails at once, again and again.",
+)
+def _after_stream_loss(trial: Trial) -> str:
+    def hang_up(node: Node) -> None:
+        node.back_after("its stream ended", lambda: node.kubelet.hang_up(node.resource))
+
+    return _stays_calm(trial, "after its stream ended", hang_up)
+
+
+@GROUP.check(
+    "without-kubelet",
+    "Waits calmly while there is no kubelet",
+    why="A node whose kubelet is down is in trouble enough; retries belong seconds apart.",
+)
+def _without_kubelet(trial: Trial) -> str:
+    return _stays_calm(trial, "while there was no kubelet", lambda node: node.kubelet.stop())
