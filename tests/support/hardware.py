@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 _MINORS: Iterator[int] = count(1)
+_CONTROLLER = "pci0000:00/0000:00:14.0"
 
 
 class Hardware:
@@ -44,7 +45,9 @@ class Hardware:
     ) -> Path:
         """Make a device below ``/sys/devices``, and what leads to it."""
         folder = self.sys / "devices" / path
-        folder.mkdir(parents=True)
+        if (folder / "subsystem").exists():
+            raise FileExistsError(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, value in (attributes or {}).items():
             (folder / name).write_text(f"{value}\n")
         root = self.sys / (f"bus/{subsystem}" if is_bus else f"class/{subsystem}")
@@ -58,6 +61,9 @@ class Hardware:
         if node:
             number = f"240:{next(_MINORS)}"
             (folder / "dev").write_text(f"{number}\n")
+            numbered = self.sys / "dev" / "char"
+            numbered.mkdir(parents=True, exist_ok=True)
+            (numbered / number).symlink_to(folder)
             (folder / "uevent").write_text(f"MAJOR=240\nDEVNAME={node}\n")
             self.node(node)
             lines = [f"E:{key}={value}" for key, value in (properties or {}).items()]
@@ -87,7 +93,9 @@ class Hardware:
             is_bus=True,
         )
         if group:
-            (self.sys / "iommu" / group).mkdir(parents=True, exist_ok=True)
+            members = self.sys / "iommu" / group / "devices"
+            members.mkdir(parents=True, exist_ok=True)
+            (members / address).symlink_to(folder)
             (folder / "iommu_group").symlink_to(self.sys / "iommu" / group)
         return folder
 
@@ -95,11 +103,25 @@ class Hardware:
         """Make a USB device on bus 1 and return its path below ``/sys/devices``."""
         vendor, product = numbers.split(":")
         values = {"idVendor": vendor, "idProduct": product, "busnum": "1", "devnum": str(device)}
-        path = f"pci0000:00/0000:00:14.0/usb1/{port}"
+        path = f"{self._hub_of(port)}/{port}"
         attributes = {**values, **({"serial": serial} if serial else {})}
         node = f"bus/usb/001/{device:03}"
         self.device(path, "usb", node=node, attributes=attributes, is_bus=True)
         return path
+
+    def _hub_of(self, port: str) -> str:
+        """Return the path of the hub that has the port; the root hub is made if it is not there.
+
+        Its serial number is the name of its controller, as the kernel has it.
+        """
+        root = f"{_CONTROLLER}/usb1"
+        if not (self.sys / "devices" / root).exists():
+            values = {"idVendor": "1d6b", "idProduct": "0002", "bDeviceClass": "09"}
+            numbers = {"busnum": "1", "devnum": "1", "serial": "0000:00:14.0"}
+            self.device(root, "usb", attributes={**values, **numbers}, driver="usb", is_bus=True)
+        hub, dot, _ = port.rpartition(".")
+        path = f"{self._hub_of(hub)}/{hub}" if dot else root
+        return path if (self.sys / "devices" / path).exists() else root
 
     def behind_usb(  # noqa: PLR0913
         self,
@@ -136,7 +158,7 @@ class Hardware:
         for path in [*folder.rglob("uevent")]:
             name = path.read_text().partition("DEVNAME=")[2].strip()
             (self.dev / name).unlink()
-        for kind in ("class", "bus"):
+        for kind in ("class", "bus", "dev"):
             for link in (self.sys / kind).rglob("*"):
                 if link.is_symlink() and folder in (link.readlink(), *link.readlink().parents):
                     link.unlink()

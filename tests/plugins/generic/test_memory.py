@@ -52,7 +52,7 @@ def plug(hardware: Hardware, port: str, serial: str, tty: str) -> None:
     """Plug in another adapter, under whatever number; sysfs knows /dev/null as its tty too."""
     unplug(hardware, port)
     number = 10 * int(port[-1]) + int(tty[-1])
-    path = hardware.usb(port, "1a86:7523", number, serial=serial)
+    path = hardware.usb(port, "1a86:7523", number, serial=serial and f"{serial}{port}")
     interface = hardware.behind_usb(
         path, "1.0", "tty", f"{port}{tty}", driver="ch341", index=tty[-1], properties={"MODEL": "a"}
     )

@@ -72,7 +72,7 @@ EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = 
         "serial-0001A:1.0",
         ["/dev/ttyUSB0"],
     ),
-    "render": (_render, 4, "render-0000:03:00.0::0", ["/dev/dri/renderD128"]),
+    "render": (_render, 4, "render-0000:03:00.0/renderD128::0", ["/dev/dri/renderD128"]),
     "kvm": (_misc("kvm"), UNLIMITED, "kvm-kvm::0", ["/dev/kvm"]),
     "fuse": (
         lambda hardware: hardware.node("fuse"),

@@ -67,10 +67,9 @@ def test_a_container_gets_the_tty_behind_the_usb_device(make: Make, hardware: Ha
 
 
 def test_a_hub_does_not_bring_what_is_plugged_into_it(make: Make, hardware: Hardware) -> None:
-    hub = adapter(hardware, "1-1", 1, "HUB")
-    below = hardware.usb("1-1.1", "1a86:7523", 2, serial="LOW")
-    folder = hardware.sys / "devices" / below
-    folder.rename(hardware.sys / "devices" / hub / "1-1.1")
+    hub = adapter(hardware, "1-1", 2, "HUB")
+    below = hardware.usb("1-1.1", "1a86:7523", 3, serial="LOW")
+    assert below == f"{hub}/1-1.1"
     devices = found(make(TTYS))
     assert [(f"{hardware.dev}/ttyUSB0", "/dev/ttyUSB0")] == paths(devices["tty-HUB"])
 
@@ -110,12 +109,14 @@ def test_nodes_of_one_camera_have_ids_of_their_own(make: Make, hardware: Hardwar
     assert ["cam-C1:1.0.0"] == list(found(first))
 
 
-def test_nodes_of_one_port_are_numbered(make: Make, hardware: Hardware) -> None:
+def test_nodes_of_one_interface_are_told_apart_by_the_name_that_the_kernel_gives(
+    make: Make, hardware: Hardware
+) -> None:
     usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
     for name in ("hidraw0", "hidraw1"):
         hardware.behind_usb(usb, "1.0", "hidraw", name)
     plugin = make("{name: hid, groups: [{select: {subsystem: hidraw}}]}")
-    assert ["hid-C1:1.0", "hid-C1:1.0#2"] == list(found(plugin))
+    assert ["hid-C1:1.0/hidraw0", "hid-C1:1.0/hidraw1"] == list(found(plugin))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_selector_looks_at_sysfs_and_udev(
 def test_two_sticks_with_one_serial_number_are_not_confused(make: Make, hardware: Hardware) -> None:
     adapter(hardware, "1-1", 1, "0001")
     adapter(hardware, "1-2", 2, "0001", "ttyUSB1")
-    assert ["tty-0001", "tty-0001"] == [device.id for device in make(TTYS).discover()]
+    assert ["tty-0001@1-1", "tty-0001@1-2"] == list(found(make(TTYS)))
     by_port = make(TTYS.replace("name: tty,", "name: tty, id: port,"))
     assert ["tty-1-1", "tty-1-2"] == list(found(by_port))
 
@@ -269,11 +270,11 @@ def test_two_devices_in_one_place_are_refused_unless_they_are_numbered(
     ]
 
 
-def test_what_cannot_be_read_in_an_id_is_replaced_and_what_is_too_long_is_hashed(
+def test_what_cannot_be_read_in_an_id_is_escaped_and_what_is_too_long_is_hashed(
     make: Make, hardware: Hardware
 ) -> None:
     adapter(hardware, "1-1", 1, "a b\u00e9")
     adapter(hardware, "1-2", 2, "x" * 80, "ttyUSB1")
     ids = sorted(found(make(TTYS)), key=len)
-    assert "tty-a_b_" == ids[0]
+    assert "tty-a%20b%C3%A9" == ids[0]
     assert 40 == len(ids[1])

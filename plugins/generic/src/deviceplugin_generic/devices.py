@@ -22,37 +22,39 @@ class Share:
     policy: Policy = "spread"
 
 
-def of_entry(entry: Entry, domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
-    """Return the shares of all devices of an entry."""
+def of_entry(
+    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: identities.Ledger
+) -> list[Share]:
+    """Return the shares of all devices of an entry, which ``ledger`` has the names of."""
+    found = [
+        (group, with_device(match, tree))
+        for group in entry.groups
+        for match in of_group(group, tree)
+    ]
+    names = iter(_names(entry, found, tree, ledger))
     shares: list[Share] = []
-    seen: dict[str, str] = {}
-    index = 0
-    for group in entry.groups:
-        for match in of_group(group, tree):
-            full = with_device(match, tree)
-            stem = _stem(entry, group, full, seen)
-            shares += _shares(entry, group, full, index, stem, f"{domain}/{entry.name}", doctor)
-            index += 1
+    for index, (group, match) in enumerate(found):
+        resource = f"{domain}/{entry.name}"
+        shares += _shares(entry, group, match, index, next(names), resource, doctor)
     return _with_even_topology(shares)
 
 
-def _stem(entry: Entry, group: Group, match: Match, seen: dict[str, str]) -> str:
-    """Return what ids begin with; several nodes of one real device get numbers.
+def _names(
+    entry: Entry, found: list[tuple[Group, Match]], tree: Tree, ledger: identities.Ledger
+) -> list[str]:
+    """Return what the ids of each match begin with; nothing where they are made of its paths."""
+    stems = [
+        [] if identity == "path" else identities.stems(match, entry, identity, tree)
+        for group, match in found
+        for identity in [_identity(entry, group)]
+    ]
+    names = iter(ledger.names([stem for some in stems for stem in some]))
+    texts = ["+".join(next(names) for _ in some) for some in stems]
+    return [f"{entry.name}-{text}" if text else "" for text in texts]
 
-    Two real devices of one serial number keep one id: the framework reports and skips the second.
-    """
-    identity: Identity = entry.identity or ("serial" if group.select or group.nodes else "path")
-    if identity == "path":
-        return ""
-    stem = identities.base(entry.name, match, identity)
-    parent = match.device.nearest("usb", "pci") if match.device else None
-    owner = parent.path if parent else ""
-    number, found = 1, stem
-    while found in seen and seen[found] == owner:
-        number += 1
-        found = f"{stem}#{number}"
-    seen.setdefault(found, owner)
-    return found
+
+def _identity(entry: Entry, group: Group) -> Identity:
+    return entry.identity or ("serial" if group.select or group.nodes else "path")
 
 
 def _shares(

@@ -24,6 +24,10 @@ class Match:
     """What sysfs knows of it."""
     in_sysfs: bool = False
     """Whether it was found there, so that its node need not be seen."""
+    behind: str = ""
+    """What it has of the device, if it has not the device's own node."""
+    parts: "tuple[Match, ...]" = ()
+    """What it was put together from, if from several things."""
 
 
 def of_group(group: Group, tree: Tree) -> list[Match]:
@@ -45,6 +49,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
             paths=tuple(path for match in matches for path in match.paths),
             device=matches[0].device,
             in_sysfs=True,
+            parts=tuple(matches),
         )
     ]
 
@@ -78,6 +83,7 @@ def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
             if spec.is_mount
         ),
         paths=tuple(path for _, path in pairs),
+        parts=tuple(_zipped([pair]) for pair in pairs) if len(pairs) > 1 else (),
     )
 
 
@@ -167,7 +173,7 @@ def _behind(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
     behind = list(device.behind(group.nodes))
     if group.select and group.select.subsystem not in {"usb", "pci"}:
         for one in behind:
-            yield _of_nodes([one.node], group, one, tree)
+            yield replace(_of_nodes([one.node], group, one, tree), behind="")
         return
     paths = [one.node for one in behind]
     if "usb" in group.nodes and device.subsystem == "usb" and not device.node:
@@ -186,7 +192,9 @@ def _of_nodes(paths: Iterable[str], group: Group, device: SysDevice, tree: Tree)
         )
         for path in paths
     )
-    return Match(nodes=nodes, paths=paths, device=device, in_sysfs=True)
+    return Match(
+        nodes=nodes, paths=paths, device=device, in_sysfs=True, behind="+".join(group.nodes)
+    )
 
 
 def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:

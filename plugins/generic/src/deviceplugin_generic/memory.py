@@ -5,6 +5,8 @@ asked for anew. What sysfs says of a node stays true while its directory there i
 selectors find stays true while the kernel has sent no event, which it counts; where it does not
 say how many there were, nothing is taken as true. Whatever else may change is looked at in full
 every few minutes.
+
+The names of devices are kept for good, so that no id is given to another device.
 """
 
 import os
@@ -18,6 +20,7 @@ from deviceplugin_generic import globs
 from deviceplugin_generic.devices import Share, of_entry
 from deviceplugin_generic.entries import Entry, Group
 from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.identities import Ledger
 from deviceplugin_generic.sysfs import KINDS, Tree
 
 FULL_LOOK: Final = 300.0
@@ -46,6 +49,7 @@ class Memory:
         self._events = ""
         self._kept: dict[str, _Kept] = {}
         self._identities: dict[tuple[int, int], object] = {}
+        self._ledgers: dict[str, Ledger] = {}
 
     def begin(self, tree: Tree) -> None:
         """Begin a look at ``tree``. Forget what is not known to be still true."""
@@ -63,7 +67,8 @@ class Memory:
         kept = self._kept.get(entry.name)
         if kept and kept.entry is entry and kept.signature == signature is not None:
             return kept.shares
-        found = of_entry(entry, domain, tree, doctor)
+        ledger = self._ledgers.setdefault(entry.name, Ledger())
+        found = of_entry(entry, domain, tree, doctor, ledger)
         self._kept[entry.name] = _Kept(entry, signature, found)
         return found
 

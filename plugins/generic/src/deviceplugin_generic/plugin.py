@@ -119,7 +119,6 @@ class GenericPlugin(dp.Plugin):
                 "configuration not taken, going on with the old one", extra={"error": str(error)}
             )
             return
-        self._memory = Memory()
         given = found.get("device")
         self._configuration = (
             given.configuration if isinstance(given, Devices) else Configuration(source=source)

@@ -2,7 +2,9 @@
 
 import os
 import posixpath
+import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +17,12 @@ VFIO: Final = "vfio"
 KINDS: Final = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 """Kinds of device nodes, and what sysfs calls them."""
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
+_NUMBERS: Final = {
+    "usb": re.compile("([0-9a-fA-F]{4})"),
+    "pci": re.compile("0x([0-9a-fA-F]{4})"),
+}
+"""How the kernel writes vendor and product."""
+_BRIDGE: Final = "0x06"
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Tree:
         self._known: dict[str, SysDevice] = {}
         self._of_nodes: dict[str, SysDevice | None] = {}
         self._subsystems: dict[str, list[SysDevice]] = {}
+        self._slots: dict[str, Counter[tuple[str, str, str, str]]] = {}
 
     def device(self, path: str) -> "SysDevice":
         """Return the device in the directory ``path``, which is free of links."""
@@ -61,6 +70,20 @@ class Tree:
             }
             self._subsystems[name] = [self.device(path) for path in sorted(paths)]
         return self._subsystems[name]
+
+    def is_crowded(self, device: "SysDevice") -> bool:
+        """Tell whether others of its subsystem are in the same slot, selected or not."""
+        name = device.subsystem
+        if name not in self._slots:
+            self._slots[name] = Counter(one.slot for one in self.subsystem(name))
+        return self._slots[name][device.slot] > 1
+
+    @cached_property
+    def doubled_serials(self) -> frozenset[str]:
+        """Serial numbers that several USB devices have, whatever they are."""
+        units = [one for one in self.subsystem("usb") if one.nearest("usb") is one]
+        numbers = Counter(one.attribute("serial") for one in units)
+        return frozenset(text for text, number in numbers.items() if number > 1 and text)
 
     def of_node(self, path: str) -> "SysDevice | None":
         """Return the device of the node at ``path``, if it is one that sysfs knows."""
@@ -108,8 +131,8 @@ class SysDevice:
 
     @cached_property
     def subsystem(self) -> str:
-        """Such as ``tty``."""
-        return _link(f"{self.path}/subsystem")
+        """Such as ``tty``. A USB device is known by its numbers too."""
+        return _link(f"{self.path}/subsystem") or ("usb" if self.attribute("idVendor") else "")
 
     @cached_property
     def driver(self) -> str:
@@ -130,20 +153,30 @@ class SysDevice:
         return (self, *(self._tree.device(parent).line if self._tree.contains(parent) else ()))
 
     def nearest(self, *subsystems: str) -> "SysDevice | None":
-        """Return the nearest device of the subsystems that has a vendor, or None."""
+        """Return the nearest USB or PCI device, whichever is asked for, or None.
+
+        The interfaces of a USB device are not devices of their own.
+        """
         for one in self.line:
-            if one.subsystem in subsystems and one.attribute(_IDS[one.subsystem][0]):
+            if one.subsystem in subsystems and not (one.subsystem == "usb" and ":" in one.name):
                 return one
         return None
+
+    @cached_property
+    def owner(self) -> "SysDevice":
+        """The USB or PCI device that it is or is part of; or else the nearest device above it.
+
+        That is what can be plugged in, and itself where nothing is above it.
+        """
+        above = (one for one in self.line[1:] if one.subsystem)
+        return self.nearest("usb", "pci") or next(above, self)
 
     def number(self, which: int) -> int | None:
         """Return vendor (0) or product (1) of the nearest USB or PCI device."""
         parent = self.nearest("usb", "pci")
         text = parent.attribute(_IDS[parent.subsystem][which]) if parent else ""
-        try:
-            return int(text, 16)
-        except ValueError:
-            return None
+        found = _NUMBERS[parent.subsystem].fullmatch(text) if parent else None
+        return int(found[1], 16) if found else None
 
     @cached_property
     def group(self) -> str:
@@ -152,15 +185,52 @@ class SysDevice:
         return _link(f"{pci.path}/iommu_group") if pci else ""
 
     @cached_property
+    def port(self) -> str:
+        """The USB port or the PCI address of its owner; empty where that is neither."""
+        parent = self.nearest("usb", "pci")
+        return parent.name if parent else ""
+
+    @cached_property
+    def group_port(self) -> str:
+        """The first PCI address in its IOMMU group, bridges left out, whatever is bound there."""
+        pci = self.nearest("pci")
+        folder = f"{pci.path}/iommu_group/devices" if pci else ""
+        members = [
+            self._tree.device(os.path.realpath(f"{folder}/{name}")) for name in _list(folder)
+        ]
+        names = [one.name for one in members if not one.attribute("class").startswith(_BRIDGE)]
+        return min(names, default=self.port)
+
+    @cached_property
     def serial(self) -> str:
-        """Serial number of the nearest device above that has one."""
-        return next((text for one in self.line if (text := one.attribute("serial"))), "")
+        """Serial number of the device, or of the nearest above it up to its USB or PCI device.
+
+        What is further above says nothing of it: a root hub has the name of its controller there.
+        """
+        own = self.nearest("usb", "pci")
+        until = self.line.index(own) + 1 if own else len(self.line)
+        return next((text for one in self.line[:until] if (text := one.attribute("serial"))), "")
 
     @cached_property
     def interface(self) -> str:
-        """Configuration and number of the USB interface, such as ``1.0``."""
-        found = (one.name for one in self.line if one.attribute("bInterfaceNumber"))
+        """Configuration and number of the USB interface, such as ``1.0``; of no device above."""
+        own = self.nearest("usb")
+        below = self.line[: self.line.index(own)] if own else ()
+        found = (one.name for one in below if one.attribute("bInterfaceNumber"))
         return next(found, "").partition(":")[2]
+
+    @cached_property
+    def index(self) -> str:
+        """Which it is of several of its kind on one interface, where the kernel tells."""
+        if own := self.attribute("index"):
+            return own
+        number = next((text for one in self.line if (text := one.attribute("port_number"))), "0")
+        return "" if number == "0" else number
+
+    @cached_property
+    def slot(self) -> tuple[str, str, str, str]:
+        """Where it is among the parts of its owner, as far as the kernel does not count there."""
+        return self.owner.path, self.interface, self.subsystem, self.index
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
