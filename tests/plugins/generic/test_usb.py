@@ -59,6 +59,50 @@ def test_entries_without_numbers_are_no_devices(make: Make, hardware: Hardware) 
     assert {} == found(make(f"{{name: ab, groups: [{{usb: [{CH340}]}}]}}"))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("idVendor", "1A86", 1),
+        ("idVendor", " 1a86", 0),
+        ("idVendor", "0x1a86", 0),
+        ("idVendor", "+1a86", 0),
+        ("idVendor", "1_a86", 0),
+        ("idVendor", "01a86", 0),
+        ("idVendor", "1a86\n\n", 0),
+        ("idProduct", "7523 ", 0),
+        ("idProduct", "", 0),
+        ("devnum", "+5", 0),
+        ("devnum", " 5", 0),
+        ("busnum", "0_1", 0),
+        ("busnum", "\u0661", 0),
+    ],
+)
+@pytest.mark.parametrize("links", [True, False])
+def test_a_usb_device_is_known_by_four_digits_of_its_own(
+    make: Make, hardware: Hardware, name: str, text: str, expected: int, links: bool
+) -> None:
+    folder = hardware.sys / "devices" / adapter(hardware, "1-1", 5)
+    (folder / name).write_text(f"{text}\n")
+    if not links:
+        (folder / "subsystem").unlink()
+    assert expected == len(found(make(f"{{name: ab, groups: [{{usb: [{CH340}]}}]}}")))
+
+
+def test_usb_devices_need_no_links_in_sysfs(make: Make, hardware: Hardware) -> None:
+    folder = hardware.sys / "bus/usb/devices/1-1"
+    folder.mkdir(parents=True)
+    for name, text in {
+        "idVendor": "1a86",
+        "idProduct": "7523",
+        "busnum": "1",
+        "devnum": "5",
+        "serial": "S",
+    }.items():
+        (folder / name).write_text(f"{text}\n")
+    plugin = make(f"{{name: ab, id: serial, groups: [{{usb: [{CH340}]}}]}}")
+    assert ["ab-S"] == list(found(plugin))
+
+
 def test_a_container_gets_the_tty_behind_the_usb_device(make: Make, hardware: Hardware) -> None:
     adapter(hardware, "1-2.3", 5, "S1")
     devices = found(make(TTYS))

@@ -5,11 +5,14 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin_generic import globs
 from deviceplugin_generic.entries import Group, PathSpec, Rule, Selector, UsbSpec
 from deviceplugin_generic.sysfs import VFIO, SysDevice, Tree
+
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def _usb(spec: UsbSpec, tree: Tree) -> list[SysDevice]:
     found = [
         device
         for device in tree.subsystem("usb")
-        if device.attribute("idVendor")
+        if device.nearest("usb") is device
         and (spec.vendor, spec.product) == (device.number(0), device.number(1))
         and spec.serial in {"", device.attribute("serial")}
         and bus_node(device, tree)
@@ -106,10 +109,10 @@ def _usb(spec: UsbSpec, tree: Tree) -> list[SysDevice]:
 
 def bus_node(device: SysDevice, tree: Tree) -> str:
     """Return the path of a USB device's node, or an empty text if sysfs has no numbers for it."""
-    try:
-        bus, number = int(device.attribute("busnum")), int(device.attribute("devnum"))
-    except ValueError:
+    texts = [device.attribute(name) for name in ("busnum", "devnum")]
+    if not all(_NUMBER.fullmatch(text) for text in texts):
         return ""
+    bus, number = map(int, texts)
     return str(tree.roots.dev / f"bus/usb/{bus:03}/{number:03}")
 
 
