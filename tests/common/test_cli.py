@@ -265,7 +265,7 @@ def test_a_discovery_that_fails_is_no_success(gophers: Path) -> None:
         (["--log-level=loud"], "--log-level: 'loud' is none of debug, info, warning, error"),
         (["--config=/none"], "/none: No such file or directory"),
         (["--resource=gopher"], "GopherPlugin: resource 'gopher' is not valid: it needs a domain"),
-        (["--http-address=9494"], "http-address '9494' is not of the form host:port or :port"),
+        (["--http-address=9494"], "--http-address: '9494' is not of the form host:port or :port"),
         ([f"--plugin-dir=/{'d' * 80}"], f"plugin-dir '/{'d' * 80}' is too long"),
     ],
 )

@@ -409,3 +409,58 @@ def test_hidden_variables_are_looked_for_in_the_environment_of_the_process(
 ) -> None:
     monkeypatch.setitem(os.environ, "DP_LOG_LEVEL", "error")
     assert {"DP_LOG_LEVEL": "--log-level"} == hidden_variables(Settings, {"log-level": "info"})
+
+
+# What one function decides.
+
+
+def test_an_address_that_cannot_be_served_is_refused_with_all_else(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"http-address": 8080, "log-level": "loud"}')
+    with pytest.raises(ConfigError) as raised:
+        load(Settings, flags={}, environ={}, file=file)
+    assert [
+        f"{file}: http-address: 8080 is not of the form host:port or :port, or off",
+        f"{file}: log-level: 'loud' is none of debug, info, warning, error",
+    ] == str(raised.value).splitlines()
+    assert "off" == load(Settings, flags={"http-address": "off"}, environ={}).http_address
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("log-level", "debug", ""),
+        ("log-level", None, "nothing is none of debug, info, warning, error"),
+        ("log-levle", "debug", "unknown key: did you mean 'log-level'?"),
+        ("http-address", 8080, "8080 is not of the form host:port or :port, or off"),
+        ("words", ["a", "1"], "'1' is no word"),
+    ],
+)
+def test_a_single_value_of_a_file_can_be_judged(name: str, value: object, expected: str) -> None:
+    assert expected == WordSettings.problem(name, value)
+
+
+def test_a_file_by_itself_makes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DP_LOG_LEVEL", "error")
+    file = tmp_path / "c.json"
+    file.write_text('{"log-level": "debug"}')
+    assert "debug" == Settings.of_file(file).log_level
+    file.write_text('{"log-level": "loud"}')
+    with pytest.raises(ConfigError, match="'loud' is none of"):
+        Settings.of_file(file)
+
+
+def test_settings_are_read_again_from_where_they_came(tmp_path: Path) -> None:
+    file, environ = tmp_path / "c.json", {"DP_LOG_FORMAT": "text"}
+    file.write_text('{"log-level": "debug", "http-address": ":1"}')
+    made = load(Settings, flags={"http-address": ":2"}, environ=environ, file=file)
+    file.write_text('{"log-level": "error", "http-address": ":3"}')
+    environ["DP_LOG_FORMAT"] = "json"
+    for _ in range(2):
+        made = made.read_again()
+        assert ("error", "json", ":2") == (made.log_level, made.log_format, made.http_address)
+    file.write_text("[]")
+    with pytest.raises(ConfigError):
+        made.read_again()
+    by_code = Settings(log_level="error")
+    assert by_code is by_code.read_again()

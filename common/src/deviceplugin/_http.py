@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
+from deviceplugin import _values
 from deviceplugin._metrics import Metrics
 from deviceplugin._page import render
 from deviceplugin._report import Report
@@ -65,10 +66,10 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises:
         ConfigError: It is neither.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65535:  # noqa: PLR2004
-        raise ConfigError(f"http-address {address!r} is not of the form host:port or :port, or off")
-    return host.strip("[]"), int(port)
+    try:
+        return _values.parse_address(address)
+    except ValueError as error:
+        raise ConfigError(f"http-address {address!r} {error}") from error
 
 
 class Server:

@@ -6,15 +6,16 @@ environment, that over the file, and that over the default. The text below a fie
 """
 
 import ast
+import dataclasses
 import inspect
 import os
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from deviceplugin import _values
 from deviceplugin._document import read_file
@@ -47,7 +48,9 @@ class Settings:
     """Time between looks at which pods hold devices, for metrics, the page and released(). How late
     the end of a pod is noticed; a start is a second after its allocation. No shorter than needed:
     all that ask a kubelet share its limit of 100 calls a second."""
-    http_address: str = "127.0.0.1:9494"
+    http_address: str = dataclasses.field(
+        default="127.0.0.1:9494", metadata={"check": _values.check_address}
+    )
     """Where to serve /metrics, /healthz, /readyz, /devices and the page /: host:port, :port for
     all addresses of the machine, or off. Only this machine by default, because there is no access
     control."""
@@ -81,6 +84,44 @@ class Settings:
             ConfigError: The file cannot be read, is something else, or gives a key twice.
         """
         return read_file(path)
+
+    @classmethod
+    def problem(cls, name: str, value: object) -> str:
+        """Return what is wrong with ``value`` for the key ``name`` of a file, or an empty text.
+
+        For a ``read_file`` of your own that can say in which line it stands.
+        """
+        known = {key(field): field for field in fields(cls)}
+        if name not in known:
+            return f"unknown key: {_near(name, known)}"
+        try:
+            _value(known[name], typing.get_type_hints(cls)[known[name].name], value)
+        except ValueError as error:
+            return f"{'nothing' if value is None else repr(value)} {error}"
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Return the settings that a file makes by itself, without flags and environment.
+
+        Raises:
+            ConfigError: All that is wrong, as at the start of the process.
+        """
+        return load(cls, flags={}, file=path, environ={})
+
+    def read_again(self) -> Self:
+        """Return what the same flags, the environment and the same file say now.
+
+        It is what a restart of the process would use. Settings that were made in code stay as
+        they are.
+
+        Raises:
+            ConfigError: All that would keep the process from starting.
+        """
+        again: Callable[[], Self] = vars(self).get("_again", lambda: self)
+        return again()
 
 
 S = TypeVar("S", bound=Settings)
@@ -129,7 +170,7 @@ def load(
     Raises:
         ConfigError: Everything that is wrong, a line each: where it stands and what would do.
     """
-    environ = os.environ if environ is None else environ
+    environment = os.environ if environ is None else environ
     problems: list[str] = []
     types = typing.get_type_hints(settings)
     by_file = {} if file is None else settings.read_file(file)
@@ -137,14 +178,14 @@ def load(
     problems += [f"{file}: {text}" for text in unknown_keys(by_file, known)]
     values: dict[str, Any] = {}
     for name, field in known.items():
-        found = next(_sources(name, field, flags, environ, by_file, file), None)
+        found = next(_sources(name, field, flags, environment, by_file, file), None)
         if found is None:
             if field.default is MISSING and field.default_factory is MISSING:
                 problems.append(f"--{name} (or {variable(field)}) is needed")
             continue
         where, value = found
         try:
-            values[field.name] = _parsed(value, types[field.name], field.default)
+            values[field.name] = _value(field, types[field.name], value)
         except ValueError as error:
             problems.append(f"{where}: {value!r} {error}")
         except ConfigError as error:  # from a kind of the plugin's own, a line each
@@ -152,9 +193,27 @@ def load(
     if problems:
         raise ConfigError("\n".join(problems))
     try:
-        return settings(**values)
+        made = settings(**values)
     except ValueError as error:  # from a __post_init__ that checks what belongs together
         raise ConfigError(str(error)) from error
+    vars(made)["_again"] = lambda: load(settings, flags=flags, file=file, environ=environ)
+    return made
+
+
+def _value(field: "Field[Any]", kind: Any, found: Any) -> Any:
+    """Return ``found`` as a ``kind``, if the field's own check lets it pass.
+
+    Raises:
+        ValueError: It is none, does not pass, or is empty where the default is not, as an unset
+            variable in a template makes it; the message goes on from the value.
+    """
+    if found == "" and kind is str and field.default != "":
+        instead = "" if field.default is MISSING else f", or leave it out for {field.default!r}"
+        raise ValueError(f"is empty: give a text{instead}")
+    value = _values.parse(found, kind)
+    if check := field.metadata.get("check"):
+        check(value)
+    return value
 
 
 def _sources(
@@ -173,18 +232,6 @@ def _sources(
             yield f"environment variable {variable_name}", environ[variable_name]
     if name in by_file:
         yield f"{file}: {name}", by_file[name]
-
-
-def _parsed(value: Any, kind: Any, default: Any) -> Any:
-    """Return ``value`` as a ``kind``. An unset variable in a template makes texts that are empty.
-
-    Raises:
-        ValueError: It is none, or is empty where the default is not.
-    """
-    if value == "" and kind is str and default != "":
-        instead = "" if default is MISSING else f", or leave it out for {default!r}"
-        raise ValueError(f"is empty: give a text{instead}")
-    return _values.parse(value, kind)
 
 
 def hidden_variables(
@@ -221,13 +268,12 @@ def _are_same(one: Any, other: Any, kind: Any) -> bool:
 
 def unknown_keys(found: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
     """Return a text for each key of ``found`` that is not ``known``."""
-    texts = []
-    for name in found:
-        if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            texts.append(f"unknown key {name!r}: {hint}")
-    return texts
+    return [f"unknown key {name!r}: {_near(name, known)}" for name in found if name not in known]
+
+
+def _near(name: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(str(name), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
 
 
 def config_file(environ: Mapping[str, str] | None = None) -> Path | None:

@@ -94,6 +94,24 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; ``:port`` is every address of the machine.
+
+    Raises:
+        ValueError: It is neither; the message goes on from the value.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65535:  # noqa: PLR2004
+        raise ValueError("is not of the form host:port or :port, or off")
+    return host.strip("[]"), int(port)
+
+
+def check_address(text: str) -> None:
+    """Raise ``ValueError`` unless ``text`` is an address, or ``off``."""
+    if text != "off":
+        parse_address(text)
+
+
 _PARSERS: Final[dict[Any, Any]] = {
     str: str,
     int: int,
