@@ -26,7 +26,7 @@ from threading import Event, Thread
 from typing import Final, Self
 
 from deviceplugin.simulator import SimulatedKubelet
-from deviceplugin_generic import GenericPlugin, GenericSettings, documents
+from deviceplugin_generic import GenericPlugin, GenericSettings
 
 ENTRIES: Final = 500
 NODES: Final = 5000
@@ -99,7 +99,7 @@ def make_node(path: Path, minor: int) -> None:
 
 def looks(config: Path, root: Path) -> None:
     """Print what looking for devices costs, and the memory of a process that only looks."""
-    plugin = GenericPlugin(GenericSettings(**dict(documents.read(config))))
+    plugin = GenericPlugin(GenericSettings.of_file(config))
     print(f"{ENTRIES} entries, {NODES} nodes; CPU time of one look, ms")
     row("the first look", [cpu(plugin.discover)])
     row("nothing changed", [cpu(plugin.discover) for _ in range(TIMES)])

@@ -1,5 +1,6 @@
 """The generic plugin from installation to removal."""
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -21,6 +22,7 @@ devices:
     groups: [{{paths: [{{path: {dev}/port*, mountPath: /dev/}}]}}]
 {more}
 """
+REFUSED = "configuration not taken, going on with the old one"
 MORE = "  - {name: other, id: serial, groups: [{paths: [{path: /dev/null}]}]}"
 
 
@@ -82,6 +84,22 @@ def test_a_changed_file_adds_a_resource_and_leaves_the_others_alone(
         plugin.send_signal(signal.SIGHUP)
     node.kubelet.wait_for("squat.ai/other", {"other-null"})
     assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_an_emptied_file_takes_no_device_away(
+    node: Node, plugin: subprocess.Popen[str], file: Path, hangs_up: bool
+) -> None:
+    file.write_text("# nothing\n")
+    if hangs_up:
+        plugin.send_signal(signal.SIGHUP)
+    assert plugin.stderr is not None
+    log = iter(plugin.stderr)
+    while json.loads(refusal := next(log))["event"] != REFUSED:
+        pass
+    assert json.loads(refusal)["error"].startswith(f"{file}: no devices")
+    node.kubelet.tick()
+    assert 2 == node.kubelet.allocatable(RESOURCE)
 
 
 def test_an_uninstalled_plugin_leaves_nothing_behind(

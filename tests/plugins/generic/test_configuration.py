@@ -63,6 +63,7 @@ GOOD = [
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}], cdi: ['a.b/c={index}']}]\n",
     "x-y: 1\n".replace("x-y: 1", "overlap: first"),
     "- {devicematch: '^ttyUSB', nummaxdevices: 1}\n",
+    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n",
     "devices:\n- &a {name: ab, groups: [{paths: [{path: /x}]}]}\n- {<<: *a, name: cd}\n",
 ]
 GROUP = "devices[0].groups[0]"
@@ -150,7 +151,9 @@ BAD = {
     ENTRY % "health: {failures: 0}": [
         "devices[0].health.failures: '0' is not a whole number from 1 to 1000"
     ],
-    "device: []\ndevices: []\n": ["devices: given twice, also as device"],
+    "device: []\ndevices: []\n": [
+        "devices: means the same as device, which is there too: keep one of them"
+    ],
     "- {devicematch: x}\n": ["[0]: needs nummaxdevices"],
     "- {deviceMatch: x, nummaxdevices: 1}\n": [
         "[0].deviceMatch: unknown key: did you mean 'devicematch'?",
@@ -161,11 +164,8 @@ BEYOND_SCHEMA = {
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
     "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
     "- {devicematch: '(', nummaxdevices: 1}\n": [
-        "[0].devicematch: '(' is no regular expression: missing ), unterminated subpattern at "
+        "[0].devicematch: '(' is not a regular expression: missing ), unterminated subpattern at "
         "position 0"
-    ],
-    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n": [
-        "[0]: nvidia-gpu is not for this plugin: use the gpu plugin"
     ],
     "devices: [{name: ab, name: cd, groups: [{paths: [{path: /x}]}]}]\n": [
         "devices[0].name: given twice"
@@ -243,15 +243,62 @@ def test_all_faults_are_told_at_once_with_file_line_and_key(tmp_path: Path) -> N
 
 def test_a_valid_file_passes_the_check(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
-    file.write_text('{\n\t"devices": []\n}')
+    file.write_text('{\n\t"devices": [' + GOOD[4][13:])
     done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
     assert (0, f"{file}: valid\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_what_is_left_out_of_a_valid_file_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(GOOD[-3] + GOOD[-2])
+    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
+    assert (0, f"{file}: valid\n") == (done.returncode, done.stdout)
+    expected = f"generic-device-plugin: {file}:2: [1]: nvidia-gpu is not for this plugin: deploy "
+    assert f"{expected}the gpu plugin; left out\n" == done.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--x"]])
 def test_the_check_is_of_one_file(words: list[str]) -> None:
     done = subprocess.run([COMMAND, "check", *words], capture_output=True, text=True, check=False)
     assert (2, "usage: generic-device-plugin check CONFIG\n") == (done.returncode, done.stderr)
+
+
+VALID = "devices: [{name: ab, groups: [{paths: [{path: /dev/null}]}]}]\n"
+NOTHING = "no devices: name them with --device, or in a file with --config"
+REFUSED = {
+    "": f"{{}}: {NOTHING}",
+    "# nothing but a comment\n": f"{{}}: {NOTHING}",
+    "\ndomain: x.io\n": f"{{}}:2: {NOTHING}",
+    "domain: x.io\ndevices: []\n": f"{{}}:2: devices: {NOTHING}",
+    "[]": f"{{}}:1: {NOTHING}",
+    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n": f"{{}}:1: {NOTHING}",
+    VALID + "listen: 8080\n": "{}:2: listen: 8080 is not of the form host:port or :port, or off",
+    VALID + "domian: x.io\n": "{}:2: domian: unknown key: did you mean 'domain'?",
+    VALID + "domain: X\n": "{}:2: domain: 'X' is not lower-case labels with dots between",
+    VALID + "log-level: loud\n": "{}:2: log-level: 'loud' is none of debug, info, warning, error",
+    VALID + "plugin-directory: x\n": "{}:2: plugin-directory: 'x' is not an absolute path",
+    VALID + "overlap:\n": "{}:2: overlap: nothing is none of allow, first, refuse",
+    VALID + "poll-interval: 5\n": "{}:2: poll-interval: 5 is not a duration above zero, such as "
+    "30s, 1m30s or 24h",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), REFUSED.items())
+def test_the_check_the_start_and_a_reload_refuse_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, problem: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(VALID)
+    plugin = GenericPlugin(GenericSettings.of_file(file))
+    (before,) = plugin.discover()
+    file.write_text(text)
+    expected = problem.format(file)
+    for words in (["check", str(file)], [f"--config={file}", "--once"]):
+        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False)
+        assert (2, f"generic-device-plugin: {expected}\n") == (done.returncode, done.stderr)
+    for _ in range(3):
+        assert [before] == list(plugin.discover())
+    assert [expected] == [vars(each)["error"] for each in caplog.records if "error" in vars(each)]
 
 
 def printed(*words: str, **environ: str) -> dict[str, Any]:
@@ -294,8 +341,8 @@ def test_no_devices_at_all_are_a_mistake() -> None:
 
 @pytest.mark.parametrize("domain", ["", "A.b", "a..b", "-a", "a/b"])
 def test_a_domain_is_checked(domain: str) -> None:
-    with pytest.raises(ValueError, match="is not lower-case labels"):
-        GenericSettings(domain=domain)
+    expected = f"{domain!r} is not lower-case labels with dots between"
+    assert expected == GenericSettings.problem("domain", domain)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +397,7 @@ def test_everything_is_understood() -> None:
 
 
 def test_a_file_of_smarter_device_manager_is_understood() -> None:
-    found = documents.read_text(GOOD[-2], Path("c.yaml"))
+    found = documents.read_text(GOOD[-3], Path("c.yaml"))
     assert "smarter-devices" == found["domain"]
     expected = Configuration(rules=(Rule("^ttyUSB", 1),), source=Path("c.yaml"))
     assert expected == found["device"].configuration
@@ -399,7 +446,7 @@ def test_no_flag_makes_anything_but_entries_or_a_configuration_error(text: str) 
 def test_a_configuration_is_never_half_applied(tmp_path_factory: Any, texts: list[str]) -> None:
     file = tmp_path_factory.mktemp("fuzz") / "config.yaml"
     file.write_text("devices: [{name: old, groups: [{paths: [{path: /dev/null}]}]}]\n")
-    plugin = GenericPlugin(GenericSettings(**dict(documents.read(file))))
+    plugin = GenericPlugin(GenericSettings.of_file(file))
     expected = {"squat.ai/old"}
     for number, text in enumerate(texts):
         file.write_text(f"# {'x' * number}\n{text.replace('/x', '/dev/null')}")

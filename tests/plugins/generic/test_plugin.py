@@ -10,7 +10,7 @@ import pytest
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev, documents
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev
 from generic_plugin import Make, found
 from hardware import Hardware
 
@@ -37,9 +37,8 @@ def entry(name: str, path: Path | str) -> str:
 
 
 def plugin_of(file: Path, hardware: Hardware) -> GenericPlugin:
-    given = documents.read(file)
     return GenericPlugin(
-        GenericSettings(**dict(given)),
+        GenericSettings.of_file(file),
         Roots(hardware.dev, hardware.sys, hardware.udev),
     )
 
@@ -167,8 +166,18 @@ def test_an_invalid_file_is_told_once_and_not_taken(
     assert ["n1-null"] == list(found(plugin))
     file.write_text(f"devices: [{entry('n3', '/dev/null')}]")
     assert ["n3-null"] == list(found(plugin))
-    file.write_text("")
-    assert [] == list(found(plugin))
+    file.write_text("domain: other.io\n" + file.read_text())
+    assert ["other.io/n3"] == [device.resource for device in plugin.discover()]
+
+
+def test_a_file_that_was_changed_before_the_first_look_is_read_again(
+    hardware: Hardware, file: Path
+) -> None:
+    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
+    settings = GenericSettings.of_file(file)
+    file.write_text(f"devices: [{entry('n2', '/dev/null')}]")
+    plugin = GenericPlugin(settings, Roots(hardware.dev, hardware.sys, hardware.udev))
+    assert ["n2-null"] == list(found(plugin))
 
 
 def test_flags_are_not_replaced_by_the_file(make: Make) -> None:
@@ -208,6 +217,23 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
     ]
     assert {"rw"} == {node.permissions for node in devices["snd-0"].nodes}
     assert [hardware.dev, file] == plugin.watch_paths
+
+
+def test_the_gpus_in_a_file_of_smarter_device_manager_are_left_out_with_a_warning(
+    hardware: Hardware, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hardware.node("ttyS0")
+    file.write_text(
+        "- devicematch: ^ttyS[0-9]*$\n  nummaxdevices: 1\n"
+        "- devicematch: nvidia-gpu\n  nummaxdevices: 10\n"
+    )
+    plugin = plugin_of(file, hardware)
+    for _ in range(2):
+        assert ["ttyS0-0"] == list(found(plugin))
+    reason = f"{file}:3: [1]: nvidia-gpu is not for this plugin: deploy the gpu plugin"
+    assert [("WARNING", "entry left out", reason)] == [
+        (record.levelname, record.getMessage(), vars(record)["reason"]) for record in caplog.records
+    ]
 
 
 # The command.

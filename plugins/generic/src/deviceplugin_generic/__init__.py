@@ -2,14 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin_generic.plugin import GenericPlugin, GenericSettings
+from deviceplugin_generic.plugin import GenericPlugin, GenericSettings, configured
 from deviceplugin_generic.sysfs import Roots
 
 __all__ = ["GenericPlugin", "GenericSettings", "Roots", "main"]
@@ -32,18 +30,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _check(arguments: Sequence[str]) -> NoReturn:
-    """Check a configuration file: exit status 0, or 2 with all that is wrong."""
+    """Judge a configuration file by itself: exit status 0, or 2 with all that is wrong."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: generic-device-plugin check CONFIG\n")
         raise SystemExit(2)
     try:
-        with redirect_stdout(StringIO()):
-            dp.main(
-                GenericPlugin,
-                settings=GenericSettings,
-                argv=[f"--config={arguments[0]}", "--print-config"],
-            )
-    except SystemExit as end:
-        if end.code == 0:
-            sys.stdout.write(f"{arguments[0]}: valid\n")
-        raise
+        configuration = configured(GenericSettings.of_file(Path(arguments[0])))
+    except dp.ConfigError as error:
+        _say(str(error).splitlines())
+        raise SystemExit(2) from error
+    _say(f"{reason}; left out" for reason in configuration.left_out)
+    sys.stdout.write(f"{arguments[0]}: valid\n")
+    raise SystemExit(0)
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stderr.write(f"generic-device-plugin: {line}\n")

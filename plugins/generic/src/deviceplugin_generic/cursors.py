@@ -1,5 +1,6 @@
-"""Places in a YAML or JSON text: what is there, of which kind, and what is wrong with it."""
+"""Places in a text of YAML: what is there, of which kind, and what is wrong with it."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
@@ -10,6 +11,8 @@ import yaml
 _TAG: Final = "tag:yaml.org,2002:"
 _NAMES: Final = {"str": "text", "int": "number", "float": "number", "bool": "truth"}
 _DEEPEST: Final = 200
+_LONGEST: Final = 300
+"""Characters of a key, and of what is wrong with its value, in a message."""
 
 
 class Text:
@@ -24,24 +27,42 @@ class Text:
     def root(self) -> "Cursor | None":
         """Return the place of the outermost value; None if there is none, or it is not valid."""
         try:
-            self._loader = yaml.SafeLoader(self._text)
-            node = self._loader.get_single_node()
+            node = self.compose(self._text)
             if node is not None and _is_too_deep(node, _DEEPEST):
                 self.faults.append(self._line(0) + "nested too deeply")
                 return None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except RecursionError:
+            self.faults.append(self._line(0) + "nested too deeply")
+            return None
+        except (yaml.YAMLError, ValueError) as error:
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or " ".join(str(error).split())
-            self.faults.append(self._line(mark.line if mark else 0) + f"not valid: {what}")
+            line = mark.line if mark else _line_in(what)
+            self.faults.append(self._line(line) + f"not valid: {_bounded(what)}")
             return None
         return None if node is None else Cursor(self, node, "")
 
+    def compose(self, text: str) -> Any:
+        """Return the outermost node, or None if there is none.
+
+        Raises:
+            YAMLError: The text is not valid.
+            ValueError: The same.
+            RecursionError: It is nested too deeply.
+        """
+        self._loader = yaml.SafeLoader(text)
+        return self._loader.get_single_node()
+
     def fault(self, node: Any, key: str, problem: str) -> None:
-        """Note what is wrong at a place."""
-        place = f"{key}: " if key else ""
-        text = f"{self._line(node.start_mark.line)}{place}{problem}"
+        """Note what is wrong at a place. What is very long, such as a value, is cut."""
+        text = f"{self.place(node, key)}: {_bounded(problem)}"
         if text not in self.faults:
             self.faults.append(text)
+
+    def place(self, node: Any, key: str) -> str:
+        """Return file, line and key of a node."""
+        line = self._line(node.start_mark.line)
+        return f"{line}{_bounded(key)}" if key else line.removesuffix(": ")
 
     def _line(self, number: int) -> str:
         return f"{self._source}:{number + 1}: " if self._source else f"line {number + 1}: "
@@ -66,6 +87,11 @@ class Cursor:
     def fault(self, problem: str) -> None:
         """Note what is wrong with this value."""
         self._text.fault(self._node, self._key, problem)
+
+    @property
+    def place(self) -> str:
+        """File, line and key of this value."""
+        return self._text.place(self._node, self._key)
 
     @property
     def kind(self) -> str:
@@ -179,6 +205,18 @@ class Cursor:
     def _wrong(self, wanted: str) -> None:
         shown = repr(self.raw) if isinstance(self._node, yaml.ScalarNode) else f"a {self.kind}"
         self.fault(f"{'nothing' if self.kind == 'null' else shown} is not {wanted}")
+
+
+def _bounded(text: str) -> str:
+    """Return ``text`` with its middle left out if it is very long; what to do is at its end."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
+def _line_in(problem: str) -> int:
+    """Return the line, from 0, that the message of a TOML error ends with."""
+    found = re.search(r"\(at line ([0-9]+), column [0-9]+\)", problem)
+    return int(found[1]) - 1 if found else 0
 
 
 def texts_of(cursors: Mapping[str, Cursor]) -> dict[str, str]:

@@ -1,19 +1,18 @@
 """Reading the configuration: entries from texts of flags, and all settings from a file."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import deviceplugin as dp
-from deviceplugin_generic import grammar, words
+from deviceplugin_generic import grammar, smarter, words
 from deviceplugin_generic.cursors import Cursor, Text
-from deviceplugin_generic.entries import MAX_COUNT, Configuration, Rule
+from deviceplugin_generic.entries import Configuration
 
-SMARTER_DOMAIN: Final = "smarter-devices"
-_LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
-"""Levels of the log as generic-device-plugin has them."""
+Problem = Callable[[str, object], str]
+"""What is wrong with the value of a setting; empty if nothing is."""
 
 
 @dataclass(frozen=True)
@@ -54,81 +53,80 @@ class Devices:
         ]
 
 
-def read(path: Path) -> Mapping[str, Any]:
+def version(path: Path) -> tuple[int, ...] | None:
+    """Return what tells this version of a file from any other; None where there is none."""
+    try:
+        return _version(path.stat())
+    except OSError:
+        return None
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
+def read(path: Path, problem: Problem = lambda _name, _value: "") -> dict[str, Any]:
     """Return the settings in a YAML or JSON file, ``device`` among them.
 
     Known are the keys of generic-device-plugin too, and the whole file may be one of
-    smarter-device-manager.
+    smarter-device-manager. ``problem`` judges the values of other settings.
 
     Raises:
         ConfigError: All that is wrong, a line each, with file, line and key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            seen = _version(os.fstat(file.fileno()))
+            text = file.read().decode()
     except OSError as error:
         raise dp.ConfigError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise dp.ConfigError(f"{path}: not valid: {error.reason}") from error
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # only blanks in JSON, and refused by YAML
-    return read_text(text, path)
+    settings = read_text(text, path, problem)
+    given = settings["device"]
+    configuration = replace(given.configuration, version=seen)
+    return settings | {"device": replace(given, configuration=configuration)}
 
 
-def read_text(text: str, path: Path) -> Mapping[str, Any]:
+def read_text(text: str, path: Path, problem: Problem = lambda _name, _value: "") -> dict[str, Any]:
     """Return the same from the text of the file at ``path``."""
     document = Text(text, str(path))
     root = document.root()
     _raise(document.faults)
     if root is None:
-        return {}
-    settings = _smarter(root, path) if root.kind == "list" else _settings(root, path)
+        return {"device": Devices(Configuration(source=path, place=str(path)))}
+    settings = smarter.read(root) if root.kind == "list" else _settings(root, problem)
     _raise(document.faults)
-    return settings
+    configuration = replace(settings.pop("configuration"), source=path)
+    return {"device": Devices(configuration), **settings}
 
 
-def _settings(root: Cursor, path: Path) -> dict[str, Any]:
-    cursors = root.mapping()
-    settings: dict[str, Any] = {}
-    for name, cursor in cursors.items():
+def _settings(root: Cursor, problem: Problem) -> dict[str, Any]:
+    settings: dict[str, Any] = {"configuration": Configuration(place=root.place)}
+    names: dict[str, str] = {}
+    for name, cursor in root.mapping().items():
         key = words.SETTINGS.get(name, name)
-        if key in settings:
-            cursor.fault(f"given twice, also as {key}")
+        if key in names:
+            cursor.fault(f"means the same as {names[key]}, which is there too: keep one of them")
         elif key == "device":
-            given = cursor.items()
-            entries = grammar.entries(given)
-            settings[key] = Devices(Configuration(entries, source=path))
+            entries = grammar.entries(cursor.items())
+            settings["configuration"] = Configuration(entries, place=cursor.place)
         else:
-            settings[key] = cursor.anything()
-    level = settings.get("log-level")
-    if isinstance(level, str):
-        settings["log-level"] = _LEVELS.get(level, level)
-    settings.setdefault("device", Devices(Configuration(source=path)))
+            settings[key] = _setting(key, cursor, problem)
+        names.setdefault(key, name)
     return settings
 
 
-def _smarter(root: Cursor, path: Path) -> dict[str, Any]:
-    rules = [_rule(cursor) for cursor in root.items()]
-    found = tuple(rule for rule in rules if rule is not None)
-    return {"domain": SMARTER_DOMAIN, "device": Devices(Configuration((), found, path))}
-
-
-def _rule(cursor: Cursor) -> Rule | None:
-    keys = cursor.mapping(words.RULE)
-    for key in words.RULE:
-        if cursor.kind == "mapping" and key not in keys:
-            cursor.fault(f"needs {key}")
-    pattern = keys["devicematch"].text() if "devicematch" in keys else None
-    limit = keys.get("nummaxdevices")
-    count = limit.number(most=MAX_COUNT) if limit else None
-    if pattern is None:
-        return None
-    if pattern == "nvidia-gpu":
-        cursor.fault("nvidia-gpu is not for this plugin: use the gpu plugin")
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        keys["devicematch"].fault(f"{pattern!r} is no regular expression: {error}")
-    return Rule(pattern, count or 0)
+def _setting(key: str, cursor: Cursor, problem: Problem) -> object:
+    value: object = cursor.anything()
+    if key == "log-level" and isinstance(value, str):
+        value = words.LEVELS.get(value, value)
+    is_valid = value is not None or cursor.kind == "null"  # or it has been told already
+    if is_valid and (what := problem(key, value)):
+        cursor.fault(what)
+    return value
 
 
 def _raise(faults: list[str]) -> None:

@@ -135,3 +135,9 @@ class Configuration:
     rules: tuple[Rule, ...] = ()
     source: Path | None = None
     """The file they are from, if that is so."""
+    place: str = field(default="", compare=False)
+    """Where in it they are, or would be: file, line and key."""
+    version: tuple[int, ...] | None = field(default=None, compare=False)
+    """What tells this version of the file from any other."""
+    left_out: tuple[str, ...] = ()
+    """What was not taken, with its place and the reason."""

@@ -20,11 +20,16 @@ from deviceplugin_generic.sysfs import Roots, Tree
 log = logging.getLogger(__name__)
 
 
+def _check_domain(name: str) -> None:
+    if not words.has_form(name, words.DOMAIN):
+        raise ValueError("is not lower-case labels with dots between")
+
+
 @dataclass(frozen=True, kw_only=True)
 class GenericSettings(dp.Settings):
     """What the generic plugin can be told."""
 
-    domain: str = "squat.ai"
+    domain: str = field(default="squat.ai", metadata={"check": _check_domain})
     """Domain of all resource names: an entry named serial is squat.ai/serial."""
     device: Devices = field(default_factory=Devices)
     """A device entry as YAML or JSON. The flag may be given several times, and replaces the
@@ -33,14 +38,23 @@ class GenericSettings(dp.Settings):
     """What becomes of a device that several resources match: each has it (allow), the first entry
     has it (first), or it is unhealthy in all of them (refuse)."""
 
-    def __post_init__(self) -> None:
-        if not words.has_form(self.domain, words.DOMAIN):
-            raise ValueError(f"domain: {self.domain!r} is not lower-case labels with dots between")
-
     @staticmethod
     @override
     def read_file(path: Path) -> "dict[str, object]":
-        return dict(documents.read(path))
+        return documents.read(path, GenericSettings.problem)
+
+
+def configured(settings: GenericSettings) -> Configuration:
+    """Return what is to be advertised: with the settings, what start and reload are judged by.
+
+    Raises:
+        ConfigError: That is nothing.
+    """
+    configuration = settings.device.configuration
+    if not (configuration.entries or configuration.rules):
+        what = "no devices: name them with --device, or in a file with --config"
+        raise dp.ConfigError(f"{configuration.place}: {what}" if configuration.place else what)
+    return configuration
 
 
 class GenericPlugin(dp.Plugin):
@@ -49,17 +63,15 @@ class GenericPlugin(dp.Plugin):
     def __init__(self, settings: GenericSettings, roots: Roots | None = None) -> None:
         self._settings = settings
         self._roots = roots or Roots()
-        self._configuration = settings.device.configuration
-        source = self._configuration.source
-        self._signature = _signature(source) if source else None
+        self._configuration = configured(settings)
+        self._version = self._configuration.version
         self._doctor = Doctor()
         self._memory = Memory()
         self._names = globs.Names()
         self._found: list[list[devices.Share]] = []
         self._devices: list[dp.Device] = []
         self._shares: dict[str, devices.Share] = {}
-        if not (source or self._configuration.entries):
-            raise dp.ConfigError("no devices: name them with --device, or in a file with --config")
+        _tell_left_out(self._configuration)
         self.watch_paths = self._watched(Tree(self._roots, self._names))
 
     @override
@@ -106,24 +118,29 @@ class GenericPlugin(dp.Plugin):
         return [*sorted(Path(path) for path in paths), *([source] if source else [])]
 
     def _read_again(self) -> None:
-        """Take the entries of the file if it has changed; keep the old ones if it is invalid."""
+        """Take what a changed file says; keep the old if a restart would be refused for it."""
         source = self._configuration.source
-        signature = _signature(source) if source else None
-        if source is None or signature in {None, self._signature}:
+        version = documents.version(source) if source else None
+        if version in {None, self._version}:
             return
-        self._signature = signature
+        self._version = version
         try:
-            found = documents.read(source)
+            settings = self._settings.read_again()
+            self._configuration = configured(settings)
         except dp.ConfigError as error:
             log.error(  # noqa: TRY400 - the text says it all
                 "configuration not taken, going on with the old one", extra={"error": str(error)}
             )
             return
-        given = found.get("device")
-        self._configuration = (
-            given.configuration if isinstance(given, Devices) else Configuration(source=source)
-        )
+        self._settings = settings
+        self._version = self._configuration.version
         log.info("entries read again", extra={"file": str(source)})
+        _tell_left_out(self._configuration)
+
+
+def _tell_left_out(configuration: Configuration) -> None:
+    for reason in configuration.left_out:
+        log.warning("entry left out", extra={"reason": reason})
 
 
 def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:
@@ -136,11 +153,3 @@ def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]
 def _asks_udev(entry: Entry) -> bool:
     selectors = [group.select for group in entry.groups if group.select]
     return bool(entry.health.properties) or any(one.link or one.properties for one in selectors)
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

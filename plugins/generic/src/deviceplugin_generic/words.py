@@ -48,7 +48,9 @@ SETTINGS: Final = {
     "listen": "http-address",
     "devices": "device",
 }
-"""Keys of generic-device-plugin's file, and ours."""
+"""Keys of generic-device-plugin's file, which are its flags too, and ours."""
+LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
+"""Levels of the log as generic-device-plugin has them, and ours."""
 
 
 def has_form(text: str, form: str) -> bool:
