@@ -10,6 +10,7 @@ import deviceplugin as dp
 from deviceplugin_generic import grammar, smarter, words
 from deviceplugin_generic.cursors import Cursor, Text
 from deviceplugin_generic.entries import Configuration
+from deviceplugin_generic.toml import Toml
 
 Problem = Callable[[str, object], str]
 """What is wrong with the value of a setting; empty if nothing is."""
@@ -66,7 +67,7 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
 
 
 def read(path: Path, problem: Problem = lambda _name, _value: "") -> dict[str, Any]:
-    """Return the settings in a YAML or JSON file, ``device`` among them.
+    """Return the settings in a YAML, JSON or TOML file, ``device`` among them.
 
     Known are the keys of generic-device-plugin too, and the whole file may be one of
     smarter-device-manager. ``problem`` judges the values of other settings.
@@ -92,7 +93,7 @@ def read(path: Path, problem: Problem = lambda _name, _value: "") -> dict[str, A
 
 def read_text(text: str, path: Path, problem: Problem = lambda _name, _value: "") -> dict[str, Any]:
     """Return the same from the text of the file at ``path``."""
-    document = Text(text, str(path))
+    document = (Toml if path.suffix == ".toml" else Text)(text, str(path))
     root = document.root()
     _raise(document.faults)
     if root is None:
