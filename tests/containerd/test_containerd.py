@@ -1,6 +1,7 @@
 """Containers that a real containerd makes of what the kubelet would ask for."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from containerd import BUSYBOX, Containerd
 from cri import read_log
 from deviceplugin.simulator import RunOptions
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_generic import folders
 from home import LOOK, seen
 from kustomize import render
 from pod_config import NOTHING, Node, PodConfig
@@ -155,6 +157,23 @@ def test_a_device_that_is_not_there_starts_no_container(pods: Pods) -> None:
     options = RunOptions({}, (), [device], {}, ())
     with pytest.raises(grpc.RpcError, match="/dev/not-there"):
         pods.run(simple(), options)
+
+
+def test_a_directory_as_a_device_gives_the_nodes_in_it_that_the_generic_plugin_counts(
+    pods: Pods, tmp_path: Path
+) -> None:
+    for name in ("real", "sub/real", "pts/real", "links/none"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("real", "sub/real", "pts/real", "console"):
+        os.mknod(tmp_path / name, 0o020600, os.makedev(1, 3))
+    (tmp_path / "plain").touch()
+    (tmp_path / "links/link").symlink_to("../real")
+    device = pb.DeviceSpec(container_path="/dev/inside", host_path=str(tmp_path), permissions="mrw")
+    container, _ = pods.run(simple(), RunOptions({}, (), [device], {}, ()))
+    given = pods.say(container, "cd /dev/inside; find . -type c; find . -type l").split()
+    assert ["./real", "./sub/real"] == sorted(given)
+    counted = [one for one in ("", "sub", "links", "pts") if folders.has_node(str(tmp_path / one))]
+    assert ["", "sub", "pts"] == counted
 
 
 def test_an_image_that_is_not_named_in_full_is_no_image_for_pods(

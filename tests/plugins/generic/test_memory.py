@@ -27,7 +27,7 @@ ENTRIES = """
 - {name: state, groups: [{select: {subsystem: tty, attributes: {state: '0'}}}]}
 - {name: health, health: {open: true, interval: 1ms}, groups: [{paths: [{path: ROOT/dev/n2}]}]}
 """
-TARGETS = ["/dev/null", "/dev/zero", "nowhere", "/etc", "/etc/passwd"]
+TARGETS = ["/dev/null", "/dev/zero", "nowhere", "/etc", "/dev", "/etc/passwd"]
 NAMES = st.sampled_from(["n1", "n2", "n3", "sub1/x", "sub2/x", "other"])
 PORTS = st.sampled_from(["1-1", "1-2"])
 

@@ -1,6 +1,7 @@
 """Devices by path: how many, under which ids, and what a container gets."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,57 @@ def test_a_path_that_is_no_device_is_unhealthy(make: Make, hardware: Hardware) -
         f"{hardware.dev}/file: not a device node",
         f"{hardware.dev}/link: No such file or directory",
     ] == [device.health.reason for device in plugin.discover()]
+
+
+def make_node(path: Path) -> None:
+    """Make a real device node: links in directories do not count."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.mknod(path, 0o020600, os.makedev(1, 3))
+    except OSError as error:
+        pytest.skip(f"no device nodes can be made here: {error}")
+
+
+def test_a_directory_is_healthy_while_a_device_node_is_in_it(
+    make: Make, hardware: Hardware
+) -> None:
+    folder = hardware.dev / "snd"
+    (folder / "by-path").mkdir(parents=True)
+    (folder / "by-path/link").symlink_to("/dev/null")
+    (folder / "plain").touch()
+    plugin = make(f"{{name: audio, groups: [{{count: 10, paths: [{{path: {folder}}}]}}]}}")
+
+    def reasons() -> set[str]:
+        return {device.health.reason for device in plugin.discover()}
+
+    nothing = {f"{folder}: no device node in this directory"}
+    assert nothing == reasons()
+    for node in (folder / "controlC0", folder / "by-path/pcm", folder / "new/pcm"):
+        make_node(node)
+        assert {""} == reasons()
+        node.unlink()
+        assert nothing == reasons()
+    expected = [sha1(f"{share}{folder}") for share in range(10)]
+    assert expected == [device.id for device in plugin.discover()]
+    assert {(dp.DeviceNode(str(folder), permissions="mrw"),)} == {
+        device.nodes for device in plugin.discover()
+    }
+    assert {str(hardware.dev), *(str(folder / one) for one in (".", "by-path", "new"))} == {
+        str(path) for path in plugin.watch_paths
+    }
+
+
+def test_a_directory_with_a_node_needs_no_right_to_make_one(make: Make) -> None:
+    (device,) = make("{name: ab, groups: [{paths: [{path: /dev/pts}]}]}").discover()
+    assert device.health
+
+
+def test_what_is_below_a_mounted_directory_is_not_looked_at(make: Make, hardware: Hardware) -> None:
+    (hardware.dev / "data/below").mkdir(parents=True)
+    spec = f"{{path: {hardware.dev}/data, type: Mount}}"
+    plugin = make(f"{{name: ab, groups: [{{paths: [{spec}]}}]}}")
+    assert [True] == [bool(device.health) for device in plugin.discover()]
+    assert [hardware.dev] == plugin.watch_paths
 
 
 def test_a_mount_that_is_gone_is_unhealthy(make: Make, hardware: Hardware) -> None:

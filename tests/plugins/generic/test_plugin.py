@@ -60,6 +60,24 @@ def test_a_node_that_comes_and_goes_is_known_at_once(
         node.wait_for("squat.ai/tty", {"tty-tty1", "tty-tty2"})
 
 
+def test_a_directory_is_well_at_once_when_its_first_node_comes(
+    kubelet: Kubelet, make: Make, hardware: Hardware
+) -> None:
+    folder = hardware.dev / "snd"
+    folder.mkdir()
+    with kubelet.running(make(entry("audio", folder)), **QUIET) as node:
+        node.wait_for("squat.ai/audio", (), {"audio-snd"})
+        (folder / "below").mkdir()
+        for path in (folder / "timer", folder / "below/timer"):
+            try:
+                os.mknod(path, 0o020600, os.makedev(1, 3))
+            except OSError as error:
+                pytest.skip(f"no device nodes can be made here: {error}")
+            node.wait_for("squat.ai/audio", {"audio-snd"})
+            path.unlink()
+            node.wait_for("squat.ai/audio", (), {"audio-snd"})
+
+
 def test_a_kernel_event_makes_a_usb_device_known(
     kubelet: Kubelet, make: Make, hardware: Hardware
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 import deviceplugin as dp
-from deviceplugin_generic import templates
+from deviceplugin_generic import folders, templates
 from deviceplugin_generic.entries import Check
 from deviceplugin_generic.matching import Match, has_properties
 
@@ -90,9 +90,11 @@ def _missing(path: str, *, is_node: bool) -> str:
         mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of these
     except OSError as error:
         return f"{path}: {error.strerror}"
-    if is_node and not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
-        return f"{path}: not a device node"
-    return ""
+    if not is_node or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        return ""
+    if stat.S_ISDIR(mode):  # stands for the nodes in it
+        return "" if folders.has_node(path) else f"{path}: no device node in this directory"
+    return f"{path}: not a device node"
 
 
 def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.Health:

@@ -12,13 +12,13 @@ The names of devices are kept for good, so that no id is given to another device
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from stat import S_IFMT
+from stat import S_IFDIR, S_IFMT
 from time import monotonic
 from typing import Final
 
-from deviceplugin_generic import globs
+from deviceplugin_generic import folders, globs
 from deviceplugin_generic.devices import Share, of_entry
-from deviceplugin_generic.entries import Entry, Group
+from deviceplugin_generic.entries import Entry, Group, PathSpec
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.identities import Ledger
 from deviceplugin_generic.sysfs import KINDS, Tree
@@ -50,9 +50,12 @@ class Memory:
         self._kept: dict[str, _Kept] = {}
         self._identities: dict[tuple[int, int], object] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self.folders: set[str] = set()
+        """Directories that are devices, and those below them."""
 
     def begin(self, tree: Tree) -> None:
         """Begin a look at ``tree``. Forget what is not known to be still true."""
+        self.folders = set()
         now = self._clock()
         if now - self._full_at >= FULL_LOOK:
             self._full_at = now
@@ -74,35 +77,39 @@ class Memory:
 
     def _signature(self, entry: Entry, tree: Tree) -> Signature | None:
         """Return all that the shares of an entry depend on; None if that cannot be told."""
-        if not entry.health.is_trivial:
-            return None
-        parts: list[object] = []
-        for group in entry.groups:
-            if group.paths:
-                parts.append(self._of_paths(group, tree))
-            elif tree.events and not _asks_more(group):
-                parts.append(tree.events)
-            else:
-                return None
-        return tuple(parts)
+        parts = [
+            self._of_paths(group, tree) if group.paths else _of_events(group, tree)
+            for group in entry.groups
+        ]
+        return tuple(parts) if entry.health.is_trivial and all(parts) else None
 
     def _of_paths(self, group: Group, tree: Tree) -> Signature:
-        hits = [globs.glob(spec.path, tree.names) for spec in group.paths]
-        return tuple([(path, self._mark(path, tree)) for path in found] for found in hits)
+        hits = [(spec, globs.glob(spec.path, tree.names)) for spec in group.paths]
+        return tuple(
+            [(path, self._mark(path, spec, tree)) for path in found] for spec, found in hits
+        )
 
-    def _mark(self, path: str, tree: Tree) -> object:
+    def _mark(self, path: str, spec: PathSpec, tree: Tree) -> object:
         """Return what tells whether the same thing is at ``path``, for health and for sysfs."""
         try:
             status = os.stat(path)  # noqa: PTH116 - thousands of these
         except OSError as error:
             return error.errno
         kind = S_IFMT(status.st_mode)
+        if kind == S_IFDIR and not spec.is_mount:
+            self.folders.update(folders.folders(path))
+            return kind, folders.has_node(path)
         if kind not in KINDS:
             return kind
         key = kind, status.st_rdev
         if key not in self._identities:
             self._identities[key] = tree.identity(KINDS[kind], status.st_rdev)
         return key, self._identities[key]
+
+
+def _of_events(group: Group, tree: Tree) -> str:
+    """Return which events of the kernel a group knows of; empty if they do not tell all."""
+    return "" if _asks_more(group) else tree.events
 
 
 def _asks_more(group: Group) -> bool:

@@ -105,8 +105,8 @@ class GenericPlugin(dp.Plugin):
         return _udev.events(stop)
 
     def _watched(self, tree: Tree) -> list[Path]:
-        """Return the directories of all patterns, and the configuration file."""
-        paths: set[str] = set()
+        """Return directories of patterns, those that are devices, and the configuration file."""
+        paths: set[str] = set(self._memory.folders)
         for entry in self._configuration.entries:
             for spec in (spec for group in entry.groups for spec in group.paths):
                 paths |= globs.directories(spec.path, tree.names)
