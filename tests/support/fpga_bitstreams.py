@@ -32,6 +32,12 @@ def gbs(
     return magic + struct.pack("<I", size) + text + (afu.encode() if image is None else image)
 
 
+def signed(payload: bytes, *, length: int | None = None) -> bytes:
+    """Return a signed image: what it says of itself, its signature, and the payload."""
+    about = struct.pack("<II", 0xB6EAFD19, len(payload) if length is None else length)
+    return about.ljust(128, b"\0") + struct.pack("<I", 0xF27F28D7).ljust(896, b"\0") + payload
+
+
 def elf(sections: Mapping[str, bytes], *, bits: int = 64) -> bytes:
     """Return an ELF file with ``sections``."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name in (*sections, ".shstrtab"))

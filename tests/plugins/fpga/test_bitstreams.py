@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deviceplugin_fpga.hook import _bitstreams
 from deviceplugin_fpga.hook._errors import HookError
-from fpga_bitstreams import aocx, elf, gbs, metadata
+from fpga_bitstreams import aocx, elf, gbs, metadata, signed
 from fpga_trees import AFU, INTERFACE, OTHER_AFU
 
 UNIQUE = "0123456789abcdef0123456789abcdef01234567"
@@ -73,7 +73,7 @@ def test_a_bitstream_that_is_not_there_is_told(tmp_path: Path) -> None:
         ({"length": 0}, "not a green bitstream, or damaged"),
         ({"length": 4096}, "not a green bitstream, or damaged"),
         ({"length": 2**32 - 1}, "not a green bitstream, or damaged"),
-        ({"image": b""}, "not a green bitstream, or damaged"),
+        ({"image": b""}, "cut off: 228 bytes, and its image begins after 228"),
         ({"length": 7}, "metadata is not valid: JSONDecodeError("),
         ({"about": []}, "metadata is not valid: TypeError("),
         ({"about": {}}, "metadata is not valid: KeyError('afu-image')"),
@@ -102,6 +102,34 @@ def test_a_function_that_no_port_can_have_is_refused(tmp_path: Path) -> None:
     store(tmp_path, gbs(afu="12345678"), "12345678.gbs")
     expected = "/12345678.gbs: has AFU '12345678', which is not an id of 32 hex digits"
     assert expected == refusal(tmp_path, "12345678")
+
+
+@pytest.mark.parametrize("size", [21, 100, 227, 228])
+def test_a_file_that_ends_before_its_image_is_refused(tmp_path: Path, size: int) -> None:
+    store(tmp_path, gbs()[:size])
+    expected = f"/{AFU}.gbs: cut off: {size} bytes, and its image begins after 228"
+    assert expected == refusal(tmp_path)
+
+
+def test_a_signed_image_is_as_long_as_it_says(tmp_path: Path) -> None:
+    store(tmp_path, gbs(image=signed(b"x" * 256)))
+    assert 1280 == len(_bitstreams.find(tmp_path, INTERFACE, AFU).image)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (signed(b"x" * 255, length=256), "cut off: its signed image has 1279 bytes of 1280"),
+        (signed(b""), "cut off: its signed image has 1024 bytes of 1025"),
+        (signed(b"")[:132], "cut off: its signed image has 132 bytes of 1025"),
+        (signed(b"x", length=2**32 - 1), "cut off: its signed image has 1025 bytes of 4294968319"),
+    ],
+)
+def test_a_signed_image_that_is_shorter_than_it_says_is_refused(
+    tmp_path: Path, image: bytes, expected: str
+) -> None:
+    store(tmp_path, gbs(image=image))
+    assert f"/{AFU}.gbs: {expected}" == refusal(tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 10, 19])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deviceplugin_fpga._drivers import ID
-from deviceplugin_fpga.hook import _elf, _files
+from deviceplugin_fpga.hook import _checksum, _elf, _files
 from deviceplugin_fpga.hook._errors import HookError
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ _HEADER = struct.Struct("<QQI")
 _GUID = (0x414750466E6F6558, 0x31303076534247B7)
 _METADATA = range(1, 4096)
 """Lengths that the metadata can have."""
+_SIGNED = struct.Struct("<II120xI")
+"""A signed image begins with a mark, the length of its payload, and another mark..."""
+_MARKS = (0xB6EAFD19, 0xF27F28D7)
+_SIGNATURE = 1024
+"""... which end after so many bytes, with the signature. Then comes the payload."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,15 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
     """Return the bitstream of ``afu`` for ``region``, which ids are.
 
     Raises:
-        HookError: There is none, or it is another one than its name says.
+        HookError: There is none, it is another one than its name says, or not what its checksum
+            says.
     """
     readers = {".gbs": _read_gbs, ".aocx": _read_aocx}
     for suffix, read in readers.items():
         path = folder / region / f"{afu}{suffix}"
         data = _files.load(path, _LARGEST)
         if data is not None:
+            _checksum.check(path, data)
             found = read(path, memoryview(data))
             _check(found, region, afu)
             return found
@@ -73,15 +80,28 @@ def _read_gbs(path: Path, data: memoryview) -> Bitstream:
     except struct.error:
         raise HookError(f"{path}: too short for a bitstream") from None
     start = _HEADER.size + length
-    if tuple(guid) != _GUID or length not in _METADATA or start >= len(data):
+    if tuple(guid) != _GUID or length not in _METADATA:
         raise HookError(f"{path}: not a green bitstream, or damaged")
+    if start >= len(data):
+        raise HookError(f"{path}: cut off: {len(data)} bytes, and its image begins after {start}")
     try:
         image = json.loads(bytes(data[_HEADER.size : start]))["afu-image"]
         (cluster,) = image["accelerator-clusters"]
         interface, afu = _id(image["interface-uuid"]), _id(cluster["accelerator-type-uuid"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HookError(f"{path}: metadata is not valid: {error!r}") from error
+    _check_signed(path, data[start:])
     return Bitstream(path, interface, afu, afu, data[start:])
+
+
+def _check_signed(path: Path, image: memoryview) -> None:
+    """Refuse a signed image that is shorter than it says. Others say nothing of their length."""
+    if len(image) < _SIGNED.size:
+        return
+    mark, length, second = _SIGNED.unpack_from(image)
+    wanted = _SIGNATURE + max(1, length)
+    if (mark, second) == _MARKS and len(image) < wanted:
+        raise HookError(f"{path}: cut off: its signed image has {len(image)} bytes of {wanted}")
 
 
 def _read_aocx(path: Path, data: memoryview) -> Bitstream:

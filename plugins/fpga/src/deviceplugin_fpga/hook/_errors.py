@@ -1,5 +1,17 @@
 """Why a container does not start."""
 
+from __future__ import annotations
+
 
 class HookError(Exception):
     """The regions cannot be as the container asks; the text says why."""
+
+
+def shown(value: object, longest: int = 300) -> str:
+    """Return ``value`` for people: one line of ``longest`` characters at most, and no controls.
+
+    For what others wrote, which can be anything: it ends in the events of a pod.
+    """
+    text = str(value)
+    cut = text if len(text) <= longest else f"{text[: longest - 3]}..."
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
