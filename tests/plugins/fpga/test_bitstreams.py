@@ -2,6 +2,8 @@
 
 import os
 import struct
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from deviceplugin_fpga.hook import _bitstreams
 from deviceplugin_fpga.hook._errors import HookError
 from fpga_bitstreams import aocx, elf, gbs, metadata, signed
 from fpga_trees import AFU, INTERFACE, OTHER_AFU
+from patience import PATIENCE
 
 UNIQUE = "0123456789abcdef0123456789abcdef01234567"
 
@@ -161,7 +164,46 @@ def test_a_file_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(_bitstreams, "_LARGEST", 100)
     store(tmp_path, gbs())
-    assert f"/{AFU}.gbs: more than 100 bytes" == refusal(tmp_path)
+    assert f"/{AFU}.gbs: 260 bytes, of 100 at most" == refusal(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = store(tmp_path, b"")
+    os.truncate(path, 2**40)
+    code = (
+        "import pathlib, resource, sys\n"
+        "from deviceplugin_fpga.hook import _bitstreams, _errors\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "try: _bitstreams.find(pathlib.Path(sys.argv[1]), *sys.argv[2:])\n"
+        "except _errors.HookError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path, INTERFACE, AFU],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    expected = f"{path}: 1099511627776 bytes, of 536870912 at most\n"
+    assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (gbs(interface="\x1b[31m\n" + "x" * 3000), AFU),
+        (gbs(afu="\x1b[31m\n" + "x" * 3000), AFU),
+        (gbs(about={"afu-image": {"accelerator-clusters": ["\x1b" * 500]}}), AFU),
+        (aocx("\x1b[31m\n" + "x" * 100_000), UNIQUE),
+    ],
+    ids=range(4),
+)
+def test_what_a_bitstream_says_is_shown_in_one_short_line(
+    tmp_path: Path, content: bytes, name: str
+) -> None:
+    store(tmp_path, content, f"{name}.{'gbs' if name == AFU else 'aocx'}")
+    text = refusal(tmp_path, name)
+    assert (True, True) == (text.isprintable(), len(text) < 400)
 
 
 INNER = elf({".acl.gbs.gz": b"not packed"})

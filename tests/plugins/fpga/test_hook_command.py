@@ -1,6 +1,7 @@
 """The hook as it is on a host: one file, the host's Python, and what the runtime gives it."""
 
 import ast
+import io
 import os
 import shutil
 import subprocess
@@ -83,6 +84,33 @@ def test_a_refusal_is_exit_status_1_with_one_line(run: Run, tree: FpgaTree, tmp_
     done = run(tree.simple(AFU), FPGA_REGION_1=INTERFACE, FPGA_AFU_1=OTHER_AFU)
     expected = f"fpga-hook: {tmp_path}/none/{INTERFACE}: no bitstream {OTHER_AFU}.gbs or .aocx\n"
     assert (1, "", expected) == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_a_standard_input_that_is_closed_is_refused(installed: Path, closed: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-I", "-S", installed],
+        capture_output=True,
+        text=True,
+        env={},
+        check=False,
+        timeout=PATIENCE,
+    )
+    text = "fpga-hook: standard input is closed: the state of the container is expected there\n"
+    assert (1, "", "" if "2>" in closed else text) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_refusal_is_one_short_line_whatever_it_is_about(
+    run: Run, tree: FpgaTree, tmp_path: Path
+) -> None:
+    name = "\x1b[31m\n" + "x" * 200
+    flags = [f"--bitstreams={tmp_path}/{'/'.join([name] * 30)}"]
+    done = run(tree.simple(AFU), *flags, FPGA_REGION_1=INTERFACE, FPGA_AFU_1=OTHER_AFU)
+    assert (1, True, True) == (
+        done.returncode,
+        done.stderr.rstrip("\n").isprintable(),
+        len(done.stderr) < 1000,
+    )
 
 
 def test_a_container_that_asks_for_nothing_is_refused(run: Run, tree: FpgaTree) -> None:
@@ -269,6 +297,14 @@ def test_the_command_says_what_it_programmed(
         with pytest.raises(SystemExit) as end:
             _main.main()
     assert (0, "fpga-hook: programmed dfl-port.0\n") == (end.value.code, capsys.readouterr().err)
+    (ports[0] / "afu_id").write_text(AFU)
+    nobody = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
+    with state.open() as stream, nobody:
+        monkeypatch.setattr(sys, "stdin", stream)
+        monkeypatch.setattr(sys, "stderr", nobody)
+        with pytest.raises(SystemExit) as end:
+            _main.main()
+    assert (0, OTHER_AFU) == (end.value.code, (ports[0] / "afu_id").read_text().strip())
 
 
 def test_its_help_names_the_defaults() -> None:

@@ -116,7 +116,7 @@ def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> 
         ),
         (
             lambda c: c["linux"].update(devices=[PORT, "x"]),
-            "config.json: linux.devices: 'x' is no object",
+            "config.json: linux.devices: 'x' is not an object",
         ),
         (
             lambda c: c["linux"].update(devices=[{**PORT, "major": "1\0"}]),
@@ -141,6 +141,36 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(HookError, match="not a regular file"):
         _request.read(io.BytesIO(json.dumps({"bundle": str(tmp_path)}).encode()))
+
+
+NASTY = "\x1b[31m\n\u202e" + "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        config(ENV[0], f"FPGA_AFU_1={NASTY}"),
+        config(ENV[0], f"FPGA_AFU_{'9' * 100_000}={AFU}"),
+        config(*ENV, f"FPGA_AFU_{'9' * 100_000}=x"),
+        config(devices=[NASTY]),
+        config(devices=[{"path": f"/dev/dfl-port.{'1' * 5000}"}]),
+        config(devices=[{"path": NASTY}]),
+    ],
+    ids=range(6),
+)
+def test_what_others_wrote_is_shown_in_one_short_line(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    text = refusal(tmp_path, given)
+    assert (True, True) == (text.isprintable(), len(text) < 200)
+
+
+@pytest.mark.parametrize("bundle", [NASTY, "/tmp/\x1b[31m\n", "\0" * 5000, "\ud800" * 5000])
+def test_the_path_of_a_bundle_is_shown_in_one_short_line(bundle: str) -> None:
+    with pytest.raises(HookError) as caught:
+        _request.read(io.BytesIO(json.dumps({"bundle": bundle}).encode()))
+    text = str(caught.value)
+    assert (True, True) == (text.isprintable(), len(text) < 800)
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[1]"])

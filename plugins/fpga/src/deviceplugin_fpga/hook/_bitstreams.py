@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deviceplugin_fpga._drivers import ID
 from deviceplugin_fpga.hook import _checksum, _elf, _files
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._errors import HookError, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,13 +64,16 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
 def _check(bitstream: Bitstream, region: str, afu: str) -> None:
     path = bitstream.path
     if bitstream.interface_id != region:
-        raise HookError(f"{path}: is for interface {bitstream.interface_id!r}, not {region}")
+        raise HookError(f"{path}: is for interface {_quoted(bitstream.interface_id)}, not {region}")
     if not ID.fullmatch(bitstream.afu_id):  # or no port could ever say it
-        raise HookError(
-            f"{path}: has AFU {bitstream.afu_id!r}, which is not an id of 32 hex digits"
-        )
+        wrong = _quoted(bitstream.afu_id)
+        raise HookError(f"{path}: has AFU {wrong}, which is not an id of 32 hex digits")
     if bitstream.unique_id != afu:
-        raise HookError(f"{path}: has {bitstream.unique_id!r}, not {afu}")
+        raise HookError(f"{path}: has {_quoted(bitstream.unique_id)}, not {afu}")
+
+
+def _quoted(text: str) -> str:
+    return f"'{shown(text, 80)}'"
 
 
 def _read_gbs(path: Path, data: memoryview) -> Bitstream:
@@ -89,7 +92,7 @@ def _read_gbs(path: Path, data: memoryview) -> Bitstream:
         (cluster,) = image["accelerator-clusters"]
         interface, afu = _id(image["interface-uuid"]), _id(cluster["accelerator-type-uuid"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HookError(f"{path}: metadata is not valid: {error!r}") from error
+        raise HookError(f"{path}: metadata is not valid: {shown(repr(error), 200)}") from error
     _check_signed(path, data[start:])
     return Bitstream(path, interface, afu, afu, data[start:])
 

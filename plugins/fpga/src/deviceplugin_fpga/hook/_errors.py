@@ -12,6 +12,6 @@ def shown(value: object, longest: int = 300) -> str:
 
     For what others wrote, which can be anything: it ends in the events of a pod.
     """
-    text = str(value)
-    cut = text if len(text) <= longest else f"{text[: longest - 3]}..."
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+    beginning = str(value)[: longest + 1]
+    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in beginning)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

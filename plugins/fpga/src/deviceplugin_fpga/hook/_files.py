@@ -6,30 +6,29 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._errors import HookError, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
 
 def load(path: Path, largest: int) -> bytes | None:
     """Return what is in the file at ``path``; None if there is none.
 
     Raises:
-        HookError: It cannot be read, is no regular file or has more than ``largest`` bytes.
+        HookError: It cannot be read, is not a regular file, has more than ``largest`` bytes, or
+            changes meanwhile.
     """
     try:
         with open(path, "rb", opener=_open) as file:
-            data = file.read(largest + 1)
+            return _read(file, shown(path), largest)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise HookError(f"{path}: {error.strerror}") from error
+        raise HookError(f"{shown(path)}: {error.strerror}") from error
     except ValueError as error:  # a name that no file can have
-        raise HookError(f"{str(path)!a:.200}: {error}") from error
-    if len(data) > largest:
-        raise HookError(f"{path}: more than {largest} bytes")
-    return data
+        raise HookError(f"'{shown(path)}': {shown(error)}") from error
 
 
 def _open(path: str, flags: int) -> int:
@@ -37,4 +36,14 @@ def _open(path: str, flags: int) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise HookError(f"{path}: not a regular file")
+    raise HookError(f"{shown(path)}: not a regular file")
+
+
+def _read(file: BinaryIO, what: str, largest: int) -> bytes:
+    size = os.fstat(file.fileno()).st_size
+    if size > largest:
+        raise HookError(f"{what}: {size} bytes, of {largest} at most")
+    content = file.read(size + 1)
+    if len(content) != size:
+        raise HookError(f"{what}: is being written: start the container again when it is whole")
+    return content

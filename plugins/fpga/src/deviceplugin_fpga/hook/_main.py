@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from deviceplugin_fpga.hook import _programming, _request
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._errors import HookError, shown
 from deviceplugin_fpga.hook._programmer import Kernel
 
 _DESCRIPTION = """\
@@ -16,22 +17,31 @@ Programs the FPGA regions that a container asks for in FPGA_REGION_n and FPGA_AF
 createRuntime hook: takes the container's state on standard input. Exit status 0 if all regions are
 as asked for, 1 if not; then the container does not start, and the reason is on standard error.
 """
+_LONGEST = 900
+"""Characters of an error; the events of a pod have room for 1024."""
 
 
 def main() -> NoReturn:
     """Run ``fpga-hook``."""
     options = _parser().parse_args()
     try:
-        request = _request.read(sys.stdin.buffer)
+        request = _request.read(_state())
         with _programming.locked(options.lock, options.patience):
             programmed = _programming.fulfil(
                 request, options.sysfs, options.bitstreams, Kernel(options.dev)
             )
     except (HookError, OSError) as error:
-        raise SystemExit(f"fpga-hook: {error}") from error
-    for name in programmed:
-        print(f"fpga-hook: programmed {name}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(f"fpga-hook: {shown(error, _LONGEST)}") from error
+    with suppress(OSError):  # all is as asked for, whether anybody reads it or not
+        for name in programmed:
+            print(f"fpga-hook: programmed {shown(name)}", file=sys.stderr)  # noqa: T201
     raise SystemExit(0)
+
+
+def _state() -> BinaryIO:
+    if sys.stdin is None:
+        raise HookError("standard input is closed: the state of the container is expected there")
+    return sys.stdin.buffer
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ from deviceplugin_fpga import _drivers, _sysfs
 from deviceplugin_fpga._drivers import ALL_ONES, Driver, Port
 from deviceplugin_fpga._sysfs import SysfsError
 from deviceplugin_fpga.hook import _bitstreams
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._errors import HookError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,8 @@ def assign(wishes: tuple[Wish, ...], regions: list[Region]) -> list[tuple[Wish, 
     for wish in open_wishes:
         fitting = [region for region in free if region.interface_id == wish.region]
         if not fitting:
-            raise HookError(f"FPGA_REGION_{wish.number}: no free port of interface {wish.region}")
+            name = f"FPGA_REGION_{shown(wish.number, 20)}"
+            raise HookError(f"{name}: no free port of interface {wish.region}")
         free.remove(fitting[0])
         pairs.append((wish, fitting[0]))
     return pairs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deviceplugin_fpga._drivers import ALL_ONES, DRIVERS, Driver
 from deviceplugin_fpga._sysfs import natural
 from deviceplugin_fpga.hook import _files
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook._errors import HookError, shown
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -64,13 +64,13 @@ def read(stream: BinaryIO) -> Request:
     if not isinstance(bundle, str) or not bundle:
         raise HookError("the state on standard input: no bundle")
     path = Path(bundle) / "config.json"
-    text = _files.load(path, _LONGEST)
+    text, what = _files.load(path, _LONGEST), shown(path)
     if text is None:
-        raise HookError(f"{path}: No such file or directory")
-    config = _parse(text, str(path))
+        raise HookError(f"{what}: No such file or directory")
+    config = _parse(text, what)
     return Request(
-        _wishes(_list(config, path, "process", "env"), path),
-        _nodes(_list(config, path, "linux", "devices"), path),
+        _wishes(_list(config, what, "process", "env"), what),
+        _nodes(_list(config, what, "linux", "devices"), what),
     )
 
 
@@ -86,27 +86,28 @@ def _parse(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def _list(config: dict[str, Any], path: Path, part: str, key: str) -> list[Any]:
+def _list(config: dict[str, Any], what: str, part: str, key: str) -> list[Any]:
     section = config.get(part)
     values = section.get(key) if isinstance(section, dict) else None
     if not isinstance(values, list) or not values:
-        raise HookError(f"{path}: no {part}.{key}")
+        raise HookError(f"{what}: no {part}.{key}")
     return values
 
 
-def _wishes(environment: list[Any], path: Path) -> tuple[Wish, ...]:
+def _wishes(environment: list[Any], what: str) -> tuple[Wish, ...]:
     ids: dict[str, dict[str, str]] = {"REGION": {}, "AFU": {}}
     for text in environment:
         found = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
         if found:
             kind, number, value = found.groups()
-            ids[kind][number] = _canonical(f"FPGA_{kind}_{number}", value, _KINDS[kind])
+            ids[kind][number] = _canonical(f"FPGA_{kind}_{shown(number, 20)}", value, _KINDS[kind])
     regions, afus = ids["REGION"], ids["AFU"]
     if not regions:
-        raise HookError(f"{path}: no variable FPGA_REGION_1")
+        raise HookError(f"{what}: no variable FPGA_REGION_1")
     for number in sorted(regions.keys() ^ afus.keys(), key=natural):
         have, need = ("REGION", "AFU") if number in regions else ("AFU", "REGION")
-        raise HookError(f"{path}: FPGA_{have}_{number} without FPGA_{need}_{number}")
+        short = shown(number, 20)
+        raise HookError(f"{what}: FPGA_{have}_{short} without FPGA_{need}_{short}")
     numbers = sorted(regions, key=natural)
     return tuple(Wish(number, regions[number], afus[number]) for number in numbers)
 
@@ -114,22 +115,22 @@ def _wishes(environment: list[Any], path: Path) -> tuple[Wish, ...]:
 def _canonical(name: str, value: str, kind: re.Pattern[str]) -> str:
     text = value.strip().replace("-", "").lower()
     if not kind.fullmatch(text) or text == ALL_ONES:
-        raise HookError(f"{name}: {value[:80]!r} is not an id")
+        raise HookError(f"{name}: '{shown(value, 80)}' is not an id")
     return text
 
 
-def _nodes(devices: list[Any], path: Path) -> tuple[Node, ...]:
+def _nodes(devices: list[Any], what: str) -> tuple[Node, ...]:
     nodes: dict[Node, None] = {}  # a port that is there twice is one port
     for device in devices:
         if not isinstance(device, dict):
-            raise HookError(f"{path}: linux.devices: {device!r:.80} is no object")
+            raise HookError(f"{what}: linux.devices: {shown(repr(device), 80)} is not an object")
         name = PurePosixPath(str(device.get("path", ""))).name
         driver = next((one for one in DRIVERS if one.port.fullmatch(name)), None)
         if driver:
             numbers = [device.get("major"), device.get("minor")]
             if not all(isinstance(number, int) for number in numbers):
-                raise HookError(f"{path}: linux.devices: {name} has no device number")
+                raise HookError(f"{what}: linux.devices: {shown(name, 40)} has no device number")
             nodes[Node(driver, name, ":".join(map(str, numbers)))] = None
     if not nodes:
-        raise HookError(f"{path}: no FPGA among linux.devices")
+        raise HookError(f"{what}: no FPGA among linux.devices")
     return tuple(nodes)
