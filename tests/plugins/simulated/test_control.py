@@ -2,22 +2,30 @@
 
 import json
 import os
+import select
 import socket
 import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings, _ctl, main
-from deviceplugin_simulated._commands import obey
+from deviceplugin_simulated import (
+    SimulatedPlugin,
+    SimulatedSettings,
+    _commands,
+    _control,
+    _ctl,
+    main,
+)
 from deviceplugin_simulated._control import Control
-from deviceplugin_simulated._life import Life
+from patience import PATIENCE
 
 GPU = "example.com/gpu"
 HOUR = timedelta(hours=1)
@@ -131,12 +139,151 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
         (b"[]", ("request: [] has no keys and values; request.at: is needed; "
          "request.do: is needed")),
         (b"{}", "request.do: is needed"),
+        (b"[" * 60_000, "the request is nested too deeply"),
+        (b'{"do": ' * 9_000, "the request is nested too deeply"),
+        (b" " * 65_537, "the request has more than 65536 bytes"),
+        (json.dumps({"do": "plug", "devices": [f"*{index}" for index in range(101)]}).encode(),
+         "request.devices: more than 100 that are not ids"),
         (b'{"do": "explode"}', ("request.do: 'explode' cannot happen: known are crash, fail, hang, "
          "plug, recover, resume, slow, unhealthy, unplug")),
     ],
 )  # fmt: skip
 def test_nonsense_is_answered(request_: bytes, expected: str) -> None:
-    assert {"error": expected} == json.loads(obey(request_, Life(), IDS, 0))
+    plugin = SimulatedPlugin(SimulatedSettings(profile="8-gpus"))
+    assert {"error": expected} == json.loads(plugin._obey(request_))
+
+
+def test_a_request_may_name_all_devices_of_a_large_node() -> None:
+    plugin = SimulatedPlugin(SimulatedSettings(number_devices=1000, node_name="n"))
+    ids = [device.id for device in plugin.discover()]
+    reply = plugin._obey(json.dumps({"do": "unplug", "devices": ids}).encode())
+    assert dict.fromkeys(ids, "unplugged") == json.loads(reply)["devices"]
+
+
+def test_no_more_ends_can_be_asked_for_than_are_worth_their_memory() -> None:
+    plugin = SimulatedPlugin(SimulatedSettings(profile="8-gpus"), clock=lambda: 0.0)
+    request_ = b'{"do": "unhealthy", "for": "1h"}'
+    for _ in range(_commands._MAX_COMING):
+        assert "error" not in json.loads(plugin._obey(request_))
+    expected = "1000 faults have an end that is still to come: wait, or use no 'for'"
+    assert {"error": expected} == json.loads(plugin._obey(request_))
+    assert "error" not in json.loads(plugin._obey(b'{"do": "recover"}'))
+
+
+# Clients that are not well-behaved.
+
+
+def connected(path: Path, text: bytes = b"") -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE)
+    client.connect(os.fspath(path))
+    client.sendall(text)
+    return client
+
+
+def test_silent_clients_keep_nobody_from_being_served(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, path: Path
+) -> None:
+    monkeypatch.setattr(_control, "LIMIT", 10 * PATIENCE)
+    request.getfixturevalue("node")
+    texts = (b"", b"{", b" " * 1000)
+    assert len(texts) < _control.CLIENTS
+    with ExitStack() as clients:
+        silent = [clients.enter_context(connected(path, text)) for text in texts]
+        assert 8 == len(_ctl._ask(path, {"do": "list"})["devices"])
+        assert ([], [], []) == select.select(silent, [], [], 0)
+
+
+def test_silent_clients_do_not_hold_up_what_is_to_happen(
+    monkeypatch: pytest.MonkeyPatch, kubelet: Kubelet, path: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(_control, "LIMIT", 10 * PATIENCE)
+    script = tmp_path / "devices.json"
+    event = {"at": "1s", "do": "unhealthy", "devices": "gpu-3"}
+    script.write_text(json.dumps({"profile": "8-gpus", "timeline": [event]}))
+    plugin = SimulatedPlugin(SimulatedSettings(devices=script, control_socket=path))
+    with (
+        kubelet.running(plugin, discovery_interval=HOUR) as node,
+        ExitStack() as clients,
+    ):
+        node.kubelet.wait(path.is_socket)
+        for _ in range(2 * _control.CLIENTS):
+            clients.enter_context(connected(path))
+        node.wait_for(GPU, set(IDS) - {"gpu-3"}, {"gpu-3"})
+
+
+def test_a_request_that_is_nested_deeply_stops_nothing(node: Node, path: Path) -> None:
+    with connected(path, b"[" * 60_000 + b"\n") as client, client.makefile() as stream:
+        assert {"error": "the request is nested too deeply"} == json.loads(stream.readline())
+    _ctl._ask(path, {"do": "unhealthy", "devices": ["gpu-3"]})
+    node.wait_for(GPU, set(IDS) - {"gpu-3"}, {"gpu-3"})
+
+
+def test_clients_that_wait_for_others_get_their_turn(
+    monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    monkeypatch.setattr(_control, "LIMIT", 0.5)
+    with Control(path, lambda request: request).listening(), ExitStack() as clients:
+        for _ in range(3 * _control.CLIENTS):
+            clients.enter_context(connected(path))
+        with connected(path, b"hello\n") as client, client.makefile() as stream:
+            assert "hello\n" == stream.readline()
+
+
+def test_a_client_that_sends_a_little_at_a_time_has_no_more_time(
+    monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    monkeypatch.setattr(_control, "LIMIT", 0.5)
+    with Control(path, lambda request: request).listening(), connected(path) as client:
+        for _ in range(int(PATIENCE / 0.01)):
+            if select.select([client], [], [], 0.01)[0]:
+                break
+            client.sendall(b" ")
+        assert b"" == client.recv(1)
+
+
+def test_a_request_without_an_end_is_refused(node: Node, path: Path) -> None:
+    del node
+    with connected(path) as client, client.makefile() as stream:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(100):
+                client.sendall(b"x" * 65_536)
+        assert "the request has more than 65536 bytes" == json.loads(stream.readline())["error"]
+
+
+def test_the_command_tells_what_it_was_told_of_a_request_that_is_too_long(
+    node: Node, ctl: Ctl
+) -> None:
+    del node
+    words = [f"gpu-{index:060}" for index in range(20_000)]
+    expected = "simulated-device-plugin ctl: the request has more than 65536 bytes\n"
+    assert (1, expected) == ctl("plug", *words)
+
+
+def test_a_fault_in_serving_a_client_is_logged_and_the_others_are_served(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def obey(request: bytes) -> bytes:
+        if request == b"bad":
+            raise ZeroDivisionError
+        return request
+
+    with Control(path, obey).listening():
+        for text in [b"bad"] * 2 * _control.CLIENTS + [b"good"]:
+            with connected(path, text + b"\n") as client, client.makefile("rb") as stream:
+                assert (b"" if text == b"bad" else b"good\n") == stream.readline()
+    assert ["request failed"] * 2 * _control.CLIENTS == caplog.messages
+
+
+def test_the_end_does_not_wait_for_clients(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.setattr(_control, "LIMIT", 10 * PATIENCE)
+    with ExitStack() as clients:
+        with Control(path, lambda request: request).listening():
+            silent = [clients.enter_context(connected(path)) for _ in range(_control.CLIENTS)]
+            with connected(path, b"\n"):
+                pass
+        for client in silent:
+            assert b"" == client.recv(1)
 
 
 # The socket.
@@ -145,11 +292,8 @@ def test_nonsense_is_answered(request_: bytes, expected: str) -> None:
 def test_a_socket_that_was_left_behind_is_replaced(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(os.fspath(path))
-    with Control(path, lambda request: request).listening() as serve:
-        thread = threading.Thread(target=serve, args=(5,))
-        thread.start()
+    with Control(path, lambda request: request).listening():
         assert {"do": "list"} == _ctl._ask(path, {"do": "list"})
-        thread.join()
     assert not path.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin import _settings, _values
-from deviceplugin_simulated import SimulatedSettings
+from deviceplugin_simulated import SimulatedSettings, _commands, _control
 from deviceplugin_simulated._life import Action
 from deviceplugin_simulated._profiles import PROFILES
 from deviceplugin_simulated._scenario import load
@@ -46,3 +46,9 @@ def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variable", ["PLUGIN_NAME", "NUMBER_DEVICES", "ENV_PREFIX"])
 def test_the_page_names_the_classic_variables(variable: str) -> None:
     assert f"\n| `{variable}` |" in PAGE
+
+
+def test_the_page_names_the_limits_of_the_control_socket() -> None:
+    told = PAGE.partition("## Live\n")[2].partition("\n## ")[0]
+    assert (65_536, 4, 5.0) == (_commands.MAX_REQUEST, _control.CLIENTS, _control.LIMIT)
+    assert [] == [text for text in ("64 KiB", "Four clients", "5 s for all") if text not in told]

@@ -1,26 +1,35 @@
 """A Unix socket on which a running plugin is told what shall happen: a JSON object, and a reply."""
 
 import atexit
+import logging
 import os
-import select
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final
+
+from deviceplugin_simulated._commands import MAX_REQUEST
+
+log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".new"
 """What the name of the socket has at its end until it can be used."""
-_MAX_REQUEST: Final = 65536
-"""Bytes."""
-_TIMEOUT: Final = 1.0
-"""Seconds that a client has to ask, and to take its reply. Others wait meanwhile."""
+CLIENTS: Final = 4
+"""Clients that are served at once. Others wait in the socket's queue."""
+LIMIT: Final = 5.0
+"""Seconds that a client has for all of it, however little it sends or takes at a time."""
+_PAUSE: Final = 0.2
+"""Seconds until clients are looked for again where that failed, as without descriptors."""
 
 
 class Control:
     """The socket at ``path``; ``obey`` gets each request and returns the reply, both one line.
 
-    Only the user that runs the plugin, and root, can open it.
+    Only the user that runs the plugin, and root, can open it. ``obey`` is called by several threads
+    at once; nobody else waits for a client.
     """
 
     def __init__(self, path: Path, obey: Callable[[bytes], bytes]) -> None:
@@ -28,8 +37,8 @@ class Control:
         self._obey = obey
 
     @contextmanager
-    def listening(self) -> Iterator[Callable[[float], None]]:
-        """Give a function that waits so many seconds, less if it could serve a client.
+    def listening(self) -> Iterator[None]:
+        """Serve clients until the end.
 
         The socket takes the place of an older one, and is removed at the end.
 
@@ -40,10 +49,30 @@ class Control:
             identity = self._make(listener)
             atexit.register(self._remove, identity)
             try:
-                yield lambda seconds: self._serve(listener, seconds)
+                with self._serving(listener):
+                    yield
             finally:
                 atexit.unregister(self._remove)
                 self._remove(identity)
+
+    @contextmanager
+    def _serving(self, listener: socket.socket) -> Iterator[None]:
+        ended, clients = Event(), set[socket.socket]()
+        threads = [
+            Thread(target=self._work, args=(listener, ended, clients), name="control", daemon=True)
+            for _ in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for one in (listener, *list(clients)):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)  # wakes who waits for it
+            for thread in threads:
+                thread.join(LIMIT)
 
     def _make(self, listener: socket.socket) -> tuple[int, int]:
         if self._path.exists() and not self._path.is_socket():
@@ -65,14 +94,43 @@ class Control:
             if _identity(self._path) == identity:
                 self._path.unlink()
 
-    def _serve(self, listener: socket.socket, seconds: float) -> None:
-        if not select.select([listener], [], [], seconds)[0]:
-            return
-        client, _ = listener.accept()
-        with client, suppress(OSError):  # a client that goes away harms nobody but itself
-            client.settimeout(_TIMEOUT)
-            with client.makefile("rwb") as stream:
-                stream.write(self._obey(stream.readline(_MAX_REQUEST)) + b"\n")
+    def _work(self, listener: socket.socket, ended: Event, clients: set[socket.socket]) -> None:
+        """Serve one client after the other."""
+        while not ended.is_set():
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                ended.wait(_PAUSE)
+                continue
+            clients.add(client)
+            try:
+                if not ended.is_set():  # or it came too late to be hung up on
+                    self._serve(client)
+            except OSError:  # one that goes away harms nobody but itself
+                pass
+            except Exception:  # the top of a thread, which is for the next client too
+                log.exception("request failed")
+            clients.discard(client)
+            client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        end = time.monotonic() + LIMIT
+        request = b""
+        while b"\n" not in request and len(request) <= MAX_REQUEST:
+            client.settimeout(_left(end))
+            if not (more := client.recv(MAX_REQUEST)):
+                break
+            request += more
+        reply = self._obey(request.partition(b"\n")[0])
+        client.settimeout(_left(end))
+        client.sendall(reply + b"\n")
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _identity(path: Path) -> tuple[int, int]:

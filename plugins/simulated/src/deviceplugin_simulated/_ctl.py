@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,9 +70,9 @@ def _ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT)
         client.connect(os.fspath(path))
-        with client.makefile("rwb") as stream:
-            stream.write(json.dumps(request).encode() + b"\n")
-            stream.flush()
+        with suppress(BrokenPipeError, ConnectionResetError):  # the reply says why
+            client.sendall(json.dumps(request).encode() + b"\n")
+        with client.makefile("rb") as stream:
             line = stream.readline()
     if not line:
         raise ValueError("the plugin gave no reply")

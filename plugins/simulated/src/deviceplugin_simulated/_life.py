@@ -139,6 +139,11 @@ class Life:
         coming = [event.at for event in (self._next, *self._added) if event is not None]
         return min(coming, default=float("inf"))
 
+    @property
+    def coming(self) -> int:
+        """How many of the events that were added are still to come."""
+        return len(self._added)
+
     def advance(self, now: float) -> bool:
         """Go on to ``now`` seconds after the start; tell whether anything happened."""
         added = [event for event in self._added if event.at <= now]

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from threading import Event as Flag
 from typing import Final
@@ -59,6 +59,8 @@ class SimulatedPlugin(dp.Plugin):
         self._changed = threading.Condition()
         self._served: set[str] = set()
         self._stopped = False
+        self._ordered = Flag()
+        """Set when a client has asked for something."""
         self._control = (
             Control(settings.control_socket, self._obey) if settings.control_socket else None
         )
@@ -90,27 +92,22 @@ class SimulatedPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
-        with self._waiting(stop) as wait:
+        with self._control.listening() if self._control else nullcontext():
             yield
             while not stop.is_set():
+                self._ordered.clear()
                 if self._advance():
                     yield
-                wait(self._rest())
+                self._rest(stop)
 
-    def _rest(self) -> float:
-        """Return the seconds until the next event, or until it is time to look for a stop."""
-        longest = _LOOK_UP if self._control else _LONGEST_WAIT
+    def _rest(self, stop: Flag) -> None:
+        """Wait until the next event, an order, or the time to look for a stop."""
         with self._changed:
-            return min(max(0.0, self._life.next_at - self.now), longest)
-
-    @contextmanager
-    def _waiting(self, stop: Flag) -> Iterator[Callable[[float], object]]:
-        """Give what waits so many seconds: for the end, or for orders where those are taken."""
-        if self._control is None:
-            yield stop.wait
-            return
-        with self._control.listening() as serve:
-            yield serve
+            seconds = min(max(0.0, self._life.next_at - self.now), _LONGEST_WAIT)
+        if self._control:
+            self._ordered.wait(min(seconds, _LOOK_UP))
+        else:
+            stop.wait(seconds)
 
     @override
     def start(self, resource: str) -> None:
@@ -146,8 +143,16 @@ class SimulatedPlugin(dp.Plugin):
             return self._life.state
 
     def _obey(self, request: bytes) -> bytes:
-        with self._changed:
-            return _commands.obey(request, self._life, list(self._devices), self.now)
+        order = _commands.read(request, list(self._devices), self.now)
+        if order.problem:
+            return _commands.refusal(order.problem)
+        try:
+            with self._changed:
+                state = _commands.obey(order, self._life, self.now)
+        except ValueError as error:
+            return _commands.refusal(str(error))
+        self._ordered.set()
+        return _commands.reply(order, state)
 
 
 def _as_it_is(device: dp.Device, sickness: str) -> dp.Device:
