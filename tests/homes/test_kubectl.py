@@ -13,6 +13,7 @@ import yaml
 from cluster_kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
 from container import eventually
 from kustomize import overlay
+from patience import PATIENCE
 from small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 
 ROOT = Path(__file__).parents[2]
@@ -134,6 +135,18 @@ def test_what_is_changed_reaches_the_node(full: SmallCluster, tmp_path: Path) ->
     (new,) = full.there(POD)
     assert old != new
     assert '"level": "debug"' in full.kubectl("logs", name, space)
+
+
+def test_the_number_of_simulated_devices_is_a_variable_of_the_daemon_set(
+    full: SmallCluster,
+) -> None:
+    space, name = "--namespace=simulated-device-plugin", "daemonset/simulated-device-plugin"
+    full.kubectl("apply", f"--kustomize={ROOT}/deployments/simulated")
+    full.kubectl("rollout", "status", name, space, "--timeout=20s")
+    full.kubectl("set", "env", name, space, "NUMBER_DEVICES=8")
+    full.kubectl("rollout", "status", name, space, "--timeout=20s")
+    words = "--output=jsonpath={.status.allocatable.example\\.com/simple-device}"
+    eventually(lambda: full.kubectl("get", "node/node-1", words) == "8", PATIENCE)
 
 
 def test_examples_run_where_pod_security_is_restricted(cluster: SmallCluster) -> None:

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from json import loads
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from deviceplugin._settings import variables
+from deviceplugin_simulated import SimulatedSettings
 from kustomize import CLUSTER_WIDE
 
 Manifest = Mapping[str, Any]
@@ -77,6 +80,12 @@ _NOT_MOUNTED = {
 """Settings of paths that are not looked for in the container."""
 _FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 """Variables for the container runtime."""
+_CLASSIC = {
+    "simulated-device-plugin": {
+        name for field in fields(SimulatedSettings) for name in variables(field)
+    }
+}
+"""Variables besides DP_..., by command."""
 
 
 def problems(manifests: list[Manifest], command: str, allowed: Collection[str] = ()) -> list[str]:
@@ -236,8 +245,9 @@ def _of_settings(container: Manifest, command: str) -> Iterator[str]:
         yield f"{command} says: {done.stderr.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
         return
     settings: dict[str, Any] = loads(done.stdout)
-    variables = {"DP_" + key.upper().replace("-", "_") for key in settings} | _FOREIGN
-    yield from (f"{name} is no setting" for name in environment if name not in variables)
+    known = {"DP_" + key.upper().replace("-", "_") for key in settings} | _FOREIGN
+    known |= _CLASSIC.get(command, set())
+    yield from (f"{name} is no setting" for name in environment if name not in known)
     yield from _of_paths(container, settings)
     host, _, port = settings["http-address"].rpartition(":")
     ports = {entry["name"]: entry["containerPort"] for entry in container.get("ports", [])}

@@ -161,6 +161,15 @@ def test_a_node_may_have_none(kubelet: Kubelet) -> None:
 
 
 BLANKS = "has blanks or control characters"
+DOMAIN = "has no domain before the slash, such as example.com"
+NAME = "is not of letters, digits, '-', '_' and '.' with a letter or digit at both ends"
+
+
+def _no_annotation(prefix: str, problem: str) -> str:
+    name = f"{prefix}-simple-device-n1-1"
+    return (
+        f"annotation-prefix {prefix!r} does not make the name of an annotation: {name!r} {problem}"
+    )
 
 
 def empty(variable: str, default: str) -> str:
@@ -219,6 +228,11 @@ def empty(variable: str, default: str) -> str:
         ),
         ("NODE_NAME", "n\n", f"node-name 'n\\n' {BLANKS}"),
         ("ANNOTATION_PREFIX", "a b", f"annotation-prefix 'a b' {BLANKS}"),
+        ("ANNOTATION_PREFIX", "a/b/c", _no_annotation("a/b/c", "has more than one slash")),
+        ("ANNOTATION_PREFIX", "/a", _no_annotation("/a", DOMAIN)),
+        ("ANNOTATION_PREFIX", "a_b/c", _no_annotation("a_b/c", DOMAIN)),
+        ("ANNOTATION_PREFIX", "-a", _no_annotation("-a", NAME)),
+        ("ANNOTATION_PREFIX", "a=b", _no_annotation("a=b", NAME)),
         ("ENV_PREFIX", "a b", f"env-prefix 'a b' {BLANKS}"),
         ("ENV_PREFIX", "A=B", "env-prefix 'A=B' cannot begin the name of a variable: it has a ="),
         ("DEVICE_FILE_PREFIX", "/dev/x", "device-file-prefix '/dev/x' is no path below /dev"),
@@ -242,6 +256,17 @@ def test_nonsense_is_one_clear_line_and_exit_status_2(
 def test_a_name_that_a_program_gives_is_not_empty_either(key: str) -> None:
     with pytest.raises(dp.ConfigError, match=f"^{key} '' "):
         SimulatedSettings(**{key.replace("-", "_"): ""})  # type: ignore[arg-type]
+
+
+def test_an_id_that_cannot_be_part_of_an_annotation_is_refused() -> None:
+    settings = SimulatedSettings(annotation_prefix="a", device_id_prefix="gpu:0", node_name="n1")
+    with pytest.raises(dp.ConfigError, match="annotation: 'a-gpu:0-n1-1' is not of"):
+        SimulatedPlugin(settings)
+
+
+def test_an_annotation_may_have_a_domain_of_any_case() -> None:
+    found = device(annotation_prefix="Example.com/Lab")
+    assert {"Example.com/Lab-simple-device-n1-1": ""} == found.annotations
 
 
 def test_a_control_socket_has_a_path_that_a_socket_can_have() -> None:

@@ -301,6 +301,10 @@ def test_a_mistake_is_told_with_its_place(
         ({"envs": []}, ".envs: [] has no keys and values"),
         ({"envs": {"A=": "1"}}, ": device gpu-0: 'A=' is no name of a variable"),
         ({"envs": {"A": None}}, ".envs: {'A': None} is not a text"),
+        (
+            {"annotations": {"a/b/c": "1"}},
+            ": device gpu-0: annotation 'a/b/c' has more than one slash",
+        ),
         ({"cdi-names": ["gpu"]}, ": device gpu-0: 'gpu' is no CDI name, such as example.com/gpu=0"),
         (3, ": 3 has no keys and values"),
     ],

@@ -1,7 +1,7 @@
 """The devices that the classic variables describe."""
 
 import deviceplugin as dp
-from deviceplugin_simulated._machine import Pattern, id_problem
+from deviceplugin_simulated._machine import Pattern, annotation_problem, id_problem
 from deviceplugin_simulated._settings import SimulatedSettings
 
 
@@ -9,7 +9,7 @@ def classic_pattern(settings: SimulatedSettings) -> Pattern:
     """Return the pattern of the devices of ``settings``.
 
     Raises:
-        ConfigError: Their ids would be too long.
+        ConfigError: Their ids would be too long, or no part of the names of annotations.
     """
     value = f"{{{settings.value_form}}}"
     prefix, node = settings.device_id_prefix, settings.node
@@ -18,6 +18,12 @@ def classic_pattern(settings: SimulatedSettings) -> Pattern:
         raise dp.ConfigError(
             f"device-id-prefix {prefix!r} and node-name {node!r} do not go together: "
             f"id {last!r} {problem}"
+        )
+    annotation = f"{settings.annotation_prefix}-{last}"
+    if settings.annotation_prefix and (problem := annotation_problem(annotation)):
+        raise dp.ConfigError(
+            f"annotation-prefix {settings.annotation_prefix!r} does not make the name of an "
+            f"annotation: {annotation!r} {problem}"
         )
     return Pattern(
         resource=settings.resource,

@@ -12,6 +12,10 @@ MAX_COUNT: Final = 100_000
 MAX_ID_LENGTH: Final = 63
 """Characters, by the device plugin API."""
 PLACEHOLDERS: Final = ("index", "id", "numa", "node")
+_DOMAIN: Final = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -88,4 +92,19 @@ def id_problem(device_id: str) -> str:
         return f"has {len(device_id)} characters, of at most {MAX_ID_LENGTH}"
     if not device_id.isprintable() or device_id.strip() != device_id:
         return "has control characters or blanks at an end"
+    return ""
+
+
+def annotation_problem(name: str) -> str:
+    """Return why no annotation can have this name, or an empty text.
+
+    Its length is not looked at: container runtimes, which get it, take longer ones than pods.
+    """
+    domain, slash, last = name.rpartition("/")
+    if "/" in domain:
+        return "has more than one slash"
+    if slash and not _DOMAIN.fullmatch(domain):
+        return "has no domain before the slash, such as example.com"
+    if not _NAME.fullmatch(last):
+        return "is not of letters, digits, '-', '_' and '.' with a letter or digit at both ends"
     return ""

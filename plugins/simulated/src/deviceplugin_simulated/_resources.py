@@ -7,7 +7,13 @@ from typing import Any, Final, TypeVar
 
 import deviceplugin as dp
 from deviceplugin_simulated import _reading
-from deviceplugin_simulated._machine import MAX_COUNT, PLACEHOLDERS, Pattern, id_problem
+from deviceplugin_simulated._machine import (
+    MAX_COUNT,
+    PLACEHOLDERS,
+    Pattern,
+    annotation_problem,
+    id_problem,
+)
 from deviceplugin_simulated._reading import Reader
 
 _T = TypeVar("_T")
@@ -114,12 +120,19 @@ def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:
     for device in devices:
         if problem := id_problem(device.id):
             yield f"id {device.id!r} {problem}"
-        for name in device.envs:
-            if not name or "=" in name or "\0" in name:
-                yield f"device {device.id}: {name!r} is no name of a variable"
-        for name in device.cdi_names:
-            if not _CDI.fullmatch(name):
-                yield f"device {device.id}: {name!r} is no CDI name, such as example.com/gpu=0"
+        yield from (f"device {device.id}: {problem}" for problem in _name_problems(device))
+
+
+def _name_problems(device: dp.Device) -> Iterator[str]:
+    for name in device.envs:
+        if not name or "=" in name or "\0" in name:
+            yield f"{name!r} is no name of a variable"
+    for name in device.annotations:
+        if problem := annotation_problem(name):
+            yield f"annotation {name!r} {problem}"
+    for name in device.cdi_names:
+        if not _CDI.fullmatch(name):
+            yield f"{name!r} is no CDI name, such as example.com/gpu=0"
 
 
 def _check_unique(reader: Reader, devices: Sequence[dp.Device]) -> None:
