@@ -14,7 +14,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin import _hints
+from deviceplugin import _hints, _trees
 from deviceplugin._poller import Poller
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
@@ -441,6 +441,75 @@ def test_a_watched_path_calls_for_a_discovery(kubelet: Kubelet, tmp_path: Path) 
         node.wait_for(RESOURCE, {"one"})
         (tmp_path / "not" / "yet" / "one").rename(tmp_path / "not" / "yet" / "two")
         node.wait_for(RESOURCE, {"two"}, {"one"})
+
+
+class BusPlugin(dp.Plugin):
+    """Devices by bus and number, as in ``/dev/bus/usb``."""
+
+    resource = RESOURCE
+
+    def __init__(self, bus: Path, *watched: Path) -> None:
+        self.bus, self.watch_paths = bus, watched
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        return [dp.Device(path.name) for path in self.bus.glob("*/*")]
+
+
+def test_everything_below_a_directory_can_be_watched(kubelet: Kubelet, tmp_path: Path) -> None:
+    bus, slow = tmp_path / "usb", timedelta(hours=1)
+    plugin = BusPlugin(bus, bus / "**")
+    with kubelet.running(plugin, discovery_interval=slow, poll_interval=slow) as node:
+        node.wait_for(RESOURCE, set())
+        (bus / "001").mkdir(parents=True)
+        (bus / "001" / "a").touch()
+        node.wait_for(RESOURCE, {"a"})
+        (bus / "001" / "b").touch()
+        node.wait_for(RESOURCE, {"a", "b"})
+        (bus / "002").mkdir()
+        (bus / "002" / "c").touch()
+        node.wait_for(RESOURCE, {"a", "b", "c"})
+        (bus / "002" / "c").rename(bus / "001" / "d")
+        (bus / "002").rmdir()
+        node.wait_for(RESOURCE, {"a", "b", "d"}, {"c"})
+
+
+def test_what_cannot_be_seen_is_said_at_the_start(
+    kubelet: Kubelet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bus = tmp_path / "usb"
+    (bus / "001").mkdir(parents=True)
+    paths = (bus, bus / "001", Path("/sys/class"), tmp_path / "none")
+    advices = []
+    for watched in (paths[:1], paths[2:], (bus / "**",), paths[:2]):
+        caplog.clear()
+        with kubelet.running(BusPlugin(bus, *watched)) as node:
+            node.wait_for(RESOURCE, set())
+        advices += [vars(record)["advice"] for record in caplog.records if "advice" in vars(record)]
+    assert [
+        f"it has sub-directories only, which are not watched: write {bus}/** to watch them too",
+        "the kernel tells of no changes in /sys: use changes()",
+    ] == advices
+
+
+def test_directories_without_an_end_are_watched_to_a_limit(
+    kubelet: Kubelet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(_trees, "MAX_DIRECTORIES", 3)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    plugin = BusPlugin(tmp_path, tmp_path / "**")
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"b"})
+        assert "too many directories to watch" not in events(caplog)
+        (tmp_path / "a" / "c").mkdir()
+        node.wait_for(RESOURCE, {"b", "c"})
+        (tmp_path / "a" / "d").mkdir()
+        node.wait_for(RESOURCE, {"b", "c", "d"})
+    assert 1 == events(caplog).count("too many directories to watch")
 
 
 def test_paths_to_watch_may_change_with_each_discovery(kubelet: Kubelet, tmp_path: Path) -> None:

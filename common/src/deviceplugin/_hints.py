@@ -3,11 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from deviceplugin import _author
+from deviceplugin import _author, _trees
 from deviceplugin._log import Once
 from deviceplugin._poller import Poller
 from deviceplugin.errors import DevicePluginError
@@ -28,6 +28,9 @@ class Hints:
         self._poller = poller
         self._given = threading.Event()
         self._watches: dict[Path, Callable[[], None]] = {}
+        self._named: set[Path] = set()
+        """What is watched as its author named it."""
+        self._large = Once(log)
         self._lock = threading.Lock()
         self._listening: threading.Event | None = None
         self._due: list[float] = []
@@ -50,13 +53,42 @@ class Hints:
             self._due = [at for at in self._due if at > time.monotonic()]
 
     def watch(self, paths: Iterable[Path | str]) -> None:
-        """Give a hint whenever one of ``paths``, and no others, changes."""
-        wanted = {Path(path) for path in paths}
+        """Give a hint whenever one of ``paths``, and no others, changes.
+
+        For one that ends in ``/**``, whenever anything below that directory does.
+        """
+        named = {Path(path) for path in paths}
+        trees = {path: _trees.expanded(path) for path in named}
+        wanted = {path for tree in trees.values() for path in tree[: _trees.MAX_DIRECTORIES]}
+        self._tell(named - self._named, wanted)
+        self._tell_large(trees)
+        self._named = named
         for path in self._watches.keys() - wanted:
             self._watches.pop(path)()
         for path in wanted - self._watches.keys():
             self._watches[path] = self._poller.watch(path, lambda _name: self.give())
             self.give()  # it may have changed before the watch was there
+
+    def _tell(self, new: Iterable[Path], watched: Collection[Path]) -> None:
+        """Say once what of ``new`` paths can change unseen."""
+        for path in sorted(new):
+            if advice := _trees.blind_spot(path, watched):
+                log.info(
+                    "not all changes of a watched path are seen at once",
+                    extra={"path": str(path), "advice": advice},
+                )
+
+    def _tell_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
+        large = [path for path, tree in trees.items() if len(tree) > _trees.MAX_DIRECTORIES]
+        for path in large:
+            self._large.say(
+                str(path),
+                "too many directories to watch",
+                path=str(path),
+                watched=_trees.MAX_DIRECTORIES,
+                advice="name those that matter",
+            )
+        self._large.keep(set(map(str, large)))
 
     def listen(self, plugin: Plugin) -> None:
         """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin.

@@ -31,7 +31,8 @@ class Plugin(ABC):
     watch_paths: Sequence[Path | str] = ()
     """Files and directories that call for a new discovery at once when they change.
 
-    Looked at again after each discovery. Paths that do not exist yet are waited for.
+    Looked at again after each discovery. Paths that do not exist yet are waited for. Directories
+    below a directory are watched if it is written with ``/**`` at the end.
     """
 
     socket_name: str = ""
