@@ -2,7 +2,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -269,6 +269,23 @@ def test_a_watch_that_is_ended_by_what_it_tells_stays_ended(tmp_path: Path) -> N
         assert 0 == watches_in_the_kernel()
 
 
+def test_a_watch_that_another_one_ends_is_told_nothing(tmp_path: Path) -> None:
+    told, ended = Changes(), Changes()
+    ends: list[Callable[[], None]] = []
+
+    def end_other(name: str | None) -> None:
+        ends[0]()
+        told(name)
+
+    with running(Poller(SOON, inotify=False)) as poller:
+        poller.watch(tmp_path / "a", end_other)
+        ends.append(poller.watch(tmp_path / "b", ended))
+        (tmp_path / "a").touch()
+        told.next()
+        (tmp_path / "b").touch()
+    assert [] == ended.rest()
+
+
 @pytest.mark.parametrize("inotify", [True, False])
 def test_looks_find_what_no_event_told(tmp_path: Path, *, inotify: bool) -> None:
     changes, ticks = Changes(), Changes()
@@ -336,6 +353,8 @@ def test_what_comes_beside_a_path_that_is_waited_for_costs_nothing(
         assert "other" == beside.next()
         assert {tmp_path} == set(asked)
         (tmp_path / "missing").mkdir()
+        beside.until("missing")
+        assert [] == missing.rest()
         (tmp_path / "missing" / "one").touch()
         assert missing.next() is None
 

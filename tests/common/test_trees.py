@@ -56,6 +56,21 @@ def test_a_directory_that_goes_meanwhile_is_left_out(
     assert [tmp_path, tmp_path / "b"] == _trees.expanded(tmp_path / "**")
 
 
+def test_a_directory_that_goes_before_it_is_read_has_nothing_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    scan = os.scandir
+
+    def gone(path: Path) -> object:
+        if path.name == "a":
+            raise FileNotFoundError
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert [tmp_path, tmp_path / "a"] == _trees.expanded(tmp_path / "**")
+
+
 @pytest.mark.parametrize("names", [(), ("file",), ("sub/", "file")])
 def test_a_directory_in_which_something_can_be_seen_has_no_blind_spot(
     tmp_path: Path, names: tuple[str, ...]
