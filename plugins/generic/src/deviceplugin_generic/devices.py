@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import deviceplugin as dp
 from deviceplugin_generic import identities
@@ -102,15 +103,8 @@ def _shares(
 def _is_numbered(entry: Entry, group: Group) -> bool:
     """Return whether anything of a device is to have its position in the container."""
     paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
-    texts = (
-        *(
-            text
-            for pairs in (entry.envs, entry.annotations)
-            for pair in pairs.items()
-            for text in pair
-        ),
-        *(mount.mount_path for mount in entry.mounts),
-    )
+    pairs = (*entry.envs.items(), *entry.annotations.items())
+    texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
     return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
 
 
