@@ -1,8 +1,10 @@
 import asyncio
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from typing_extensions import override
@@ -135,7 +137,80 @@ def test_an_error_without_a_text_is_told_by_its_type() -> None:
 
     with pytest.raises(HookFailedError) as raised:
         call(fail)
-    assert "CancelledError" == str(raised.value)
+    assert str(raised.value).startswith("CancelledError (tests/common/test_author.py:")
+
+
+def module(path: Path, name: str, text: str) -> dict[str, Any]:
+    """Return what is in the module ``name`` of ``text``, which is taken for the file ``path``."""
+    members: dict[str, Any] = {"__name__": name}
+    exec(compile(textwrap.dedent(text), path, "exec"), members)
+    return members
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "place"),
+    [
+        ("__main__", "/opt/lamps/serial.py", "serial.py:3"),
+        ("__main__", "/opt/lamps/lamp/__main__.py", "lamp/__main__.py:3"),
+        ("lamp", "/usr/lib/python3/lamp.py", "lamp.py:3"),
+        ("lamp", "/usr/lib/python3/lamp/__init__.py", "lamp/__init__.py:3"),
+        ("lamp.bus.usb", "/usr/lib/python3/lamp/bus/usb.py", "lamp/bus/usb.py:3"),
+        ("lamp", "<string>", "<string>:3"),
+    ],
+)
+def test_an_error_is_told_with_the_line_where_it_came_from(
+    name: str, path: str, place: str
+) -> None:
+    hook = module(
+        Path(path),
+        name,
+        """
+        def discover():
+            raise OSError("no bus")
+        """,
+    )["discover"]
+    with pytest.raises(HookFailedError) as raised:
+        call(hook)
+    assert f"OSError: no bus ({place})" == str(raised.value)
+
+
+def test_of_an_error_in_a_library_the_authors_own_last_line_is_told() -> None:
+    library = module(
+        Path("/usr/lib/python3/usb/core.py"),
+        "usb.core",
+        """
+        def find(value):
+            return int(value)
+        """,
+    )
+    ours = module(
+        Path("/opt/lamp/_bus.py"),
+        "lamp._bus",
+        """
+        def look(find):
+            return find("x")
+        """,
+    )
+    hooks = module(
+        Path("/opt/lamp/__init__.py"),
+        "lamp",
+        """
+        def discover(look, find):
+            yield look(find)
+        """,
+    )
+    with pytest.raises(HookFailedError) as raised:
+        call(lambda: list(hooks["discover"](ours["look"], library["find"])))
+    # The lambda of this test is the first that is called, and stands for the plugin.
+    assert "(tests/common/test_author.py:" in str(raised.value)
+    with pytest.raises(HookFailedError, match=r"ValueError: .* \(lamp/_bus\.py:3\)$"):
+        call(next, hooks["discover"](ours["look"], library["find"]))
+
+
+def test_an_error_of_nobodys_line_has_none() -> None:
+    with pytest.raises(HookFailedError) as raised:
+        call(int, "x")
+    assert "ValueError: invalid literal for int() with base 10: 'x'" == str(raised.value)
 
 
 @pytest.mark.parametrize("error", [MuteError(), MuteRefusalError("busy")])

@@ -37,6 +37,9 @@ class Broken(Plugin):
         raise self._error
 
 
+RAISED_AT = Broken.discover.__code__.co_firstlineno + 3
+
+
 def test_a_table_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str]) -> None:
     other = Device("o", resource="x.io/other")
     assert 0 == show([Serial(GPU, Device("gpu2"), other)], "table")
@@ -95,7 +98,10 @@ def test_what_cannot_be_advertised_is_told_beside_the_rest(
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(DiscoveryError("no driver"), "no driver"), (OSError("odd"), "OSError: odd")],
+    [
+        (DiscoveryError("no driver"), "no driver"),
+        (OSError("odd"), f"OSError: odd (tests/common/test_once.py:{RAISED_AT})"),
+    ],
 )
 def test_a_discovery_that_fails_is_told_and_the_others_are_shown(
     capsys: pytest.CaptureFixture[str], error: Exception, text: str

@@ -133,7 +133,11 @@ def test_a_device_that_vanished_cannot_be_allocated(kubelet: Kubelet) -> None:
         ),
         (dp.UnknownDeviceError("what?"), grpc.StatusCode.NOT_FOUND, "what?"),
         (dp.UnhealthyDeviceError("ill"), grpc.StatusCode.FAILED_PRECONDITION, "ill"),
-        (KeyError("model"), grpc.StatusCode.INTERNAL, "KeyError: 'model'"),
+        (
+            KeyError("model"),
+            grpc.StatusCode.INTERNAL,
+            "KeyError: 'model' (tests/common/test_servicer.py:{line})",
+        ),
         (dp.DevicePluginError("odd"), grpc.StatusCode.INTERNAL, "odd"),
     ],
 )
@@ -145,11 +149,12 @@ def test_what_an_override_raises_becomes_a_status(
         def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
             raise error
 
+    line = RefusingPlugin.allocate.__code__.co_firstlineno + 2
     with kubelet.running(RefusingPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
         with pytest.raises(grpc.RpcError) as info:
             node.allocate("a")
-        expected = f'invalid allocation request for "example.com/thing": {text}'
+        expected = 'invalid allocation request for "example.com/thing": ' + text.format(line=line)
         assert (code, expected) == refusal(info)
         refused = node.host._metrics.allocations.labels(RESOURCE, code.name)
         assert 1 == refused._value.get()

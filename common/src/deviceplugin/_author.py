@@ -4,7 +4,9 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
-from types import CoroutineType
+from pathlib import Path
+from traceback import walk_tb
+from types import CoroutineType, FrameType
 from typing import Any, Final, TypeVar
 
 from deviceplugin.errors import DevicePluginError
@@ -13,6 +15,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+_OURS: Final = __name__.partition(".")[0]
 MAX_HANGING: Final = 4
 """Calls of one hook that may be hanging, per resource, before others are refused at once."""
 
@@ -63,8 +66,33 @@ def _text(error: BaseException) -> str | None:
 def _told(error: BaseException, text: str | None) -> str:
     name = type(error).__name__
     if text is None:
-        return f"{name}: its text cannot be read"
-    return f"{name}: {text}" if text else name
+        text = "its text cannot be read"
+    place = _place(error)
+    return f"{name}{text and f': {text}'}{place and f' ({place})'}"
+
+
+def _place(error: BaseException) -> str:
+    """Return file and line of the author's own from which ``error`` came; empty if it has none.
+
+    The author's own is the package of the first that was called and is not ours. The file is
+    told from its package on.
+    """
+    frames = [entry for entry in walk_tb(error.__traceback__) if _package(entry[0]) != _OURS]
+    if not frames:
+        return ""
+    package = _package(frames[0][0])
+    frame, line = next(entry for entry in reversed(frames) if _package(entry[0]) == package)
+    path = Path(frame.f_code.co_filename)
+    above = _module(frame).count(".") + (path.stem in {"__init__", "__main__"})
+    return f"{Path(*path.parts[-1 - above :])}:{line}"
+
+
+def _package(frame: FrameType) -> str:
+    return _module(frame).partition(".")[0]
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _in_main_thread() -> bool:
