@@ -323,8 +323,8 @@ def test_a_port_that_is_in_use_is_a_configuration_error(plugin_dir: Path) -> Non
     assert [] == list(plugin_dir.iterdir())
 
 
-def test_a_variable_that_looks_misspelt_is_warned_of(tmp_path: Path) -> None:
-    _, _, err = run("--once", f"--directory={tmp_path}", DP_DIRECTRY="/x")
+def test_a_variable_that_looks_misspelt_is_warned_of(gophers: Path) -> None:
+    _, _, err = run("--once", f"--directory={gophers}", DP_DIRECTRY="/x")
     (record,) = map(json.loads, err)
     assert ("warning", "variable is no setting", "DP_DIRECTRY", "DP_DIRECTORY") == (
         record["level"],

@@ -19,8 +19,9 @@ GPU = Device(
 class Serial(Plugin):
     resource = "x.io/serial"
 
-    def __init__(self, *devices: Device) -> None:
+    def __init__(self, *devices: Device, resource: str = "x.io/serial") -> None:
         self._devices = devices
+        self.resource = resource
 
     @override
     def discover(self) -> Iterable[Device]:
@@ -37,6 +38,7 @@ class Broken(Plugin):
         raise self._error
 
 
+NO_DOMAIN = "it needs a domain, as in example.com/gpu"
 RAISED_AT = Broken.discover.__code__.co_firstlineno + 3
 
 
@@ -77,9 +79,9 @@ def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_resource_without_devices_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == show([Serial()], "table")
+    assert 1 == show([Serial()], "table")
     assert "x.io/serial  (none now)  -" in capsys.readouterr().out
-    assert 0 == show([Serial()], "json")
+    assert 1 == show([Serial()], "json")
     expected = {"resources": [{"name": "x.io/serial", "devices": []}]}
     assert expected == json.loads(capsys.readouterr().out)
 
@@ -94,6 +96,34 @@ def test_what_cannot_be_advertised_is_told_beside_the_rest(
         "Serial: skipped: id ' a' has control characters, unreadable bytes or blanks at an end",
         "Serial: skipped: resource name 'c' is not valid: it needs a domain, as in example.com/gpu",
     ] == err.splitlines()
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize(
+    ("plugins", "lines"),
+    [
+        ([Serial()], []),
+        ([Serial(), Serial(resource="")], []),
+        (
+            [Serial(Device(""))],
+            ["Serial: skipped: id '' must be a text that is not empty"],
+        ),
+        (
+            [Serial(Device("a", resource="gpu"))],
+            [f"Serial: skipped: resource name 'gpu' is not valid: {NO_DOMAIN}"],
+        ),
+    ],
+)
+def test_nothing_that_could_be_given_to_a_pod_is_no_success(
+    capsys: pytest.CaptureFixture[str], plugins: list[Plugin], lines: list[str], output: str
+) -> None:
+    assert 1 == show(plugins, output)
+    assert [*lines, "no device would be advertised"] == capsys.readouterr().err.splitlines()
+
+
+def test_a_device_that_is_not_well_is_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == show([Serial(GPU, Device("")), Serial(resource="x.io/other")], "table")
+    assert "no device" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,8 @@ class _Command:
         parser.add_argument(
             "--once",
             action="store_true",
-            help="discover, print what would be advertised, and exit",
+            help="discover, print what would be advertised, and exit: with status 0 if that is at "
+            "least one device, 1 if there is none or a discovery fails",
         )
         parser.add_argument(
             "--output", choices=["table", "json"], default="table", help="form of --once's output"

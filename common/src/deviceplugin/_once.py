@@ -15,7 +15,7 @@ _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
 def show(plugins: Sequence[Plugin], output: str) -> int:
     """Print what ``plugins`` would advertise, as a ``table`` or ``json``.
 
-    Returns the exit status: 1 if a discovery failed.
+    Returns the exit status: 1 if a discovery failed, or there is not one device to advertise.
     """
     groups: Groups = {}
     status = 0
@@ -32,6 +32,9 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
         groups |= {name: group for name, group in more.items() if name not in groups}
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
     sys.stdout.write(_as_json(groups) if output == "json" else _as_table(groups))
+    if not (status or any(groups.values())):
+        sys.stderr.write("no device would be advertised\n")
+        status = 1
     return status
 
 

@@ -57,7 +57,7 @@ def test_the_nodes_name_is_taken_as_other_plugins_take_it() -> None:
 
 def test_without_a_driver_a_look_says_so(tmp_path: Path) -> None:
     done = command("--once", f"--sysfs-dir={tmp_path}")
-    assert 0 == done.returncode
+    assert 1 == done.returncode
     assert "kernel driver is not loaded: neither " in done.stderr
 
 
