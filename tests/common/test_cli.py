@@ -538,6 +538,32 @@ def test_a_setting_without_a_default_is_asked_for(script: Callable[[str], str]) 
     assert "x.io/t1" in out
 
 
+def test_a_setting_of_a_type_that_cannot_be_read_is_a_configuration_error(
+    script: Callable[[str], str],
+) -> None:
+    command = script("""
+        from dataclasses import dataclass, field
+        import deviceplugin as dp
+
+        @dataclass(frozen=True, kw_only=True)
+        class SerialSettings(dp.Settings):
+            speeds: dict[str, int] = field(default_factory=dict)
+
+        class Serial(dp.Plugin):
+            def __init__(self, settings):
+                pass
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial, settings=SerialSettings)
+        """)
+    for arguments in ([], ["--speeds=a"], ["--help"]):
+        status, out, (line,) = run(*arguments, command=command)
+        assert (2, "") == (status, out)
+        assert line.startswith("serial: SerialSettings: speeds cannot be a setting, because of")
+
+
 def test_a_process_that_breaks_while_it_runs_is_a_failure(
     plugin_dir: Path, script: Callable[[str], str]
 ) -> None:

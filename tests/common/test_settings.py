@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from deviceplugin import ConfigError, Settings
 from deviceplugin._settings import (
+    check,
     config_file,
     dump,
     helps,
@@ -464,3 +465,69 @@ def test_settings_are_read_again_from_where_they_came(tmp_path: Path) -> None:
         made.read_again()
     by_code = Settings(log_level="error")
     assert by_code is by_code.read_again()
+
+
+# Classes that an author may not have thought through.
+
+
+def check_problem(settings: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        check(settings)
+    return str(raised.value)
+
+
+def test_classes_of_settings_as_they_should_be() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Fine(OwnSettings):
+        count: ClassVar[int] = 0
+        optional: Path | None = None
+
+    class Bare(OwnSettings):
+        """Reads its file in another way, and has no fields of its own."""
+
+        many: ClassVar[int] = 5
+
+    for settings in (Settings, OwnSettings, Fine, Bare):
+        check(settings)
+
+
+def test_a_field_whose_type_no_setting_can_have_is_told_before_anybody_sets_it() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Odd(Settings):
+        depths: dict[str, int] = field(default_factory=dict)
+        either: int | str = 0
+        raw: bytes = b""
+
+    depths, either, raw = check_problem(Odd).splitlines()
+    assert depths.startswith(
+        "Odd: depths cannot be a setting, because of its type dict[str, int]: known are str, int,"
+    )
+    assert "either cannot be a setting, because of its type int | str: known are" in either
+    assert "raw cannot be a setting, because of its type bytes: known are" in raw
+
+
+def test_a_field_of_a_class_that_is_no_dataclass_is_told() -> None:
+    class Forgotten(Settings):
+        model: str = "t1"
+
+    expected = (
+        "Forgotten: model is no field: put @dataclass(frozen=True, kw_only=True) over the class"
+    )
+    assert expected == check_problem(Forgotten)
+
+
+def test_a_type_that_is_only_there_for_type_checkers_is_told() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Lazy(Settings):
+        model: "Nowhere" = "t1"  # type: ignore[name-defined]  # noqa: F821
+
+    expected = "Lazy: the type of a field cannot be told: name 'Nowhere' is not defined"
+    assert expected == check_problem(Lazy)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [(dict, "dict"), (Settings(), "Settings(plugin_dir="), (5, "5")]
+)
+def test_what_is_no_class_of_settings_is_told(given: object, text: str) -> None:
+    expected = f"settings must be a class derived from Settings, not {text}"
+    assert check_problem(given).startswith(expected)

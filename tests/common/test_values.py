@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deviceplugin._values import metavar, parse, write, write_duration
+from deviceplugin._values import can_parse, metavar, parse, write, write_duration
 
 LEVEL = Literal["debug", "info"]
 KINDS: list[Any] = [
@@ -227,3 +227,33 @@ def test_there_are_no_settings_of_other_kinds() -> None:
 
 def test_what_may_be_absent_is_shown_as_what_it_is() -> None:
     assert "DURATION" == metavar(timedelta | None)
+
+
+class Own:
+    @classmethod
+    def parse(cls, value: object) -> "Own":
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(str, int, float, bool, Path, timedelta, LEVEL, Own),
+        *(tuple[str, ...], Sequence[Path], list[int], tuple[LEVEL, ...], tuple[Own, ...]),
+        *(Path | None, tuple[int, ...] | None, LEVEL | None, Own | None),
+    ],
+)
+def test_kinds_of_settings_that_there_can_be(kind: object) -> None:
+    assert can_parse(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(dict, dict[str, int], list, tuple, set[str], bytes, complex, object, Any),
+        *(int | str, int | str | None, Literal[1, 2], tuple[dict[str, str], ...]),
+        *(dict[str, int] | None, Callable[[], int]),
+    ],
+)
+def test_kinds_of_settings_that_there_cannot_be(kind: object) -> None:
+    assert not can_parse(kind)

@@ -79,6 +79,7 @@ class _Command:
 
     def run(self, argv: Sequence[str]) -> int:
         _check_makers(self._makers)
+        _settings.check(self._settings)
         options = self._parser(helping=bool({"-h", "--help"} & set(argv))).parse_strictly(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")

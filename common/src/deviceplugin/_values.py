@@ -133,6 +133,21 @@ def is_own(kind: Any) -> bool:
     return hasattr(kind, "parse")
 
 
+def can_parse(kind: Any) -> bool:
+    """Return whether there can be settings of ``kind``: whether ``parse`` knows it."""
+    arguments = typing.get_args(kind)
+    if is_own(kind):
+        return True
+    if type(None) in arguments:
+        inner = [one for one in arguments if one is not type(None)]
+        return len(inner) == 1 and can_parse(inner[0])
+    if typing.get_origin(kind) is Literal:
+        return all(isinstance(one, str) for one in arguments)
+    if typing.get_origin(kind) in {tuple, list, Sequence}:
+        return can_parse(arguments[0])
+    return any(kind is known for known in (bool, *_PARSERS))
+
+
 def metavar(kind: Any) -> str:
     """Return what stands for a value of ``kind`` in a usage text."""
     if type(None) in typing.get_args(kind):
