@@ -114,7 +114,8 @@ def test_a_plugin_that_cannot_look_for_too_long_is_not_ready_until_it_can(kubele
     with kubelet.running(plugin, other, discovery_deadline=SHORT) as node:
         eventually(lambda: not node.host.ready(), "readiness")
         plugin.fail(dp.DiscoveryError("the driver does not answer"))
-        overdue = "no discovery has succeeded for 0.1 s: ScriptedPlugin"
+        reason = "ScriptedPlugin: the driver does not answer"
+        overdue = f"no discovery has succeeded for 0.1 s: {reason}"
         eventually(lambda: overdue == node.host.ready(), overdue)
         assert "" == node.host.alive()
         plugin.set()
@@ -156,6 +157,7 @@ def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_livene
         assert {"a": "not looked at for 0.1 s: discover() does not return"} == reasons(node.host)
         hanging = "discover() does not return: HangingPlugin"
         eventually(lambda: hanging == node.host.alive(), hanging)
+        assert node.host.ready().endswith(": discover() does not return")
         hang.clear()
         release.set()
         node.wait_for(RESOURCE, {"a"})
@@ -186,6 +188,9 @@ def test_before_the_first_good_discovery_nothing_is_registered(kubelet: Kubelet)
     with kubelet.running(plugin, other) as node:
         node.wait_for("example.com/other", {"x"})
         assert ["example.com/other"] == list(node.kubelet.registered)
+        assert node.host.ready().startswith(
+            "no discovery has succeeded yet: ScriptedPlugin: OSError: not yet (scripted.py:"
+        )
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "the plugin to be ready")

@@ -26,6 +26,7 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
+NOT_RETURNING: Final = "discover() does not return"
 _REST: Final = 0.02
 """Seconds of rest between discoveries, at the least."""
 _ASK_INTERVAL: Final = 10.0
@@ -89,6 +90,8 @@ class Discovery:
         self._resources: dict[str, Resource] = {}
         self._rosters: dict[str, Roster] = {}
         self._unchecked: set[str] = set()
+        self._failure = ""
+        self._skipped: Sequence[str] = ()
         self._troubles: dict[str, str] = {}
         self._asked_at = float("-inf")
         self._patience = time.monotonic() + _PATIENCE
@@ -125,6 +128,19 @@ class Discovery:
         """Whether the last discovery that succeeded is longer ago than the deadline."""
         since = self._completed_at
         return since is not None and time.monotonic() - since > self._timing.deadline
+
+    @property
+    def failure(self) -> str:
+        """Why no discovery succeeds; empty if the last one has, or the first is under way."""
+        return NOT_RETURNING if self.hanging else self._failure
+
+    def troubles(self) -> list[str]:
+        """Return what keeps devices from being advertised, a text for each."""
+        failure = [f"{self.name}: discovery failed: {self.failure}"] if self.failure else []
+        skipped = [f"{self.name}: skipped: {text}" for text in self._skipped]
+        with self._lock:
+            refused = [f"{name}: {text}" for name, text in self._troubles.items()]
+        return [*failure, *skipped, *(() if failure else refused)]
 
     @property
     def waiting(self) -> bool:
@@ -198,6 +214,7 @@ class Discovery:
         return took
 
     def _failed(self, error: DevicePluginError) -> None:
+        self._failure = str(error)
         self._metrics.discovery_errors.labels(self.name).inc()
         event = "discovery failed"
         if self._problems.say("discovery", event, plugin=self.name, error=str(error)):
@@ -208,6 +225,7 @@ class Discovery:
     def _succeeded(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self._plugin:
             return  # replaced meanwhile
+        self._failure = ""
         if self._problems.over("discovery"):
             log.info("discovery works again", extra={"plugin": self.name})
             self._metrics.events.add("discovery works again", detail=self.name)
@@ -241,6 +259,7 @@ class Discovery:
             self._skips.say(subject, "skipped", plugin=self.name, problem=problem)
         if more := len(problems) - len(told):
             self._skips.say("", "skipped more devices", plugin=self.name, count=more)
+        self._skipped = [*told, f"{more} more"] if more else told
         self._skips.keep(subjects)
 
     def _claim(self, names: Iterable[str]) -> None:
@@ -318,6 +337,7 @@ class Discovery:
 
     def _forget(self, name: str) -> Resource:
         del self._rosters[name]
+        self._troubles.pop(name, None)
         self._unchecked.discard(name)
         self._changes.forget(name)
         return self._resources.pop(name)
@@ -331,7 +351,7 @@ class Discovery:
                 overdue = now - roster.fresh_at > self._timing.deadline
                 if not overdue or not any(device.health for device in resource.devices.values()):
                     continue
-                trouble = self._troubles.get(name, "discover() does not return")
+                trouble = self._troubles.get(name, NOT_RETURNING)
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
                 changed = resource.publish(unhealthy(roster.devices(), reason))
                 self._changes.tell(resource, changed)

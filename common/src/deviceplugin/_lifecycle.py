@@ -4,13 +4,13 @@ import logging
 import socket
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from deviceplugin import _http
 from deviceplugin._additions import Additions
-from deviceplugin._discovery import Discovery, Timing
+from deviceplugin._discovery import NOT_RETURNING, Discovery, Timing
 from deviceplugin._endpoint import Endpoint
 from deviceplugin._group import Group, join
 from deviceplugin._holders import Holders
@@ -218,7 +218,7 @@ class Host:
         """Return an empty text, or why the process should be restarted."""
         hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
         if hanging:
-            return f"discover() does not return: {', '.join(hanging)}"
+            return f"{NOT_RETURNING}: {', '.join(hanging)}"
         directory = self._settings.plugin_dir
         with suppress(OSError):  # not there, or not for us to see: a restart mends neither
             if not directory.stat().st_nlink:
@@ -230,18 +230,26 @@ class Host:
         """Return an empty text, or why devices cannot be allocated from here now."""
         if waiting := [d.name for d in self._discoveries if d.waiting]:
             return f"not known yet what pods hold: {', '.join(waiting)}"
-        if waiting := [d.name for d in self._discoveries if not d.completed]:
-            return f"no discovery has succeeded yet: {', '.join(waiting)}"
-        if overdue := [d.name for d in self._discoveries if d.overdue]:
+        if pending := [d for d in self._discoveries if not d.completed]:
+            return _without_success("yet", pending)
+        if overdue := [d for d in self._discoveries if d.overdue]:
             deadline = self._settings.discovery_deadline.total_seconds()
-            return f"no discovery has succeeded for {deadline:g} s: {', '.join(overdue)}"
+            return _without_success(f"for {deadline:g} s", overdue)
+        return "\n".join(self._unregistered())
+
+    def troubles(self) -> list[str]:
+        """Return everything that keeps devices from being advertised now, a text for each."""
+        own = [text for discovery in self._discoveries for text in discovery.troubles()]
+        return [*own, *self._unregistered()]
+
+    def _unregistered(self) -> list[str]:
         with self._lock:
             endpoints = [endpoint for endpoint, _ in self._endpoints.values()]
-        return "\n".join(
+        return [
             f"{endpoint.resource.name}: {endpoint.problem}"
             for endpoint in endpoints
             if endpoint.problem
-        )
+        ]
 
     def reports(self) -> list[Report]:
         """Return all resources as they are now, by name."""
@@ -262,6 +270,13 @@ class Host:
                 for report in self.reports()
             ]
         }
+
+
+def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
+    return "\n".join(
+        f"no discovery has succeeded {since}: {d.name}{d.failure and f': {d.failure}'}"
+        for d in discoveries
+    )
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

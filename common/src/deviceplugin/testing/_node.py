@@ -27,7 +27,7 @@ class Node:
     """A node as a test sees it: one kubelet, and the plugins that run on it.
 
     Every method that waits does so for ``timeout`` seconds at most and then raises TimeoutError
-    with what the kubelet has instead.
+    with what the kubelet has instead and what keeps the plugins from advertising.
     """
 
     def __init__(self, simulated: SimulatedKubelet, host: Host) -> None:
@@ -44,7 +44,8 @@ class Node:
         timeout: float = 5.0,
     ) -> None:
         """Wait until the kubelet has exactly these devices of ``resource``."""
-        self.kubelet.wait_for(resource, healthy, unhealthy, timeout=timeout)
+        with self._explained():
+            self.kubelet.wait_for(resource, healthy, unhealthy, timeout=timeout)
 
     def allocate(self, *ids: str, resource: str = "") -> Allocation:
         """Allocate devices as the kubelet does and return what the container would get.
@@ -80,10 +81,19 @@ class Node:
         self.kubelet.hang_up(resource or self._only())
 
     def _only(self) -> str:
-        (resource,) = self.kubelet.wait(
-            lambda: self.kubelet.registered, what="a plugin to be registered"
-        )
+        with self._explained():
+            (resource,) = self.kubelet.wait(
+                lambda: self.kubelet.registered, what="a plugin to be registered"
+            )
         return resource
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Have a TimeoutError say what is wrong with the plugins, too."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise TimeoutError("; ".join([str(error), *self.host.troubles()])) from None
 
 
 class Kubelet:
@@ -115,7 +125,7 @@ class Kubelet:
     def running(self, *plugins: Plugin, **changes: object) -> Iterator[Node]:
         """Run ``plugins`` on this kubelet; ``changes`` are settings other than ``settings()``'s.
 
-        Whatever ends the plugins early is raised at the end.
+        Whatever ends the plugins early is raised at the end, or noted on what the block raises.
         """
         host = Host(plugins, replace(self.settings(), **changes))  # type: ignore[arg-type]
         errors: list[Exception] = []
@@ -126,12 +136,19 @@ class Kubelet:
             except Exception as error:
                 errors.append(error)
 
+        def stop() -> None:
+            host.stop()
+            thread.join(_STOP_TIMEOUT)
+
         thread = threading.Thread(target=run, name="host", daemon=True)
         thread.start()
         try:
             yield Node(self.simulated, host)
-        finally:
-            host.stop()
-            thread.join(_STOP_TIMEOUT)
+        except BaseException as failure:
+            stop()
+            for error in errors:
+                failure.add_note(f"the plugins had ended: {error!r}")
+            raise
+        stop()
         if errors:
             raise errors[0]

@@ -1,0 +1,114 @@
+"""What a test is told whose plugin does not do what it waits for."""
+
+from datetime import timedelta
+from time import monotonic
+from typing import NoReturn
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.testing import Kubelet, Node
+from scripted import RESOURCE, ScriptedPlugin, eventually
+
+
+def wait_for_none(node: Node) -> str:
+    """Return what is said to who waits for a device that never comes."""
+    with pytest.raises(TimeoutError) as raised:
+        node.wait_for(RESOURCE, {"never"}, timeout=0.01)
+    return str(raised.value)
+
+
+def test_a_test_is_told_that_discovery_fails_and_why(kubelet: Kubelet) -> None:
+    plugin = ScriptedPlugin()
+    plugin.fail(OSError("no such bus"))
+    with kubelet.running(plugin) as node:
+        eventually(node.host.troubles, "the failure")
+        text = wait_for_none(node)
+        assert text.startswith(f"waited 0.01 s for {RESOURCE} to have healthy ['never']")
+        assert "; ScriptedPlugin: discovery failed: OSError: no such bus (scripted.py:" in text
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"})
+        assert "discovery failed" not in wait_for_none(node)
+
+
+def test_a_test_that_allocates_without_a_registration_is_told_why_there_is_none(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SimulatedKubelet.wait.__kwdefaults__ or {}, "timeout", 0.01)
+    plugin = ScriptedPlugin()
+    plugin.fail(OSError("no such bus"))
+    with kubelet.running(plugin) as node:
+        eventually(node.host.troubles, "the failure")
+        for ask in (node.allocate, node.pre_start, node.hang_up):
+            with pytest.raises(TimeoutError) as raised:
+                ask()
+            told = str(raised.value)
+            assert "; ScriptedPlugin: discovery failed: OSError: no such bus" in told
+
+
+def test_a_test_is_told_which_devices_are_skipped(kubelet: Kubelet) -> None:
+    odd = [dp.Device(f"d{number}", nodes=[dp.DeviceNode("dev")]) for number in range(12)]
+    with kubelet.running(ScriptedPlugin("a", *odd)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        told = wait_for_none(node).split("; ")[2:]
+    path = "device node path 'dev' is not absolute"
+    expected = [f"ScriptedPlugin: skipped: device d{number}: {path}" for number in range(10)]
+    assert [*expected, "ScriptedPlugin: skipped: 2 more"] == told
+
+
+def test_a_test_is_told_that_a_list_is_refused(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin._inventory.MAX_LIST_BYTES", 30)
+    with kubelet.running(ScriptedPlugin("a", "b", "c")) as node:
+        eventually(node.host.troubles, "the refusal")
+        assert f"; {RESOURCE}: the list of 3 devices for {RESOURCE} has" in wait_for_none(node)
+
+
+def test_a_test_is_told_why_a_resource_is_not_registered(kubelet: Kubelet) -> None:
+    class Unready(ScriptedPlugin):
+        @override
+        def start(self, resource: str) -> None:
+            raise dp.DevicePluginError("no firmware")
+
+    with kubelet.running(Unready("a")) as node:
+        eventually(lambda: "firmware" in str(node.host.troubles()), "the failure")
+        assert f"; {RESOURCE}: start() failed: no firmware" in wait_for_none(node)
+
+
+def test_a_test_whose_plugin_is_well_is_told_nothing_of_it(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.troubles(), "all to be well")
+        assert 1 == wait_for_none(node).count(";")
+
+
+def test_what_was_wrong_with_a_resource_that_has_gone_is_told_no_longer(kubelet: Kubelet) -> None:
+    passing = "example.com/passing"
+    plugin = ScriptedPlugin("a", dp.Device("b", resource=passing))
+    grace = timedelta(milliseconds=400)
+    with kubelet.running(plugin, vanished_grace=grace) as node:
+        node.wait_for(passing, {"b"})
+        plugin.set("a")
+        node.wait_for(passing, set(), {"b"})
+        plugin.fail(OSError("no such bus"))
+        eventually(lambda: "no such bus" in str(node.host.troubles()), "the failure")
+        # Until the next look that succeeds is the one that finds the grace over.
+        over = monotonic() + grace.total_seconds()
+        eventually(lambda: monotonic() > over, "the grace to be over")
+        plugin.set("a")
+        eventually(lambda: not node.host.troubles(), "all to be well")
+
+
+def test_a_test_that_fails_because_the_plugin_has_ended_is_told_so(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: object) -> NoReturn:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    with pytest.raises(TimeoutError) as raised, kubelet.running(ScriptedPlugin()) as node:
+        node.wait_for(RESOURCE, {"never"}, timeout=0.01)
+    assert ["the plugins had ended: ZeroDivisionError('a bug')"] == raised.value.__notes__
