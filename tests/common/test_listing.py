@@ -99,10 +99,10 @@ def fields(**given: object) -> Callable[[], Device]:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (fields(envs=[1]), "envs [1] is not a mapping"),
-        (fields(envs="A=B"), "envs 'A=B' is not a mapping"),
-        (fields(annotations=5), "annotations 5 is not a mapping"),
-        (fields(attributes=object), "attributes <class 'object'> is not a mapping"),
+        (fields(envs=[1]), "envs is of type list, not a mapping"),
+        (fields(envs="A=B"), "envs is of type str, not a mapping"),
+        (fields(annotations=5), "annotations is of type int, not a mapping"),
+        (fields(attributes=object), "attributes is of type type, not a mapping"),
         (fields(nodes=5), "node 5 is not a DeviceNode"),
         (fields(mounts=object()), "mount <object object> is not a Mount"),
         (fields(mounts=Unreadable()), "mount <Unreadable> is not a Mount"),

@@ -76,10 +76,10 @@ def test_one_thing_may_stand_for_a_list_of_it_and_none_for_an_empty_one(
 
 @pytest.mark.parametrize("field", ["envs", "annotations"])
 def test_an_allocation_says_which_field_cannot_be(field: str) -> None:
-    with pytest.raises(TypeError, match=rf"^Allocation: {field} \[1\] is not a mapping$"):
+    with pytest.raises(TypeError, match=rf"^Allocation: {field} is of type list, not a mapping$"):
         Allocation(**{field: [1]})  # type: ignore[arg-type]
     faulty = Device("a", **{field: [1]})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=rf"^Allocation: {field} \[1\] is not a mapping$"):
+    with pytest.raises(TypeError, match=rf"^Allocation: {field} is of type list, not a mapping$"):
         _ = faulty.allocation
 
 

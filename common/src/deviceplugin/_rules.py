@@ -88,7 +88,7 @@ def _problems(device: Device) -> Iterator[str]:
 def _mapping_problems(device: Device) -> Iterator[str]:
     for what in ("envs", "annotations", "attributes"):
         if type(given := getattr(device, what)) is not MappingProxyType:
-            yield f"{what} {shown(given)} is not a mapping"
+            yield f"{what} is of type {type(given).__name__}, not a mapping"  # it may have secrets
 
 
 def shown(value: object) -> str:

@@ -116,7 +116,9 @@ class Allocation:
         for name in ("envs", "annotations"):
             # Only one request is lost by an error here, and it shows its author where it is.
             if type(given := getattr(self, name)) is not MappingProxyType:
-                raise TypeError(f"Allocation: {name} {given!r} is not a mapping")
+                raise TypeError(
+                    f"Allocation: {name} is of type {type(given).__name__}, not a mapping"
+                )
 
     def __add__(self, other: "Allocation") -> "Allocation":
         return Allocation(
