@@ -55,6 +55,14 @@ def test_a_table_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[st
     assert (expected, "") == capsys.readouterr()
 
 
+def test_a_reason_that_cannot_be_written_is_shown_as_well_as_can_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = Device("a", health=Health.unhealthy("/dev/\udcff: no such file"))
+    assert 0 == show([Serial(lost)], "table")
+    assert r"unhealthy: /dev/\udcff: no such file" in capsys.readouterr().out
+
+
 def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == show([Serial(GPU, Device("gpu2"))], "json")
     out, err = capsys.readouterr()

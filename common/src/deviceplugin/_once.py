@@ -31,7 +31,9 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
         )
         groups |= {name: group for name, group in more.items() if name not in groups}
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
-    sys.stdout.write(_as_json(groups) if output == "json" else _as_table(groups))
+    text = _as_json(groups) if output == "json" else _as_table(groups)
+    # A reason may name a file whose name is no Unicode.
+    sys.stdout.write(text.encode(errors="backslashreplace").decode())
     if not (status or any(groups.values())):
         sys.stderr.write("no device would be advertised\n")
         status = 1
