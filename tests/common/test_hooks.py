@@ -61,6 +61,10 @@ def with_all(*_arguments: object, **_options: object) -> None:
     pass
 
 
+def unreadable(_self: object) -> object:
+    raise OSError("no bus")
+
+
 def without_self() -> None:
     pass
 
@@ -186,6 +190,7 @@ class Ready(Mixin, Plain):
         plugin(start=Answer()),
         plugin(discover=generator, prefer=generator, changes=generator, metrics=generator),
         plugin(pre_start=with_one, preStart=with_one),
+        plugin(metrics=property(unreadable)),
     ],
 )
 def test_hooks_that_can_be_called_are_fine_and_so_are_helpers(

@@ -69,7 +69,10 @@ def _plain(name: str) -> str:
 
 
 def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
-    hook = getattr(plugin, name)
+    try:
+        hook = getattr(plugin, name)
+    except Exception:  # a property of the author's, which fails when it is called, too
+        return
     if getattr(hook, "__func__", None) is getattr(Plugin, name):
         return
     if not callable(hook):
