@@ -1,5 +1,6 @@
 """Metrics, probes and the inventory over HTTP. Nothing on the device path depends on it."""
 
+import errno
 import json
 import logging
 import socket
@@ -15,7 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
-from deviceplugin import _values
+from deviceplugin import _descriptors, _values
 from deviceplugin._metrics import Metrics
 from deviceplugin._page import render
 from deviceplugin._report import Report
@@ -30,9 +31,12 @@ _CLIENT_TIMEOUT: Final = 10
 _CLIENT_DEADLINE: Final = 15.0
 """Seconds that a client may take in all."""
 MAX_CLIENTS: Final = 32
-"""Clients that are answered at a time."""
+"""Clients that are answered at a time, if there are open files enough for them."""
+_FEWEST: Final = 2
+"""The same, however few there are: a probe must get through."""
 _PATIENCE: Final = 0.5
 """Seconds that the next client waits for one of them to end, before all of them are cut off."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _NEVER: Final = 24 * 3600.0
 """Seconds between wake-ups that serve no purpose here."""
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
@@ -124,7 +128,8 @@ class _Listener(ThreadingHTTPServer):
         if everywhere or ":" in address[0]:
             self.address_family = socket.AF_INET6
         self._everywhere = everywhere
-        self._slots = threading.BoundedSemaphore(MAX_CLIENTS)
+        self._ended = threading.Condition()
+        """A client did."""
         self._clients: dict[socket.socket, None] = {}
         self._waiting: set[socket.socket] = set()
         """Clients that wait for us, not we for them."""
@@ -138,13 +143,22 @@ class _Listener(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     @override
+    def get_request(self) -> Any:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:  # who tries again at once does so for ever
+                self._cut_off_slow()
+                with self._ended:
+                    self._ended.wait(_PATIENCE)
+            raise
+
+    @override
     def process_request(self, request: Any, client_address: Any) -> None:
         # More clients wait in the backlog: threads and descriptors without end would end us.
-        if not self._slots.acquire(timeout=_PATIENCE):
-            # Slow ones, and behind them a probe would find us dead.
-            for client in set(self._clients) - self._waiting:
-                _cut_off(client)
-            if not self._slots.acquire(timeout=_PATIENCE):
+        if not self._wait_for_room():
+            self._cut_off_slow()  # behind them a probe would find us dead
+            if not self._wait_for_room():
                 self.shutdown_request(request)
                 return
         self._clients[request] = None
@@ -153,6 +167,19 @@ class _Listener(ThreadingHTTPServer):
         except RuntimeError:  # the node has no thread left
             self._end(request)
             self.shutdown_request(request)
+
+    def _wait_for_room(self) -> bool:
+        with self._ended:
+            return self._ended.wait_for(self._has_room, _PATIENCE)
+
+    def _has_room(self) -> bool:
+        clients = len(self._clients)
+        enough = clients < _FEWEST or _descriptors.spare() >= _descriptors.RESERVE
+        return enough and clients < MAX_CLIENTS
+
+    def _cut_off_slow(self) -> None:
+        for client in set(self._clients) - self._waiting:
+            _cut_off(client)
 
     @override
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -175,8 +202,9 @@ class _Listener(ThreadingHTTPServer):
             self._waiting.discard(client)
 
     def _end(self, request: socket.socket) -> None:
-        del self._clients[request]
-        self._slots.release()
+        with self._ended:
+            del self._clients[request]
+            self._ended.notify_all()
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import grpc
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from deviceplugin import _rpc
+from deviceplugin import _descriptors, _rpc
 from deviceplugin._log import Seldom
 from deviceplugin._metrics import Metrics
 from deviceplugin._turns import Turns
@@ -173,6 +173,8 @@ class Kubelet:
     def _call(
         self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
     ) -> None:
+        if problem := _descriptors.shortage():
+            raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
         request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
         with _rpc.connect(self.socket) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]

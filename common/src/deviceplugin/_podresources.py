@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 import grpc
 from google.protobuf.message import DecodeError
 
-from deviceplugin import _rpc
+from deviceplugin import _descriptors, _rpc
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.podresources import podresources_pb2 as pb
 
@@ -136,6 +136,8 @@ class PodResources:
     def _connected(self) -> Iterator[Callable[[str, Any, float], Any]]:
         if not self._exists(self.socket):
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
+        if problem := _descriptors.shortage():
+            raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
         lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
         with _rpc.connect(self.socket, max_receive_message_length=_MAX_BYTES) as channel:
             methods = _rpc.calls(channel, lister, encoded=True)

@@ -16,7 +16,7 @@ from typing import Final
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin import _descriptors, _rpc
 from deviceplugin._author import Hooks
 from deviceplugin._inventory import Resource
 from deviceplugin._kubelet import Registrar, file_identity
@@ -63,6 +63,8 @@ class Server:
     ) -> None:
         directory = registrar.directory
         _check_exists(directory)  # gRPC would say so on standard error, in its own way
+        if problem := _descriptors.shortage():
+            raise OSError(f"{directory}: cannot serve in it: {problem}")
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         _try_socket(self.path)

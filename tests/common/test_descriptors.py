@@ -1,0 +1,175 @@
+"""A process that may open few files only."""
+
+import errno
+import http.client
+import os
+import resource
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from deviceplugin import _descriptors
+from deviceplugin._http import Server
+from deviceplugin._metrics import Metrics
+from deviceplugin.testing import Kubelet
+from patience import PATIENCE
+from scripted import RESOURCE, eventually
+
+PLUGIN = """
+import json, resource, sys
+import deviceplugin as dp
+
+class Plugin(dp.Plugin):
+    resource = "example.com/thing"
+
+    def discover(self):
+        return [dp.Device("a")]
+
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+dp.main(Plugin, argv=sys.argv[2:])
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(kubelet: Kubelet, limit: int, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a plugin in a process of its own that may have ``limit`` files open."""
+    words = {
+        "plugin-dir": kubelet.simulated.plugin_dir,
+        "pod-resources-socket": "/nowhere/kubelet.sock",  # not waited for
+        "http-address": f"127.0.0.1:{port}",
+    }
+    flags = [f"--{name}={value}" for name, value in words.items()]
+    process = subprocess.Popen([sys.executable, "-c", PLUGIN, str(limit), *flags])
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def opened(process: "subprocess.Popen[bytes]") -> int:
+    return len(os.listdir(f"/proc/{process.pid}/fd"))  # noqa: PTH208
+
+
+def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
+    kubelet: Kubelet,
+) -> None:
+    port = free_port()
+    with running(kubelet, 40, port) as process, ExitStack() as stack:
+        kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
+        for _ in range(32):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert 200 == status(port, "/healthz")  # behind all of them
+            assert opened(process) <= 40 - _descriptors.NEEDED
+        for _ in range(3):
+            kubelet.simulated.restart()
+            kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
+        assert process.poll() is None
+    assert 0 == process.returncode
+
+
+def test_a_plugin_with_too_few_open_files_says_so_and_does_not_abort(kubelet: Kubelet) -> None:
+    port = free_port()
+    with running(kubelet, 13, port) as process:
+        eventually(lambda: "fewer than 8 of 13 open files are left" in told(port), "the reason")
+        assert 200 == status(port, "/healthz")
+        assert process.poll() is None
+    assert 0 == process.returncode
+
+
+def told(port: int) -> str:
+    """Return what ``/readyz`` says; empty without an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().read().decode()
+    except OSError:
+        return ""
+    finally:
+        connection.close()
+
+
+def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[float] = []
+
+    def fail(_self: object) -> None:
+        tried.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    class View:
+        def alive(self) -> str:
+            return ""
+
+        def ready(self) -> str:
+            return ""
+
+        def reports(self) -> list[object]:
+            return []
+
+    monkeypatch.setattr("deviceplugin._http._PATIENCE", 0.05)
+    monkeypatch.setattr(socketserver.TCPServer, "get_request", fail)
+    server = Server("127.0.0.1:0", View(), Metrics())  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    with socket.create_connection(("127.0.0.1", server.port)):
+        eventually(lambda: len(tried) > 3, "some attempts")
+    server.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert tried[3] - tried[0] >= 3 * 0.05
+
+
+def test_what_is_left_is_the_limit_less_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (opened + 5, 4096))
+    assert 5 == _descriptors.spare()
+    limit = opened + 5
+    assert f"fewer than 8 of {limit} open files are left: raise the limit" == (
+        _descriptors.shortage()
+    )
+    with Path("/dev/null").open():
+        assert 4 == _descriptors.spare()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (opened - 5, 4096))
+    assert 0 == _descriptors.spare()
+
+
+def test_without_a_limit_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    infinite = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (infinite, infinite))
+    assert "" == _descriptors.shortage()
+
+
+def test_where_none_is_left_to_look_with_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_path: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "listdir", fail)
+    assert 0 == _descriptors.spare()
