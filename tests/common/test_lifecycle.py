@@ -50,7 +50,10 @@ def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(
     assert 1 == kubelet.simulated.lists_received(RESOURCE)
 
 
-OURS = ("poller", "http", "discovery", "endpoint", "rpc-example.com", "changes", "hook", "host")
+OURS = (
+    *("poller", "http", "pulse", "discovery", "endpoint"),
+    *("rpc-example.com", "changes", "hook", "host"),
+)
 
 
 def threads() -> list[str]:

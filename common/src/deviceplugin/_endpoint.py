@@ -52,6 +52,8 @@ class Endpoint:
         self.resource = resource
         self.problem = "starting"
         """Why the kubelet is not watching the resource; empty while it is."""
+        self.server: Server | None = None
+        """What serves the resource now, if anything does."""
         self._registrars = registrars
         self._registrar = registrars[0]
         self._settled: Sequence[Registrar] = ()
@@ -140,9 +142,11 @@ class Endpoint:
         self._rival_left = False
         if server.gone:  # before anybody listened for its name
             self._wake.set()
+        self.server = server
         try:
             self._register_and_watch(server)
         finally:
+            self.server = None
             self._metrics.registered.labels(self.resource.name).set(0)
             server.stop()
 

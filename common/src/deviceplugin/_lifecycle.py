@@ -21,10 +21,11 @@ from deviceplugin._metrics import Attribution, Count, Metrics
 from deviceplugin._pace import Pace
 from deviceplugin._podresources import PodResources
 from deviceplugin._poller import Poller
+from deviceplugin._pulse import Pulse
 from deviceplugin._registry import Registry
 from deviceplugin._report import NOT_ADVERTISED, Report, attribution
 from deviceplugin._roster import Retention, unhealthy
-from deviceplugin._server import check_directory
+from deviceplugin._server import Server, check_directory
 from deviceplugin._settings import Settings
 from deviceplugin._sockets import SocketNews
 from deviceplugin.plugin import Plugin
@@ -109,12 +110,14 @@ class Host:
                 self._metrics.count_skipped_samples,
             )
         )
+        self._pulse = Pulse(self._served, self._metrics.events)
         self._group = Group()
         self._group.add("poller", self._poller.run, self._poller.stop)
         if settings.http_address != "off":
             http = _http.Server(settings.http_address, self, self._metrics)
             self.http_port = http.port
             self._group.add("http", http.run, http.stop)
+            self._group.add("pulse", self._pulse.run, self._pulse.stop)
         for discovery in self._discoveries:
             self._group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         self._group.add("holders", self._holders.run, self._holders.stop)
@@ -207,6 +210,11 @@ class Host:
         with self._lock:
             return dict(self._resources)
 
+    def _served(self) -> dict[str, Server]:
+        with self._lock:
+            endpoints = [endpoint for endpoint, _ in self._endpoints.values()]
+        return {each.resource.name: server for each in endpoints if (server := each.server)}
+
     def _count_devices(self) -> list[Count]:
         return [(name, *counts(resource.devices)) for name, resource in self._known().items()]
 
@@ -224,7 +232,7 @@ class Host:
             if not directory.stat().st_nlink:
                 # As a mount in a container, it stays what it was: only a new one sees the new.
                 return f"{directory} has been deleted under its mount"
-        return ""
+        return self._pulse.problem()
 
     def ready(self) -> str:
         """Return an empty text, or why devices cannot be allocated from here now."""

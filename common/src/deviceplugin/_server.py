@@ -7,14 +7,15 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import grpc
+from typing_extensions import override
 
 from deviceplugin import _descriptors, _rpc
 from deviceplugin._author import Hooks
@@ -31,6 +32,8 @@ _STOP_GRACE: Final = 0.2
 _STOPS: Final = threading.BoundedSemaphore(8)
 """Servers that stop at a time: the threads of hundreds would spend minutes of CPU time on waiting
 for each other."""
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+_SILENT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _REST: Final = re.compile(r"-[0-9a-f]{6}\.sock")
 _SOCKET_NAME: Final = "{slug}-{token}.sock"
 _SLUG_LENGTH: Final = 40
@@ -42,6 +45,19 @@ _ADVICE: Final[Mapping[int, str]] = {
 }
 _MAX_PATH: Final = 107
 """Bytes that the path of a Unix socket can have."""
+
+
+class _Workers(ThreadPoolExecutor):
+    begun = 0
+    """How many tasks have been; that it grows is what matters, so no lock."""
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        def run() -> Any:
+            self.begun += 1
+            return fn(*args, **kwargs)
+
+        return super().submit(run)
 
 
 class Server:
@@ -69,14 +85,13 @@ class Server:
         self.path = directory / self.name
         _try_socket(self.path)
         self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
-        self._workers = ThreadPoolExecutor(
+        self._workers = _Workers(
             MAX_STREAMS + _SPARE_WORKERS, thread_name_prefix=f"rpc-{resource.name}"
         )
-        service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
         self._server = grpc.server(
             self._workers,
             handlers=[
-                _rpc.service(service, self.servicer, encoded=frozenset({"ListAndWatch"})),
+                _rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
                 *registrar.services(resource.name, told),
             ],
         )
@@ -93,6 +108,21 @@ class Server:
         """Whether the socket has been removed or replaced."""
         now = file_identity(self.path)
         return now is None or now != self._identity
+
+    def answers(self, timeout: float) -> bool:
+        """Return whether a call is answered within ``timeout`` seconds, be it by a refusal.
+
+        Or whether a worker began one meanwhile, anybody's: a busy server is late, and alive.
+        """
+        begun = self._workers.begun
+        with _rpc.connect(self.path) as channel:
+            ask = _rpc.calls(channel, _SERVICE)["GetDevicePluginOptions"]
+            try:
+                ask(pb.Empty(), timeout=timeout)
+            except grpc.RpcError as error:
+                silent = cast("grpc.Call", error).code() in _SILENT
+                return not silent or self._workers.begun != begun
+        return True
 
     def stop(self) -> None:
         """End all streams, cut off what does not end, and remove the socket."""

@@ -1,0 +1,301 @@
+"""Whether the plugin's own sockets answer, and what ``/healthz`` makes of it."""
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from deviceplugin import _descriptors, _pulse
+from deviceplugin._events import Events
+from deviceplugin._pulse import Pulse
+from deviceplugin._server import Server
+from deviceplugin.testing import Kubelet, Node
+from patience import PATIENCE
+from scripted import RESOURCE, ScriptedPlugin, eventually
+
+DEAD = r"^/p/{} has not answered since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$"
+
+
+class Socket:
+    """One that answers or does not, as a test wants it."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path("/p", name)
+        self.gone = False
+        self.well = True
+        self.asked = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def answers(self, timeout: float) -> bool:
+        assert timeout > 0
+        self.asked += 1
+        self.meanwhile()
+        return self.well
+
+
+class Sockets:
+    """Some of them, a pulse, and its clock."""
+
+    def __init__(self, *names: str) -> None:
+        self.now = 0.0
+        self.by_name = {name: Socket(name) for name in names}
+        self.events = Events()
+        self.pulse = Pulse(lambda: dict(self.by_name), self.events, lambda: self.now)
+
+    def after(self, seconds: float, rounds: int = 1) -> str:
+        """Ask in each of ``rounds`` after as many seconds, and return what is wrong."""
+        for _ in range(rounds):
+            self.now += seconds
+            self.pulse.ask()
+        return self.pulse.problem()
+
+
+@pytest.fixture
+def sockets() -> Sockets:
+    found = Sockets("a", "b")
+    assert "" == found.after(60)
+    return found
+
+
+# What counts as death.
+
+
+def test_a_socket_that_was_silent_for_long_and_often_is_dead_until_it_answers(
+    sockets: Sockets,
+) -> None:
+    sockets.by_name["a"].well = False
+    assert "" == sockets.after(60, rounds=5)
+    problem = sockets.after(60)
+    assert re.match(DEAD.format("a"), problem)
+    assert sockets.after(60, rounds=9) == problem  # since when does not change
+    sockets.by_name["a"].well = True
+    assert "" == sockets.after(60)
+
+
+def test_a_single_answer_begins_the_count_anew(sockets: Sockets) -> None:
+    for _ in range(4):
+        sockets.by_name["a"].well = False
+        assert "" == sockets.after(60, rounds=5)
+        sockets.by_name["a"].well = True
+        assert "" == sockets.after(60)
+
+
+def test_few_questions_are_not_enough_however_long_ago(sockets: Sockets) -> None:
+    sockets.by_name["a"].well = False
+    assert "" == sockets.after(3600, rounds=4)  # a machine that was suspended
+
+
+def test_many_questions_are_not_enough_in_a_short_time(sockets: Sockets) -> None:
+    sockets.by_name["a"].well = False
+    assert "" == sockets.after(1, rounds=100)
+
+
+def test_where_none_ever_answered_a_restart_mends_nothing() -> None:
+    sockets = Sockets("a")
+    sockets.by_name["a"].well = False
+    assert "" == sockets.after(60, rounds=60)
+
+
+def test_a_socket_that_goes_meanwhile_is_not_blamed(sockets: Sockets) -> None:
+    socket = sockets.by_name["a"]
+    socket.well, socket.gone = False, True
+    assert "" == sockets.after(60, rounds=60)
+
+
+def test_a_socket_that_is_replaced_meanwhile_is_not_blamed(sockets: Sockets) -> None:
+    def replace() -> None:
+        sockets.by_name["a"] = Socket("a2")
+
+    sockets.by_name["a"].well, sockets.by_name["a"].meanwhile = False, replace
+    assert "" == sockets.after(60)
+    assert not sockets.pulse._silent
+
+
+def test_new_sockets_of_a_resource_that_are_silent_too_do_not_begin_anew(sockets: Sockets) -> None:
+    problem = ""
+    for number in range(7):
+        sockets.by_name["a"] = Socket(f"a{number}")
+        sockets.by_name["a"].well = False
+        problem = sockets.after(60)
+    assert re.match(DEAD.format("a6"), problem)
+
+
+def test_a_resource_that_is_withdrawn_is_not_dead(sockets: Sockets) -> None:
+    sockets.by_name["a"].well = False
+    assert sockets.after(60, rounds=9)
+    del sockets.by_name["a"]
+    assert "" == sockets.after(60)
+
+
+def test_nobody_is_asked_without_open_files_to_do_so(
+    sockets: Sockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets.by_name["a"].well = False
+    before = sockets.by_name["a"].asked
+    monkeypatch.setattr(_descriptors, "spare", lambda: 0)
+    assert "" == sockets.after(60, rounds=60)
+    assert before == sockets.by_name["a"].asked
+
+
+# Who is asked, and what is told.
+
+
+def test_many_sockets_take_turns() -> None:
+    names = [f"r{number:02}" for number in range(20)]
+    sockets = Sockets(*names)
+    sockets.after(60)
+    assert 8 == sum(socket.asked for socket in sockets.by_name.values())
+    sockets.after(60, rounds=9)
+    assert {socket.asked >= 3 for socket in sockets.by_name.values()} == {True}
+
+
+def test_one_that_is_silent_is_asked_in_every_round_and_the_others_wait() -> None:
+    sockets = Sockets(*(f"r{number:02}" for number in range(20)))
+    sockets.after(60)
+    sockets.by_name["r01"].well = False
+    sockets.after(60, rounds=4)
+    before = {name: socket.asked for name, socket in sockets.by_name.items()}
+    assert sockets.after(60, rounds=6)
+    asked = {name: socket.asked - before[name] for name, socket in sockets.by_name.items()}
+    assert {"r01": 6} == {name: count for name, count in asked.items() if count}
+
+
+def test_silence_is_told_once_and_its_end_too(
+    sockets: Sockets, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sockets.by_name["a"].well = False
+    sockets.after(60, rounds=9)
+    sockets.by_name["a"].well = True
+    sockets.after(60)
+    told = ["the plugin's socket does not answer", "the plugin's socket answers again"]
+    assert told == caplog.messages
+    assert told == [event.event for event in reversed(sockets.events.latest())]
+
+
+def test_a_round_that_breaks_ends_nothing(
+    sockets: Sockets, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_pulse, "_INTERVAL", 0.01)
+    failures = iter([RuntimeError("can't start new thread")] * 3)
+
+    def fail() -> None:
+        for failure in failures:
+            raise failure
+
+    sockets.by_name["b"].meanwhile = fail
+    thread = threading.Thread(target=sockets.pulse.run)
+    thread.start()
+    before = sockets.by_name["b"].asked
+    eventually(lambda: sockets.by_name["b"].asked > before + 4, "more rounds")
+    sockets.pulse.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert ["asking the sockets failed"] == caplog.messages
+
+
+# Real servers.
+
+
+def server(node: Node) -> Server:
+    ((endpoint, _),) = node.host._endpoints.values()
+    assert endpoint.server is not None
+    return endpoint.server
+
+
+@contextmanager
+def busy(served: Server, queued: int = 0) -> Iterator[threading.Event]:
+    """Keep all workers busy, and as many tasks more waiting; what is given lets one go."""
+    release, release_one = threading.Event(), threading.Event()
+    pool = served._workers
+    pool.submit(release_one.wait, PATIENCE)
+    for _ in range(pool._max_workers - 2 + queued):  # one is the kubelet's stream's
+        pool.submit(release.wait, PATIENCE)
+    full = pool._max_workers
+    eventually(lambda: served._workers.begun >= full, "all workers to be busy")
+    try:
+        yield release_one
+    finally:
+        release.set()
+        release_one.set()
+
+
+def test_a_server_answers_and_one_that_has_stopped_does_not(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        served = server(node)
+        assert served.answers(PATIENCE)
+    assert not served.answers(PATIENCE)
+
+
+def test_a_server_in_which_nothing_moves_does_not_answer(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        served = server(node)
+        with busy(served):
+            assert not served.answers(0.1)
+        assert served.answers(PATIENCE)
+
+
+def test_a_server_that_is_busy_with_others_is_alive(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node, ThreadPoolExecutor(1) as asking:
+        node.wait_for(RESOURCE, {"a"})
+        served = server(node)
+        with busy(served, queued=1) as let_one_go:
+            answer = asking.submit(served.answers, 1.0)
+            let_one_go.set()
+            assert answer.result()
+
+
+def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_self: object, _request: object, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
+
+    monkeypatch.setattr("deviceplugin._servicer.Servicer.GetDevicePluginOptions", refuse)
+    with kubelet.running(ScriptedPlugin("a")) as node:
+
+        def one_answers() -> bool:
+            return any(served.answers(PATIENCE) for served in node.host._served().values())
+
+        eventually(one_answers, "a refusal")
+
+
+def test_the_process_is_not_alive_while_its_socket_is_dead(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pulse, "_TIMEOUT", 0.1)
+    now = 0.0
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        pulse = node.host._pulse
+        pulse._clock = lambda: now
+        pulse.ask()
+        with busy(server(node)):
+            for minute in range(5):
+                now = minute * 60.0
+                assert "" == node.host.alive()
+                pulse.ask()
+            now = 300.0
+            assert node.host.alive().startswith(f"{server(node).path} has not answered since 2")
+            assert "" == node.host.ready()  # the kubelet has not noticed yet
+        monkeypatch.setattr(_pulse, "_TIMEOUT", PATIENCE)
+        pulse.ask()
+        assert "" == node.host.alive()
+
+
+def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pulse, "_INTERVAL", 0.01)
+    with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: node.host._pulse._known_to_work, "an answer")
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert "pulse" not in [name for name, *_ in node.host._group._actors]
