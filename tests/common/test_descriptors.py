@@ -18,7 +18,10 @@ import pytest
 
 from deviceplugin import _descriptors
 from deviceplugin._http import Server
+from deviceplugin._kubelet import Kubelet as Registrar
 from deviceplugin._metrics import Metrics
+from deviceplugin._podresources import PodResources
+from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE
 from scripted import RESOURCE, eventually
@@ -145,6 +148,19 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
     thread.join(PATIENCE)
     assert not thread.is_alive()
     assert tried[3] - tried[0] >= 3 * 0.05
+
+
+def test_nothing_is_called_with_too_few_open_files(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_descriptors, "spare", lambda: 7)
+    said = "cannot be called: fewer than 8 of "
+    pods = PodResources(kubelet.simulated.pod_resources_socket, lambda _method, _code: None)
+    with pytest.raises(KubeletUnavailableError, match=said):
+        pods.list()
+    registrar = Registrar(kubelet.simulated.plugin_dir, Metrics())
+    with pytest.raises(KubeletUnavailableError, match=said):
+        registrar._call(RESOURCE, "a.sock", wake=threading.Event(), moot=lambda: False)
 
 
 def test_what_is_left_is_the_limit_less_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:

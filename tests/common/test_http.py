@@ -1,12 +1,14 @@
+import errno
 import http.client
 import json
 import logging
 import re
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +237,32 @@ def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> Non
     assert told.is_set()
     (record,) = (record for record in caplog.records if "http client failed" == record.message)
     assert (logging.DEBUG, "gone") == (record.levelno, vars(record)["error"])
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("TCPServer.get_request", OSError(errno.ECONNABORTED, "the client is gone")),
+        ("ThreadingMixIn.process_request", RuntimeError("can't start new thread")),
+    ],
+)
+def test_a_client_that_cannot_be_served_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, method: str, error: Exception
+) -> None:
+    name, attribute = method.split(".")
+    owner = getattr(socketserver, name)
+    real, errors = getattr(owner, attribute), iter([error])
+
+    def fail_once(*arguments: object) -> object:
+        for given in errors:
+            raise given
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, attribute, fail_once)
+    with serving() as server:
+        with suppress(OSError, http.client.HTTPException):
+            ask(server, "/healthz")
+        assert 200 == ask(server, "/healthz")[0]
 
 
 def test_requests_are_logged_for_who_looks_for_them(

@@ -11,7 +11,8 @@ from tempfile import mkdtemp
 import pytest
 
 from container import POSSIBLE
-from deviceplugin._server import _advised
+from deviceplugin._kubelet import is_directory
+from deviceplugin._server import _advised, _check_exists
 
 needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 
@@ -108,3 +109,10 @@ def test_a_plugin_directory_that_is_mounted_read_only_is_told_once(directory: Pa
 def test_what_names_no_error_of_the_system_is_told_as_it_is() -> None:
     assert "path too long" == _advised(OSError("path too long"))
     assert "No space left on device" == _advised(OSError(errno.ENOSPC, "No space left on device"))
+
+
+def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none() -> None:
+    odd = Path("/") / ("x" * 300)
+    assert not is_directory(odd)
+    with pytest.raises(OSError, match=f"^{odd}: File name too long$"):
+        _check_exists(odd)
