@@ -326,7 +326,8 @@ def test_a_plugin_that_rejects_its_registration_is_disconnected(
     stub = watched()
     stub.failing["NotifyRegistrationStatus"] = StubError("no")
     kubelet.watch()
-    stub.wait(lambda: "ListAndWatch" in stub.calls and stub.streams == 0)
+    kubelet.wait(lambda: not kubelet._live().connections._readers)
+    stub.wait(lambda: stub.streams == 0)
     assert {str(stub.socket): ""} == kubelet.watched_sockets
     stub.failing.clear()
     clock.advance(1)
