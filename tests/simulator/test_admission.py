@@ -368,6 +368,23 @@ def test_a_request_of_nothing_fits_a_node_that_has_less_than_is_used(
     assert outcome, outcome.message
 
 
+def test_a_pod_that_ends_during_an_admission_still_counts_in_it(
+    kubelet: SimulatedKubelet, plugin: Make
+) -> None:
+    stub = plugin(devices=["a"])
+    kubelet.tick()
+    stub.update(["a", "b"])
+    kubelet.wait_for(R, {"a", "b"})
+    ending = Pod.of("ending", main={R: 1})
+    assert kubelet.admit(ending)
+    stub.hold("Allocate")
+    admitting = Admitting(kubelet, Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})]))
+    stub.wait(lambda: 2 == len(stub.allocated))
+    kubelet.terminate(ending)
+    stub.release()
+    assert "OutOfx.io/dev" == admitting.outcome.reason
+
+
 def test_a_resize_to_another_number_of_devices_is_refused(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
@@ -489,6 +506,7 @@ def test_a_collection_during_a_preference_does_no_harm(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
     stub = plugin(options=PREFERS)
+    kubelet.tick()
     finished = Pod.of("finished", main={R: 1})
     assert kubelet.admit(finished)
     prefer = stub.on_prefer

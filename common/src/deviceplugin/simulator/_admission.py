@@ -1,7 +1,7 @@
 """Admission of pods: one at a time, with nothing else happening on the node meanwhile."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from deviceplugin.simulator._allocating import Allocator
@@ -115,9 +115,10 @@ class Admission:
 
     def _decide(self, pod: Pod) -> Outcome:
         self._manager.check_alive()
+        others = self._others(pod)
         try:
             self._place(pod)
-            self._check_node(pod)
+            self._check_node(pod, others)
         except _RejectionError as rejection:
             return self._reject(pod, rejection)
         return Outcome(pod, self.devices(pod))
@@ -182,17 +183,19 @@ class Admission:
                 "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected"
             ) from None
 
-    def _check_node(self, pod: Pod) -> None:
+    def _others(self, pod: Pod) -> list[Pod]:
+        """Return the other active pods; one that ends during an admission still counts in it."""
+        with self._host.changed:
+            states = self._host.pods.items()
+            return [s.pod for uid, s in states if uid != pod.uid and self._manager.active(uid)]
+
+    def _check_node(self, pod: Pod, others: Sequence[Pod]) -> None:
         """Compare with the node object, which may be behind what the device manager knows."""
         with self._host.changed:
             allocatable = self._allocatable(pod)
             for resource in self._host.shuffled(pod.resources & allocatable.keys()):
                 wanted, capacity = pod.request(resource, claims=False), allocatable[resource]
-                used = sum(
-                    state.pod.request(resource)
-                    for uid, state in self._host.pods.items()
-                    if uid != pod.uid and self._manager.active(uid)
-                )
+                used = sum(other.request(resource) for other in others)
                 # A request of nothing fits even where more is used than there is.
                 if wanted and wanted > capacity - used:
                     raise _RejectionError(
