@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 
-import grpc
-
 from deviceplugin.simulator._choosing import Chooser, Taking
-from deviceplugin.simulator._errors import AllocationRefusedError
+from deviceplugin.simulator._errors import AllocationRefusedError, CallError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod
 from deviceplugin.simulator._records import NO_NODE, Entry, Grant
-from deviceplugin.simulator._wire import go_error
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
@@ -100,19 +97,17 @@ class Allocator:
     def _ask(self, resource: str, ids: set[str]) -> pb.ContainerAllocateResponse:
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)
-        if endpoint is None or endpoint.client is None:
+        if endpoint is None:
             self._manager.recount()
             raise AllocationRefusedError(f"unknown Device Plugin {resource}")
         request = pb.ContainerAllocateRequest(devices_ids=self._host.shuffled(ids))
         started = time.perf_counter()
         try:
-            response = endpoint.client.call(
-                "Allocate", pb.AllocateRequest(container_requests=[request]), timeout=None
-            )
-        except grpc.RpcError as error:
+            response = endpoint.call("Allocate", pb.AllocateRequest(container_requests=[request]))
+        except CallError as error:
             self._manager.check_alive()
             self._manager.recount()
-            raise AllocationRefusedError(go_error(error)) from None
+            raise AllocationRefusedError(str(error)) from None
         finally:
             self._measure(resource, time.perf_counter() - started)
         self._manager.check_alive()

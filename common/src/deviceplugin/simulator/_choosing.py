@@ -3,13 +3,10 @@
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-import grpc
-
-from deviceplugin.simulator._errors import AllocationRefusedError
+from deviceplugin.simulator._errors import AllocationRefusedError, CallError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager, Endpoint
 from deviceplugin.simulator._records import numa_nodes
-from deviceplugin.simulator._wire import go_error
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
@@ -146,8 +143,8 @@ class Chooser:
             raise AllocationRefusedError(
                 f"endpoint not found in cache for a registered resource: {taking.resource}"
             )
-        options, client = endpoint.options, endpoint.client
-        if client is None or not options or not options.get_preferred_allocation_available:
+        options = endpoint.options
+        if not options or not options.get_preferred_allocation_available:
             return frozenset()
         request = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=self._host.shuffled(available),
@@ -155,14 +152,13 @@ class Chooser:
             allocation_size=taking.wanted,
         )
         try:
-            response = client.call(
+            response = endpoint.call(
                 "GetPreferredAllocation",
                 pb.PreferredAllocationRequest(container_requests=[request]),
-                timeout=None,
             )
-        except grpc.RpcError as error:
+        except CallError as error:
             self._manager.check_alive()
             raise AllocationRefusedError(
-                f"device plugin GetPreferredAllocation rpc failed with err: {go_error(error)}"
+                f"device plugin GetPreferredAllocation rpc failed with err: {error}"
             ) from None
         return frozenset(i for answer in response.container_responses[:1] for i in answer.deviceIDs)

@@ -70,7 +70,9 @@ class Connections:
                 "rpc error: code = Canceled desc = context canceled"
             ) from None
         except grpc.RpcError as error:
-            raise ConnectError(f"failed to get device plugin options: {go_error(error)}") from None
+            raise ConnectError(
+                f"failed to get device plugin options: {go_error(error, client.path)}"
+            ) from None
 
     def _give_up(self, client: PluginClient) -> None:
         with self._host.changed:

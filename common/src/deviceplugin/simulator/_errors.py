@@ -19,5 +19,9 @@ class ContainerStartError(RuntimeError):
     """The reason in the container's waiting state."""
 
 
+class CallError(Exception):
+    """A call of a plugin failed; the message is what a Go client says."""
+
+
 class AllocationRefusedError(Exception):
     """The device manager's error; the text is what follows ``Allocate failed due to``."""

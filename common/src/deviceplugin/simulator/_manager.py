@@ -5,12 +5,16 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import grpc
 
 from deviceplugin.simulator import _checkpoint
 from deviceplugin.simulator._clients import PluginClient
-from deviceplugin.simulator._errors import KubeletCrashed, KubeletStopped
+from deviceplugin.simulator._errors import CallError, KubeletCrashed, KubeletStopped
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._records import Records, numa_nodes
+from deviceplugin.simulator._wire import go_error
 from deviceplugin.v1beta1 import HEALTHY, UNHEALTHY
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
@@ -23,6 +27,7 @@ _MAX_POKES = 100
 class Endpoint:
     """The plugin that a resource's calls go to."""
 
+    resource: str
     client: PluginClient | None
     """None where only the checkpoint knows of the plugin."""
     options: pb.DevicePluginOptions | None
@@ -33,6 +38,19 @@ class Endpoint:
     def stopped(self) -> bool:
         """Whether the connection was lost."""
         return self.stopped_at is not None
+
+    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Call a method of the plugin and return its answer; ``CallError`` as the kubelet says.
+
+        Nothing is called once the connection was lost.
+        """
+        if self.client is None or self.stopped:
+            path = f" {self.client.path}" if self.client else ""
+            raise CallError(f"endpoint &{{{self.resource}{path}}} has been stopped")
+        try:
+            return self.client.call(method, request, timeout)
+        except grpc.RpcError as error:
+            raise CallError(go_error(error, self.client.path)) from None
 
 
 class DeviceManager:
@@ -77,7 +95,7 @@ class DeviceManager:
         for resource in checkpoint.registered:
             self.healthy[resource] = set()
             self.unhealthy[resource] = set()
-            self.endpoints[resource] = Endpoint(None, None, self._host.clock())
+            self.endpoints[resource] = Endpoint(resource, None, None, self._host.clock())
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -89,7 +107,7 @@ class DeviceManager:
     def connected(self, client: PluginClient, options: pb.DevicePluginOptions) -> None:
         """Send the calls of the client's resource to it from now on."""
         with self._host.changed:
-            self.endpoints[client.resource] = Endpoint(client, options)
+            self.endpoints[client.resource] = Endpoint(client.resource, client, options)
             self._host.notify()
 
     def listed(self, resource: str, devices: Iterable[pb.Device]) -> None:

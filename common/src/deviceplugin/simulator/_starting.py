@@ -1,13 +1,10 @@
 """Starting containers: what a plugin answered at admission is replayed, never asked again."""
 
-import grpc
-
 from deviceplugin.simulator._allocating import Allocator
-from deviceplugin.simulator._errors import AllocationRefusedError, ContainerStartError
+from deviceplugin.simulator._errors import AllocationRefusedError, CallError, ContainerStartError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod, RunOptions
-from deviceplugin.simulator._wire import go_error
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
@@ -58,9 +55,7 @@ class Starter:
                 raise ContainerStartError(
                     f"endpoint not found in cache for a registered resource: {resource}"
                 )
-            if endpoint.client is None or not (
-                endpoint.options and endpoint.options.pre_start_required
-            ):
+            if not (endpoint.options and endpoint.options.pre_start_required):
                 return
             grant = self._manager.records.get(pod.uid, container.name, resource)
             if grant is None:
@@ -68,19 +63,15 @@ class Starter:
                     f"no devices found allocated in local cache for pod {pod.uid}, "
                     f"container {container.name}, resource {resource}"
                 )
-            client, stopped = endpoint.client, endpoint.stopped
             ids = self._host.shuffled(grant.ids)
-        failure = "device plugin PreStartContainer rpc failed with err: "
-        if stopped:
-            raise ContainerStartError(
-                f"{failure}endpoint &{{{resource} {client.path}}} has been stopped"
-            )
         try:
-            client.call(
+            endpoint.call(
                 "PreStartContainer",
                 pb.PreStartContainerRequest(devices_ids=ids),
-                timeout=self._host.config.pre_start_timeout,
+                self._host.config.pre_start_timeout,
             )
-        except grpc.RpcError as error:
+        except CallError as error:
             self._manager.check_alive()
-            raise ContainerStartError(f"{failure}{go_error(error)}") from None
+            raise ContainerStartError(
+                f"device plugin PreStartContainer rpc failed with err: {error}"
+            ) from None

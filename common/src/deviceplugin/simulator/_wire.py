@@ -1,5 +1,6 @@
 """gRPC as the kubelet, a Go program, shows it to plugins."""
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,46 @@ import grpc
 
 _CODE_NAMES: Final = {grpc.StatusCode.OK: "OK", grpc.StatusCode.CANCELLED: "Canceled"}
 
-_OWN_WORDS: Final = {
-    "Deadline Exceeded": "context deadline exceeded",
-    "Channel closed!": "grpc: the client connection is closing",
-    "Socket closed": "error reading from server: EOF",
-}
-"""What grpcio itself says, and grpc-go's words for the same."""
+_GO_WORDS: Final = (
+    (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", "context deadline exceeded"),
+    (grpc.StatusCode.CANCELLED, "Channel closed!", "grpc: the client connection is closing"),
+    (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        r"CLIENT: Received message larger than max \((\d+) vs\. (\d+)\)",
+        "grpc: received message larger than max ({0} vs. {1})",
+    ),
+    (
+        grpc.StatusCode.INTERNAL,
+        "Exception deserializing response!",
+        (
+            "grpc: failed to unmarshal the received message: "
+            "proto: cannot parse invalid wire-format data"
+        ),
+    ),
+    (grpc.StatusCode.UNAVAILABLE, "Socket closed", "error reading from server: EOF"),
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        r"recvmsg:(Connection reset by peer) \(\d+\)",
+        "error reading from server: read unix @->{path}: read: {0}",
+    ),
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        r"failed to connect to all addresses; .* connect failed: addr: unix:PATH error: (.*)",
+        'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {0}"',
+    ),
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        r"failed to connect to all addresses; .* unix:PATH.*",
+        (
+            'connection error: desc = "error reading server preface: '
+            'read unix @->{path}: read: connection reset by peer"'
+        ),
+    ),
+)
+"""A code, what grpcio itself says with it of a socket PATH, and grpc-go's words for the same."""
+
+_WRAPPED: Final = re.compile(r"Stream removed \((.*)\)", re.DOTALL)
+"""What some versions of grpcio put around their own words."""
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024
 """Bytes that a Go client takes unless told otherwise."""
@@ -24,14 +59,23 @@ _CLOSE_CHECK: Final = 0.05
 """Seconds after which a dial notices that its channel was closed."""
 
 
-def go_error(error: grpc.RpcError) -> str:
-    """Return ``error`` as a Go client prints it."""
+def go_error(error: grpc.RpcError, path: str) -> str:
+    """Return ``error`` of a call over the socket ``path`` as a Go client prints it."""
     call = cast("grpc.Call", error)
     code, details = call.code(), call.details() or ""
     name = _CODE_NAMES.get(code) or "".join(word.title() for word in code.name.split("_"))
-    if details.startswith("failed to connect to all addresses"):
-        details = f'connection error: desc = "transport: Error while dialing: {details}"'
-    return f"rpc error: code = {name} desc = {_OWN_WORDS.get(details, details)}"
+    return f"rpc error: code = {name} desc = {_go_words(code, details, path)}"
+
+
+def _go_words(code: grpc.StatusCode, details: str, path: str) -> str:
+    """Return grpc-go's words for grpcio's own; what a plugin said stays as it is."""
+    wrapped = _WRAPPED.fullmatch(details)
+    own = wrapped[1] if wrapped else details
+    for status, pattern, words in _GO_WORDS:
+        said = re.fullmatch(pattern.replace("PATH", re.escape(path)), own)
+        if code is status and said:
+            return words.format(*(group.lower() for group in said.groups()), path=path)
+    return details
 
 
 def wait_until_ready(channel: grpc.Channel, timeout: float) -> bool:
