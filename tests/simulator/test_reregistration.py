@@ -1,6 +1,9 @@
 """What becomes of the plugin that had the resource before."""
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
 
 import grpc
 import pytest
@@ -14,6 +17,9 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
+from deviceplugin.simulator._clients import PluginClient
+from deviceplugin.simulator._connections import Connections
+from patience import PATIENCE
 
 R = "x.io/dev"
 
@@ -157,6 +163,67 @@ def test_an_orphan_that_registers_again_is_watched_again(
     kubelet.wait(lambda: kubelet.registered)
     healthy.stop()
     kubelet.wait_for(R, (), {"a", "b"})
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_stream_that_ends_while_the_next_plugin_is_greeted_changes_no_answer_to_register(
+    kubelet: SimulatedKubelet, plugin: Make, stub: Make, fails: bool
+) -> None:
+    old, new = plugin(name="old"), stub(name="new")
+    new.hold("GetDevicePluginOptions")
+    if fails:
+        new.failing["GetDevicePluginOptions"] = StubError("not now")
+    told: list[str] = []
+
+    def register() -> None:
+        try:
+            new.register(timeout=PATIENCE)
+        except grpc.RpcError as error:
+            told.append(str(cast("grpc.Call", error).details()))
+
+    registering = threading.Thread(target=register)
+    registering.start()
+    new.wait(lambda: "GetDevicePluginOptions" in new.calls)
+    old.end_streams()
+    kubelet.wait_for(R, (), {"a", "b"})
+    new.release()
+    registering.join()
+    failure = "failed to get device plugin options: rpc error: code = Internal desc = not now"
+    assert [failure] * fails == told
+    kubelet.wait(lambda: not kubelet._live().connections._readers)
+    assert frozenset() == kubelet.registered
+
+
+def test_a_stream_that_has_ended_does_not_disconnect_who_registers_then(
+    kubelet: SimulatedKubelet, plugin: Make, stub: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the thread is that deals with the end."""
+    deal = Connections._stream_ended
+    old = plugin(name="old")
+
+    def late(connections: Connections, client: PluginClient) -> None:
+        with suppress(TimeoutError):
+            kubelet.wait(lambda: connections._current[R] is not client, timeout=0.5)
+        deal(connections, client)
+
+    monkeypatch.setattr(Connections, "_stream_ended", late)
+    (reader,) = kubelet._live().connections._open
+    old.stop()
+    kubelet.wait(lambda: reader.ended)
+    stub(name="new").register()
+    kubelet.wait_for(R, {"a", "b"})
+    assert {R} == kubelet.registered
+
+
+def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(stub: Make) -> None:
+    plugin = stub()
+    client = PluginClient(R, str(plugin.socket))
+    client.dial(PATIENCE)
+    client.close()
+    with pytest.raises(grpc.RpcError) as error:
+        client.options(None)
+    assert grpc.StatusCode.CANCELLED is cast("grpc.Call", error.value).code()
+    assert [] == plugin.calls
 
 
 def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(

@@ -38,10 +38,15 @@ class PluginClient:
         self.resource = resource
         self.path = path
         self.streaming = False
-        """Whether ListAndWatch is open."""
+        """Whether ListAndWatch is open, or its end has not been dealt with."""
+        self.greeting = True
+        """Whether it is being dialled and asked for its options."""
+        self.unwanted = False
+        """Whether to hang up as soon as it has been greeted."""
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._closed = False
+        self._stream: grpc.Call | None = None
         self._calls: Mapping[str, Any] = {}
 
     def dial(self, timeout: float) -> None:
@@ -82,7 +87,10 @@ class PluginClient:
             raise grpc.FutureCancelledError
         remaining = context.time_remaining() if context else float("inf")
         timeout = None if remaining > threading.TIMEOUT_MAX else remaining
-        call = self._calls["GetDevicePluginOptions"].future(pb.Empty(), timeout=timeout)
+        try:
+            call = self._calls["GetDevicePluginOptions"].future(pb.Empty(), timeout=timeout)
+        except ValueError:
+            raise ClientClosed from None
         if context:
             context.add_callback(call.cancel)
         options: pb.DevicePluginOptions = call.result()
@@ -91,7 +99,14 @@ class PluginClient:
     def lists(self) -> Iterator[pb.ListAndWatchResponse]:
         """Yield what ListAndWatch sends until the stream ends, for whatever reason."""
         with contextlib.suppress(grpc.RpcError, ValueError):  # ValueError: closed before the call
-            yield from self._calls["ListAndWatch"](pb.Empty())
+            stream = self._calls["ListAndWatch"](pb.Empty())
+            self._stream = stream
+            yield from stream
+
+    @property
+    def ended(self) -> bool:
+        """Whether ListAndWatch has ended, be it that nobody has dealt with that yet."""
+        return self._stream is not None and not self._stream.is_active()
 
     def call(self, method: str, request: Any, timeout: float | None) -> Any:
         """Call ``method``; without ``timeout`` wait for as long as it takes."""

@@ -39,6 +39,7 @@ class Connections:
         client = PluginClient(resource, path)
         early = self._host.behaviour.failed_registration_orphans
         with self._host.changed:
+            self._host.changed.wait_for(lambda: not self._ends(resource))
             if self._closed:
                 raise ConnectError("the kubelet has stopped")
             self._open.add(client)
@@ -54,7 +55,23 @@ class Connections:
             if not early:
                 self._current[resource] = client
             self._manager.connected(client, options)
-        self._read(client)
+            client.greeting = False
+            self._read(client)
+            if client.unwanted:
+                self._manager.disconnected(resource)
+        if client.unwanted:
+            client.close()
+
+    def _ends(self, resource: str) -> bool:
+        """Whether a stream of the resource's has ended and nobody has dealt with that yet.
+
+        Threads are late on a busy machine. What ended before a plugin registered must not
+        disconnect it, as it would not in a real kubelet.
+        """
+        return not self._closed and any(
+            client.resource == resource and client.streaming and client.ended
+            for client in self._open
+        )
 
     def _greet(
         self, client: PluginClient, context: grpc.ServicerContext | None
@@ -93,19 +110,23 @@ class Connections:
             reader.start()
 
     def _run(self, client: PluginClient) -> None:
-        for response in client.lists():
+        try:
+            for response in client.lists():
+                self._listed(client, response)
+            if not self._closed:
+                self._stream_ended(client)
+        finally:
             with self._host.changed:
-                if self._heeds(client):
-                    self._host.metrics.lists[client.resource] += 1
-                    self._host.observer.listed(client.resource, response.devices)
-                    self._manager.listed(client.resource, response.devices)
+                client.streaming = False
+                self._readers.discard(threading.current_thread())
+                self._host.notify()
+
+    def _listed(self, client: PluginClient, response: pb.ListAndWatchResponse) -> None:
         with self._host.changed:
-            client.streaming = False
-            self._readers.discard(threading.current_thread())
-            self._host.notify()
-            if self._closed:
-                return
-        self._stream_ended(client)
+            if self._heeds(client):
+                self._host.metrics.lists[client.resource] += 1
+                self._host.observer.listed(client.resource, response.devices)
+                self._manager.listed(client.resource, response.devices)
 
     def _heeds(self, client: PluginClient) -> bool:
         endpoint = self._manager.endpoints.get(client.resource)
@@ -115,15 +136,18 @@ class Connections:
 
     def _stream_ended(self, client: PluginClient) -> None:
         if self._host.behaviour.stale_stream_disconnects_successor:
-            self.disconnect(client.resource)
+            self.disconnect(client.resource, once_greeted=True)
         else:
             self.disconnect(client.resource, only=client)
             client.close()
 
-    def disconnect(self, resource: str, *, only: PluginClient | None = None) -> bool:
+    def disconnect(
+        self, resource: str, *, only: PluginClient | None = None, once_greeted: bool = False
+    ) -> bool:
         """Hang up on the resource's current plugin; False where there is none.
 
-        Does nothing if ``only`` is given and is not the current one.
+        Does nothing if ``only`` is given and is not the current one. With ``once_greeted`` a plugin
+        that is being greeted is hung up on afterwards: what is wrong with itself is told first.
         """
         with self._host.changed:
             client = self._current.get(resource)
@@ -131,7 +155,10 @@ class Connections:
                 return False
             del self._current[resource]
             self._manager.disconnected(resource)
-        client.close()
+            client.unwanted = True
+            at_once = not (once_greeted and client.greeting)
+        if at_once:
+            client.close()
         return True
 
     def close(self) -> None:
