@@ -303,6 +303,15 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Ma
     assert 100 == len(kubelet.take_pokes())
 
 
+def test_pokes_are_lost_with_the_kubelet(kubelet: SimulatedKubelet, plugin: Make) -> None:
+    stub = plugin(devices=["a"])
+    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    stub.update({"a": "Unhealthy"})
+    kubelet.wait_for(R, (), {"a"})
+    kubelet.restart()
+    assert [] == kubelet.take_pokes()
+
+
 # As upstream's TestUpdateAllocatedResourcesStatus, and end-to-end test: Healthy then Unhealthy
 # single device in pod status.
 def test_the_pods_status_tells_the_health_of_each_device(

@@ -60,6 +60,8 @@ class Process:
         """Start it. ``OSError`` or ``ValueError`` if it cannot start; it is dead then."""
         host = self._host
         _check(host)
+        with host.changed:
+            host.pokes.clear()
         try:
             for path in (host.plugin_dir, host.pod_resources_socket.parent):
                 path.mkdir(parents=True, exist_ok=True)
