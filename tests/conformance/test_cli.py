@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -85,6 +86,8 @@ def test_what_is_not_applicable_is_no_failure() -> None:
         ([], "give the plugin's command, after --"),
         (["--only=list", "--", "x"], "no check or group 'list': did you mean lists?"),
         (["--only=qqq", "--", "x"], "no check or group 'qqq': --list shows all"),
+        (["--jobs=0", "--", "x"], "argument --jobs: '0' is not a number above zero"),
+        (["--jobs=x", "--", "x"], "argument --jobs: 'x' is not a number above zero"),
         (["--nonsense", "--", "x"], "unrecognized arguments: --nonsense"),
         (["--", "/no/such/program"], "/no/such/program: No such file or directory"),
         (
@@ -167,6 +170,13 @@ def test_the_last_line_names_the_seed_and_what_was_not_checked() -> None:
     assert "not checked: x.io/other; choose one with --resource" in text
 
 
+def test_the_last_line_says_why_a_plugin_was_checked_one_by_one() -> None:
+    alone = replace(report(), only_one="the plugin ended with status 1: in use")
+    text = "checked one by one: beside another it does not come up: the plugin ended with status 1"
+    assert text in _report.summary(alone)
+    assert "one by one" not in _report.summary(report())
+
+
 def test_junit_has_a_case_for_each_check_also_with_odd_characters() -> None:
     results = [Result(CHECK, verdict, "a\x00<b>", 0.5) for verdict in Verdict]
     root = ET.fromstring(_report.to_junit(report(*results)))
@@ -209,6 +219,8 @@ def test_the_page_says_what_quick_means() -> None:
     full = Limits()
     assert f"observes for {QUICK.quiet:g} s instead of {full.quiet:g} s" in PAGE
     assert f"{QUICK.leak_restarts} times instead of {full.leak_restarts}" in PAGE
+    assert f"become calm ({full.calm:g} s, {QUICK.calm:g} s with `--quick`)" in PAGE
+    assert f"`--jobs 1` instead of {_cli._JOBS}" in PAGE
     assert f"`--within 30` gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
 
 

@@ -12,12 +12,22 @@ PAGE: Final = "common/docs/conformance.md"
 """Where each group has a section of its own."""
 
 
+FIRST_LANE: Final = "first"
+"""Of what looks at the plugin's first start."""
+LAST_LANE: Final = "last"
+"""Of what looks at all that happened in the others."""
+
+
 class Failed(Exception):  # noqa: N818 - reads as what happened
     """The plugin did what it should not; the message says what it did."""
 
 
 class NotApplicable(Exception):  # noqa: N818 - reads as what happened
     """There is nothing to check; the message says why."""
+
+
+class Abandoned(Exception):  # noqa: N818 - reads as what happened
+    """The run is over, and what was waited for does not matter any more."""
 
 
 class Verdict(StrEnum):
@@ -44,6 +54,8 @@ class Check:
     """Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
     disturbing: bool
     """Whether a plugin that failed may still be busy getting over it."""
+    lane: str = ""
+    """Checks of one lane run one after the other, on one plugin; lanes do not need each other."""
 
     @property
     def link(self) -> str:
@@ -65,20 +77,22 @@ class Result:
 class Group:
     """The checks of one module, in the order in which they stand there."""
 
-    def __init__(self, name: str, title: str, *, disturbing: bool = False) -> None:
+    def __init__(self, name: str, title: str, *, disturbing: bool = False, lane: str = "") -> None:
         self.name = name
         self.title = title
+        self._lane = lane or name
         self._disturbing = disturbing
         self.checks: list[Check] = []
 
     def check(
-        self, name: str, title: str, *, why: str
+        self, name: str, title: str, *, why: str, apart: bool = False
     ) -> Callable[[Callable[["Trial"], str]], Callable[["Trial"], str]]:
-        """Make a check of the decorated function."""
+        """Make a check of the decorated function; ``apart`` it has a lane of its own."""
 
         def add(run: Callable[["Trial"], str]) -> Callable[["Trial"], str]:
             id_ = f"{self.name}.{name}"
-            self.checks.append(Check(self.title, id_, title, why, run, self._disturbing))
+            lane = id_ if apart else self._lane
+            self.checks.append(Check(self.title, id_, title, why, run, self._disturbing, lane))
             return run
 
         return add

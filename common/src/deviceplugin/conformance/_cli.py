@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,18 +12,20 @@ from typing import Final
 from deviceplugin import _tool
 from deviceplugin.conformance import _report
 from deviceplugin.conformance._check import Check, Result
+from deviceplugin.conformance._lanes import InOrder, SideBySide
 from deviceplugin.conformance._limits import QUICK, Limits
-from deviceplugin.conformance._runner import run
+from deviceplugin.conformance._progress import Progress
 from deviceplugin.conformance._subject import Subject
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks import CHECKS, GROUPS
 from deviceplugin.errors import ConfigError
 
+_JOBS: Final = 4
 _DESCRIPTION: Final = """\
 Check a device plugin, whatever it is written in, against what a kubelet expects of it.
 
-The plugin is started several times on a simulated kubelet, which does to it what a node would:
-it allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
+The plugin is started many times, on simulated kubelets, which do to it what a node would: each
+allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
 
 A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
 DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
@@ -69,31 +72,36 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     limits = QUICK if options.quick else Limits()
     if options.within is not None:
         limits = replace(limits, within=options.within, start=options.within)
-    report = _try(subject, limits, seed, checks)
+    jobs = 1 if options.kubelet_dir else options.jobs
+    report = _try(subject, limits, seed, checks, jobs)
     for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
         if path is not None:
             _write(path, write(report))
     return 0 if report.passed else _tool.FAILED
 
 
-def _try(subject: Subject, limits: Limits, seed: int, checks: Sequence[Check]) -> _report.Run:
+def _try(
+    subject: Subject, limits: Limits, seed: int, checks: Sequence[Check], jobs: int
+) -> _report.Run:
     colour = _tool.has_colour()
     width = max(len(check.id) for check in checks)
 
     def say(result: Result) -> None:
-        print(_report.line(result, width=width, colour=colour), flush=True)  # noqa: T201
+        progress.print(_report.line(result, width=width, colour=colour))
 
-    begin = time.monotonic()
-    with Trial(subject, limits, seed) as trial:
-        results = run(trial, checks, say)
+    begin, order = time.monotonic(), InOrder(checks, say)
+    with Progress(order, sys.stderr) as progress, Trial(subject, limits, seed) as trial:
+        lanes = SideBySide(trial, order, jobs)
+        lanes.run(checks)
     report = _report.Run(
         command=subject.command,
         resource=trial.resource,
         others=trial.others,
         seed=seed,
         seconds=time.monotonic() - begin,
-        results=results,
+        results=order.results,
         problem=trial.hopeless,
+        only_one=lanes.only_one,
     )
     print(f"\n{_report.summary(report)}")  # noqa: T201
     return report
@@ -126,6 +134,12 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return argv[:index], argv[index + 1 :]
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     usage = "%(prog)s [options] -- COMMAND..."
     parser = _tool.parser("conformance", _DESCRIPTION, _EXAMPLES, usage)
@@ -152,6 +166,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="GROUP_OR_CHECK",
         help="run this group or check only; may be given several times",
+    )
+    add(
+        "--jobs",
+        type=_count,
+        default=_JOBS,
+        metavar="N",
+        help=f"run up to N of the plugin at a time ({_JOBS}); 1 if two would disturb each other",
     )
     add("--seed", type=int, metavar="N", help="decides every random choice (a new one)")
     add("--quick", action="store_true", help="shorter observations, fewer restarts")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from deviceplugin.conformance._check import Failed
+from deviceplugin.conformance._check import Abandoned, Failed
 from deviceplugin.conformance._kubelet import Listed, ObservedKubelet, Registered
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._plugin import Plugin
@@ -24,8 +24,11 @@ _OTHERS: Final = 0.3
 class Node:
     """One kubelet, and one process of the plugin's at a time."""
 
-    def __init__(self, subject: Subject, place: Place, limits: Limits, seed: int) -> None:
+    def __init__(
+        self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
+    ) -> None:
         self._subject = subject
+        self._over = over
         self._place = place
         self.limits = limits
         self.resource = subject.resource
@@ -73,9 +76,12 @@ class Node:
 
         Raises:
             Failed: The plugin ended meanwhile.
+            Abandoned: The run did.
         """
         deadline = time.monotonic() + timeout
         while True:
+            if self._over.is_set():
+                raise Abandoned
             left = deadline - time.monotonic()
             try:
                 self.kubelet.wait(condition, timeout=max(0.0, min(left, _LOOK)))

@@ -37,6 +37,8 @@ class Run:
     results: Sequence[Result]
     problem: str = ""
     """Why the plugin did not come up; empty if it did."""
+    only_one: str = ""
+    """Why it did not come up beside another; empty if it did."""
 
     @property
     def passed(self) -> bool:
@@ -79,6 +81,8 @@ def summary(run: Run) -> str:
     )
     if run.problem:
         text += f"\nthe plugin did not come up: {' '.join(run.problem.split())}"
+    if run.only_one:
+        text += f"\nchecked one by one: beside another it does not come up: {run.only_one}"
     if run.others:
         text += f"\nnot checked: {', '.join(sorted(run.others))}; choose one with --resource"
     return text

@@ -11,10 +11,19 @@ from deviceplugin.conformance._trial import Trial
 from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
 
 
-def run(trial: Trial, checks: Sequence[Check], say: Callable[[Result], None]) -> list[Result]:
-    """Run ``checks`` in their order, and ``say`` each result as soon as it is there."""
+def run(
+    trial: Trial,
+    checks: Sequence[Check],
+    say: Callable[[Result], None],
+    begins: Callable[[Check], None] = lambda _: None,
+) -> list[Result]:
+    """Run ``checks`` in their order, and ``say`` each result as soon as it is there.
+
+    ``begins`` is told of each check before it is run.
+    """
     results = []
     for check in checks:
+        begins(check)
         begin = time.monotonic()
         verdict, text = _run(trial, check)
         if verdict is Verdict.FAIL and check.disturbing and not trial.hopeless:

@@ -16,6 +16,8 @@ _LONGEST_TEMPORARY: Final = 24
 """Bytes of the path of the directory for temporary ones: sockets below it have long names."""
 _LONGEST_ROOT: Final = 50
 """Bytes of the path of a kubelet's directory, for the same reason."""
+_OWN: Final = ("devices_dir", "http_address", "kubelet_dir", "plugin_dir")
+"""What the trigger can name of the start whose devices are to change."""
 _FILES: Final = 8
 """Files in ``{devices_dir}``."""
 
@@ -36,6 +38,11 @@ class Subject:
     """Shell command that changes the devices."""
     kubelet_dir: Path | None = None
     """Directory of the kubelet; one of its own for each start where not given."""
+
+    @property
+    def trigger_is_shared(self) -> bool:
+        """Whether the trigger names nothing of one start's own, and so may change all plugins."""
+        return bool(self.trigger) and not any(f"{{{name}}}" in self.trigger for name in _OWN)
 
     def check(self) -> None:
         """Make sure that ``kubelet_dir`` can be used and is nobody else's.

@@ -3,11 +3,14 @@
 import random
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from deviceplugin.conformance._check import Failed, NotApplicable
+from deviceplugin.conformance._findings import Findings
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._plugin import fill
@@ -29,18 +32,39 @@ class Trial:
         """Resources of the plugin that are not checked."""
         self.hopeless = ""
         """Why the plugin is not started any more."""
+        self.start_took = 0.0
+        """Seconds that it took to come up, the last time."""
         self.crashes: list[str] = []
         """What killed a kubelet, in all of the run."""
         self._nodes = ExitStack()
         self._node: Node | None = None
         self._first: Node | None = None
-        self._found: dict[Callable[..., Any], Any] = {}
+        self.over = threading.Event()
+        """Set where the run is given up: whatever waits in it raises ``Abandoned`` then."""
+        self._findings = Findings()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.discard()
+
+    def beside(self) -> "Trial":
+        """Return another trial of the same run, whose plugin and kubelet are its own."""
+        other = Trial(self.subject, self.limits, self.seed)
+        other.resource, other.others = self.resource, self.others
+        other.crashes, other.over, other._findings = self.crashes, self.over, self._findings
+        return other
+
+    def first_comes_up(self) -> bool:
+        """Return whether the plugin came up when it was first started."""
+        self.first()
+        return not self.hopeless
+
+    def comes_up(self) -> bool:
+        """Start the plugin, and return whether it came up; ``hopeless`` says why not."""
+        self._bring_up()
+        return not self.hopeless
 
     # Nodes
 
@@ -84,7 +108,7 @@ class Trial:
 
     def _make(self) -> Node:
         place = self._nodes.enter_context(self.subject.place())
-        node = Node(self.subject, place, self.limits, self.seed)
+        node = Node(self.subject, place, self.limits, self.seed, self.over)
         node.resource = self.resource
         self._nodes.callback(node.close)
         self._node = node
@@ -97,8 +121,10 @@ class Trial:
         node = self._make()
         self._first = self._first or node
         node.kubelet.start()
+        begin = time.monotonic()
         node.launch()
         self.hopeless = node.wait_up()
+        self.start_took = time.monotonic() - begin
         if not self.resource and node.resource:
             self.resource = node.resource
             self.others = frozenset(r.resource for r in node.kubelet.lists()) - {self.resource}
@@ -106,32 +132,16 @@ class Trial:
     # What checks share
 
     def once(self, scenario: Callable[["Trial"], _T]) -> _T:
-        """Return what ``scenario`` found, or raise what it raised, playing it once in a run."""
-        if scenario not in self._found:
-            try:
-                self._found[scenario] = scenario(self)
-            except NotApplicable as reason:
-                self._found[scenario] = reason
-                raise
-            except Failed as failure:
-                # The check that plays it first fails by it; for others there is nothing to see.
-                self._found[scenario] = NotApplicable(f"not seen, because: {failure}")
-                raise
-        found = self._found[scenario]
-        if isinstance(found, NotApplicable):
-            raise found
-        return cast("_T", found)
+        """Return what ``scenario`` found, playing it once in a run; see ``Findings.once``."""
+        return self._findings.once(lambda: scenario(self), scenario)
 
-    def once_before(self, scenario: Callable[["Trial"], object]) -> None:
-        """Play ``scenario`` if it was not played before; where it fails, the rest says nothing.
+    def once_before(self, scenario: Callable[["Trial"], _T]) -> _T:
+        """Return what ``scenario`` found, for a check that merely comes after it.
 
         Raises:
             NotApplicable: It failed; another check tells of that.
         """
-        try:
-            self.once(scenario)
-        except Failed as failure:
-            raise NotApplicable(f"not seen, because: {failure}") from failure
+        return self._findings.before(lambda: scenario(self), scenario)
 
     def rng(self, name: str) -> random.Random:
         """Return random numbers that only the seed and ``name`` decide."""

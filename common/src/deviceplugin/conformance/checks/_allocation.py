@@ -11,12 +11,12 @@ import grpc
 
 from deviceplugin import _rpc
 from deviceplugin.conformance import _wire
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-GROUP: Final = Group("allocation", "Allocation")
+GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
 
 _PATIENCE: Final = 10.0
 """Times the limit of a call: how long an answer is waited for that is too late."""

@@ -3,12 +3,13 @@
 import time
 from typing import Final
 
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import LAST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks._restart import restart
 from deviceplugin.simulator import Container, KubeletCrashed, Pod
 
-GROUP: Final = Group("crash", "Never crash the kubelet")
+GROUP: Final = Group("crash", "Never crash the kubelet", lane=LAST_LANE)
 
 _PODS: Final = 4
 
@@ -21,7 +22,8 @@ _PODS: Final = 4
 def _none(trial: Trial) -> str:
     if not trial.hopeless:
         try:
-            pods = _use(trial.fresh())
+            comes_back = _comes_back(trial)
+            pods = _use(trial.fresh(), comes_back=comes_back)
         except KubeletCrashed as crash:
             raise Failed(str(crash)) from crash
         trial.discard()
@@ -34,8 +36,19 @@ def _none(trial: Trial) -> str:
     return f"no crash, also not with {pods} pods admitted, resized and admitted again"
 
 
-def _use(node: Node) -> int:
-    """Give devices to pods, under a topology policy, and have the kubelet look them up again."""
+def _comes_back(trial: Trial) -> bool:
+    try:
+        trial.once_before(restart)
+    except NotApplicable:
+        return False
+    return True
+
+
+def _use(node: Node, *, comes_back: bool) -> int:
+    """Give devices to pods, under a topology policy, and have the kubelet look them up again.
+
+    It does so after a restart too, unless the plugin is known not to come back then.
+    """
     kubelet, resource = node.kubelet, node.resource
     wants = {resource: 1}
     pods = [
@@ -47,6 +60,8 @@ def _use(node: Node) -> int:
             outcome = kubelet.admit(pod)
             if outcome:
                 kubelet.resize(pod)
+    if not comes_back:
+        return len(pods)
     kubelet.stop()
     begin = time.monotonic()
     kubelet.start(readmit=False)

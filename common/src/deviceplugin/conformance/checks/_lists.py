@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from typing import Final
 
 from deviceplugin.conformance import _wire
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
 from deviceplugin.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-GROUP: Final = Group("lists", "Lists and health")
+GROUP: Final = Group("lists", "Lists and health", lane=FIRST_LANE)
 
 _MAX_ID: Final = 63
 

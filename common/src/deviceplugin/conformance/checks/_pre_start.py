@@ -6,12 +6,12 @@ from typing import Final
 import grpc
 
 from deviceplugin import _rpc
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._allocation import allocate, healthy
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-GROUP: Final = Group("pre-start", "Pre-start")
+GROUP: Final = Group("pre-start", "Pre-start", lane=FIRST_LANE)
 
 
 def _pre_start(trial: Trial, times: int) -> float:

@@ -6,13 +6,13 @@ from typing import Final
 import grpc
 
 from deviceplugin import _rpc
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._allocation import healthy
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-GROUP: Final = Group("preferred", "Preferred allocation")
+GROUP: Final = Group("preferred", "Preferred allocation", lane=FIRST_LANE)
 
 _UNKNOWN: Final = "no-such-device"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._kubelet import Registered
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
@@ -12,7 +12,7 @@ from deviceplugin.simulator._naming import dialled_path, is_extended_resource, s
 from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
-GROUP: Final = Group("registration", "Registration")
+GROUP: Final = Group("registration", "Registration", lane=FIRST_LANE)
 
 _OPTIONS_REFUSED: Final = "failed to get device plugin options"
 

@@ -1,0 +1,69 @@
+"""A line on a terminal that says what is going on."""
+
+import shutil
+import time
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from deviceplugin.conformance._lanes import InOrder
+
+_EVERY: Final = 0.5
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Progress:
+    """Shows, while it is open, which checks are being run and for how long it has been so.
+
+    Nothing is shown where ``terminal`` is none.
+    """
+
+    def __init__(self, order: InOrder, terminal: TextIO) -> None:
+        self._order = order
+        self._terminal = terminal if terminal.isatty() else None
+        self._begin = time.monotonic()
+        self._stop = Event()
+        self._lock = Lock()
+        self._thread = Thread(target=self._run, name="conformance-progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._terminal:
+            self._thread.join()
+            self._show("")
+
+    def print(self, text: str) -> None:
+        """Print a text above the line."""
+        with self._lock:
+            self._write("")
+            print(text, flush=True)  # noqa: T201 - what the command is for
+
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY):
+            self._show(self._line())
+
+    def _line(self) -> str:
+        order = self._order
+        names = ", ".join(check.id for check in list(order.running))
+        seconds = time.monotonic() - self._begin
+        return f"  {seconds:.0f} s, {order.done} of {len(order.checks)} checks done; now: {names}"
+
+    def _show(self, line: str) -> None:
+        with self._lock:
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._terminal.write(_CLEAR + line[:width])
+            self._terminal.flush()

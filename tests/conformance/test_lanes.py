@@ -1,0 +1,260 @@
+"""Checks that do not need each other run side by side, and what they find is told in order."""
+
+import io
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import forked
+from deviceplugin.conformance import Check, Limits, Result, Subject, Trial, Verdict, _plugin
+from deviceplugin.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotApplicable
+from deviceplugin.conformance._findings import Findings
+from deviceplugin.conformance._lanes import InOrder, SideBySide
+from deviceplugin.conformance._progress import Progress
+from patience import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+BAD = "tests.conformance.bad_plugins"
+
+
+@pytest.fixture(autouse=True)
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    forked.preload(f"{BAD}.good", f"{BAD}.footprint")
+    monkeypatch.setattr(_plugin, "subprocess", forked)
+
+
+def check(name: str, run: Callable[[Trial], str], lane: str = "") -> Check:
+    return Check("Group", name, "Is good", "It must.", run, False, lane or name)
+
+
+def passes(_: Trial) -> str:
+    return "fine"
+
+
+class Side:
+    """One run of checks side by side."""
+
+    def __init__(
+        self, *checks: Check, plugin: str = "good.Good", trigger: str = "", jobs: int = 4
+    ) -> None:
+        self.told: list[str] = []
+        self.jobs = jobs
+        words = [f"{BAD}.{plugin}", "{devices_dir}"]
+        self.subject = Subject(command=words, resource="x.io/dev", trigger=trigger)
+        if checks:
+            self.run(*checks)
+
+    def run(self, *checks: Check) -> None:
+        self.order = InOrder(checks, lambda result: self.told.append(result.check.id))
+        with Trial(self.subject, Limits(start=PATIENCE), seed=1) as self.trial:
+            self.lanes = SideBySide(self.trial, self.order, self.jobs)
+            self.lanes.run(checks)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        return [result.verdict for result in self.order.results]
+
+
+def test_lanes_run_at_the_same_time_each_on_a_plugin_of_its_own() -> None:
+    meeting, pids = threading.Barrier(3), set()
+
+    def meets(trial: Trial) -> str:
+        plugin = trial.node().plugin
+        assert plugin
+        pids.add(plugin.pid)
+        meeting.wait(PATIENCE)
+        return ""
+
+    side = Side(check("a", meets, FIRST_LANE), check("b", meets), check("c", meets))
+    assert [Verdict.PASS] * 3 == side.verdicts
+    assert 3 == len(pids)
+
+
+def test_results_are_told_in_the_order_of_the_checks() -> None:
+    ended = threading.Event()
+
+    def waits(_: Trial) -> str:
+        assert ended.wait(PATIENCE)
+        return ""
+
+    def ends(_: Trial) -> str:
+        ended.set()
+        return ""
+
+    side = Side(check("a", waits), check("b", ends), check("c", passes, "b"))
+    assert ["a", "b", "c"] == side.told
+
+
+def test_one_job_runs_one_after_the_other() -> None:
+    def looks(_: Trial) -> str:
+        return threading.current_thread().name
+
+    side = Side(check("a", looks), check("b", looks), jobs=1)
+    assert [threading.current_thread().name] * 2 == [result.text for result in side.order.results]
+
+
+def test_the_last_lane_waits_for_all_others_and_knows_of_their_crashes() -> None:
+    def crashes(trial: Trial) -> str:
+        trial.crashes.append("nil pointer")
+        return ""
+
+    def knows(trial: Trial) -> str:
+        return ", ".join(trial.crashes)
+
+    side = Side(check("z", knows, LAST_LANE), check("a", crashes), check("b", crashes))
+    assert "nil pointer, nil pointer" == side.order.results[0].text
+
+
+@pytest.mark.parametrize(
+    ("trigger", "others"), [("touch {devices_dir}/new", 1), ("touch /etc/gophers/new", 0)]
+)
+def test_a_trigger_that_may_change_all_plugins_is_used_on_one(trigger: str, others: int) -> None:
+    plugged = threading.Event()
+    running: list[int] = []
+
+    def waits(_: Trial) -> str:
+        # In vain where the other waits for the end of this one.
+        plugged.wait(PATIENCE if others else 1)
+        return ""
+
+    def plugs(_: Trial) -> str:
+        running.append(len(side.order.running))
+        plugged.set()
+        return ""
+
+    side = Side(trigger=trigger)
+    side.run(check("a", waits), check("b", plugs, "hot-plug"))
+    assert [1 + others] == running
+
+
+def test_a_plugin_that_runs_only_once_is_checked_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ONLY_ONE", str(tmp_path / "lock"))
+
+    def uses(trial: Trial) -> str:
+        return f"{len(trial.node().healthy)} devices"
+
+    checks = [check("a", uses, FIRST_LANE), check("b", uses), check("c", uses)]
+    side = Side(*checks, plugin="footprint.OnlyOne")
+    assert [Verdict.PASS] * 3 == side.verdicts
+    assert ["3 devices"] * 3 == [result.text for result in side.order.results]
+    assert "the plugin ended with status 1: another one runs" == side.lanes.only_one
+    assert "" == side.trial.hopeless
+
+
+def test_nothing_is_checked_of_a_plugin_that_does_not_come_up() -> None:
+    def uses(trial: Trial) -> str:
+        trial.node()
+        return ""
+
+    side = Side(check("a", uses), check("b", uses), plugin="losses.AnswersNothing")
+    assert [Verdict.NOT_APPLICABLE] * 2 == side.verdicts
+    assert side.trial.hopeless.startswith("the plugin ended with status 1: no device found")
+
+
+def test_what_should_not_happen_ends_the_waits_of_all_others() -> None:
+    begun = threading.Event()
+
+    def waits(trial: Trial) -> str:
+        node = trial.node()
+        begun.set()
+        node.observe(1000)
+        return ""
+
+    def breaks(_: Trial) -> str:
+        assert begun.wait(PATIENCE)
+        raise ZeroDivisionError
+
+    begin = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        Side(check("a", breaks), check("b", waits), check("c", waits))
+    assert time.monotonic() - begin < 500
+
+
+# Findings
+
+
+def fails(_: Trial | None = None) -> str:
+    raise Failed("no devices")
+
+
+def test_a_failure_is_told_by_its_own_check_whoever_asked_first() -> None:
+    findings = Findings()
+    with pytest.raises(NotApplicable, match="not seen, because: no devices"):
+        findings.before(fails, fails)
+    with pytest.raises(Failed, match="no devices"):
+        findings.once(fails, fails)
+    with pytest.raises(NotApplicable, match="not seen, because: no devices"):
+        findings.once(fails, fails)
+
+
+def test_a_scenario_is_played_once_by_whoever_comes_first() -> None:
+    findings, played, here = Findings(), [], threading.Barrier(4)
+
+    def plays() -> int:
+        played.append(threading.current_thread().name)
+        return 7
+
+    def asks() -> None:
+        here.wait(PATIENCE)
+        assert 7 == findings.once(plays, passes)
+
+    threads = [threading.Thread(target=asks) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == len(played)
+
+
+def test_what_does_not_apply_stays_so() -> None:
+    def nothing() -> str:
+        raise NotApplicable("no /proc")
+
+    findings = Findings()
+    for ask in (findings.once, findings.before, findings.once):
+        with pytest.raises(NotApplicable, match=r"^no /proc$"):
+            ask(nothing, passes)
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if "now:" in text:
+            self.written.set()
+        return super().write(text)
+
+
+def test_a_terminal_shows_what_is_being_run(capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = check("some.one", passes), check("some.two", passes)
+    order, terminal = InOrder([one, two], lambda result: progress.print(result.text)), Terminal()
+    with Progress(order, terminal) as progress:
+        order.begins(two)
+        order.ends(Result(two, Verdict.PASS, "second", 0))
+        order.begins(one)
+        assert terminal.written.wait(PATIENCE)
+        order.ends(Result(one, Verdict.PASS, "first", 0))
+    assert "1 of 2 checks done; now: some.one" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert "first\nsecond\n" == capsys.readouterr().out
+
+
+def test_where_there_is_no_terminal_nothing_is_shown() -> None:
+    nowhere = io.StringIO()
+    with Progress(InOrder([], print), nowhere):
+        pass
+    assert "" == nowhere.getvalue()
