@@ -56,8 +56,9 @@ def _holds_for_kind(keyword: str, expected: Any, value: Any, schema: Any, root: 
             return not _is(value, "integer") or value <= expected
         case "items":
             return not isinstance(value, list) or all(valid(one, expected, root) for one in value)
-        case "minItems":
-            return not isinstance(value, list) or len(value) >= expected
+        case "minItems" | "minProperties":
+            kind = list if keyword == "minItems" else dict
+            return not isinstance(value, kind) or len(value) >= expected
         case "required":
             return not isinstance(value, dict) or all(key in value for key in expected)
         case "properties":

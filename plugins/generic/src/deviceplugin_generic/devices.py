@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import deviceplugin as dp
-from deviceplugin_generic import identities
+from deviceplugin_generic import identities, words
 from deviceplugin_generic.entries import Check, Entry, Group, Identity, Policy, Rule
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.matching import Match, of_group, of_rule, with_device
@@ -36,7 +36,8 @@ def of_entry(
     shares: list[Share] = []
     for index, (group, match) in enumerate(found):
         resource = f"{domain}/{entry.name}"
-        shares += _shares(entry, group, match, index, next(names), resource, doctor)
+        some = _shares(entry, group, match, index, next(names), resource, doctor)
+        shares += [_with_usable_nodes(share, group, match, tree) for share in some]
     return _with_even_topology(shares)
 
 
@@ -106,6 +107,21 @@ def _is_numbered(entry: Entry, group: Group) -> bool:
     pairs = (*entry.envs.items(), *entry.annotations.items())
     texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
     return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
+
+
+def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> Share:
+    """Return a share that is unhealthy if a container could not be given all that it gets besides.
+
+    The runtime refuses a container whose device node is not there, and the kernel the opening of a
+    node that is only mounted.
+    """
+    extra = share.device.mounts[len(match.mounts) :]
+    missing = [f"with: {path}: not on this node" for path in group.shared if not tree.is_node(path)]
+    mounted = [one.host_path for one in extra if tree.is_node(one.host_path)]
+    reasons = [*missing, *(f"mounts: {path} {words.NODE_AS_MOUNT}" for path in mounted)]
+    if not (reasons and share.device.health):
+        return share
+    return replace(share, device=replace(share.device, health=dp.Health.unhealthy(reasons[0])))
 
 
 def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:

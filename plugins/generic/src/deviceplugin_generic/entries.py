@@ -56,8 +56,11 @@ class Selector:
     """Leading hexadecimal digits of the class of the nearest PCI device."""
     link: str = ""
     """A link that udev has made for it, such as ``/dev/serial/by-id/*``."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str | None] = field(default_factory=dict)
+    attributes: Mapping[str, str | None] = field(default_factory=dict)
+    """None stands for what must not be there."""
+    excluded: tuple["Selector", ...] = ()
+    """A device that any of these would select is not selected; their subsystem is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,22 @@ class Group:
     paths: tuple[PathSpec, ...] = ()
     usb: tuple[UsbSpec, ...] = ()
     select: Selector | None = None
-    nodes: tuple[str, ...] = ()
-    """Subsystems whose nodes behind the device are given instead of its own; ``vfio`` is one."""
+    nodes: tuple[str | Selector, ...] = ()
+    """Subsystems whose nodes behind the device are given instead of its own; ``vfio`` is one. A
+    selector gives some of a subsystem."""
+    shared: tuple[str, ...] = ()
+    """Paths of device nodes that a container gets besides, once for all of its devices."""
     per_match: bool = True
     """Whether each match is a device of its own, or all of them are one."""
     mount_path: str = ""
     permissions: str = "rw"
+
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """All selectors of the group, those within others too."""
+        found = [self.select, *self.nodes]
+        outer = [one for one in found if isinstance(one, Selector)]
+        return (*outer, *(inner for one in outer for inner in one.excluded))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,10 @@
 """Entries of the configuration, read from their places in a text."""
 
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 from deviceplugin_generic import globs, templates, words
@@ -75,7 +78,7 @@ def _group(cursor: Cursor) -> Group:
     for kind in ("paths", "usb"):
         if kind in keys and keys[kind].kind == "list" and not keys[kind].items():
             keys[kind].fault("is empty")
-    nodes = tuple(_subsystem(one) for one in _items(keys, "nodes"))
+    nodes = tuple(_node(one) for one in _items(keys, "nodes"))
     behind = "select" in keys or bool(nodes)
     return Group(
         count=_count(keys),
@@ -86,7 +89,20 @@ def _group(cursor: Cursor) -> Group:
         per_match=keys["perMatch"].truth() if "perMatch" in keys else behind,
         mount_path=_mount_path(keys),
         permissions=_permissions(keys) or "rw",
+        shared=tuple(_shared(one) for one in _items(keys, "with")),
     )
+
+
+def _node(cursor: Cursor) -> str | Selector:
+    return _selector(cursor) if cursor.kind == "mapping" else _subsystem(cursor)
+
+
+def _shared(cursor: Cursor) -> str:
+    def problem(path: str) -> str:
+        is_one = words.has_form(path, words.NODE)
+        return "" if is_one else "is not the path of one device node below /dev"
+
+    return _checked(problem, cursor)
 
 
 def _count(keys: dict[str, Cursor]) -> int:
@@ -132,9 +148,31 @@ def _selector(cursor: Cursor) -> Selector:
     keys = cursor.mapping(words.SELECT)
     if cursor.kind == "mapping" and "subsystem" not in keys:
         cursor.fault("needs a subsystem")
+    subsystem = _subsystem(keys["subsystem"]) if "subsystem" in keys else ""
+    return replace(_criteria(keys), subsystem=subsystem, excluded=_excluded(keys))
+
+
+def _excluded(keys: dict[str, Cursor]) -> tuple[Selector, ...]:
+    """Return what is under ``not``: one mapping, or a list of them."""
+    if "not" not in keys:
+        return ()
+    cursor = keys["not"]
+    cursors = cursor.items() if cursor.kind == "list" else [cursor]
+    found = []
+    for one in cursors:
+        inner = one.mapping(words.EXCLUDED)
+        if one.kind == "mapping" and not one.mapping():
+            one.fault("is empty")
+        found.append(_criteria(inner))
+    if cursor.kind == "list" and not cursors:
+        cursor.fault("is empty")
+    return tuple(found)
+
+
+def _criteria(keys: dict[str, Cursor]) -> Selector:
     pci_class = _matching(keys, "class", words.PCI_CLASS, "a hexadecimal number")
     return Selector(
-        subsystem=_subsystem(keys["subsystem"]) if "subsystem" in keys else "",
+        subsystem="",
         name=_wildcard(keys, "name"),
         vendor=_hexadecimal(keys, "vendor"),
         product=_hexadecimal(keys, "product"),
@@ -142,8 +180,8 @@ def _selector(cursor: Cursor) -> Selector:
         driver=_wildcard(keys, "driver"),
         pci_class=pci_class.lower().removeprefix("0x"),
         link=_pattern(keys, "link"),
-        properties=_wildcards(keys, "properties"),
-        attributes=_wildcards(keys, "attributes"),
+        properties=_presences(keys, "properties"),
+        attributes=_presences(keys, "attributes"),
     )
 
 
@@ -170,7 +208,7 @@ def _extra_mount(cursor: Cursor) -> ExtraMount:
     if cursor.kind == "mapping" and "path" not in keys:
         cursor.fault("needs a path")
     return ExtraMount(
-        path=_absolute(keys, "path"),
+        path=_no_node(keys, "path"),
         mount_path=_absolute(keys, "mountPath", templates.INSIDE),
         read_only=keys["readOnly"].truth() if "readOnly" in keys else False,
     )
@@ -267,6 +305,18 @@ def _absolute(
     return _template(keys[key], known)
 
 
+def _no_node(keys: dict[str, Cursor], key: str) -> str:
+    """Return an absolute path at which there is no device node, as far as can be seen from here."""
+    path = _absolute(keys, key)
+    try:
+        mode = os.stat(path).st_mode if path else 0  # noqa: PTH116 - may have a zero byte
+    except (OSError, ValueError):
+        return path
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        keys[key].fault(f"{path!r} {words.NODE_AS_MOUNT}")
+    return path
+
+
 def _wild_problem(pattern: str) -> str:
     return globs.problem("/" + pattern)
 
@@ -278,6 +328,15 @@ def _wildcard(keys: dict[str, Cursor], key: str) -> str:
 def _wildcards(keys: dict[str, Cursor], key: str) -> dict[str, str]:
     inner = keys[key].mapping() if key in keys else {}
     return {name: _checked(_wild_problem, cursor) for name, cursor in inner.items()}
+
+
+def _presences(keys: dict[str, Cursor], key: str) -> dict[str, str | None]:
+    """Return patterns, and None for what is to be absent."""
+    inner = keys[key].mapping() if key in keys else {}
+    return {
+        name: None if cursor.kind == "null" else _checked(_wild_problem, cursor)
+        for name, cursor in inner.items()
+    }
 
 
 def _subsystem(cursor: Cursor) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from deviceplugin_generic import globs
 from deviceplugin_generic.entries import Entry, Identity
 from deviceplugin_generic.matching import Match
-from deviceplugin_generic.sysfs import Tree
+from deviceplugin_generic.sysfs import VFIO, Tree
 
 _LONGEST: Final = 63
 _ODD: Final = re.compile(r"[^!-~]")
@@ -114,10 +114,10 @@ def _stem(match: Match, entry: Entry, identity: Identity, tree: Tree) -> Stem:
     is_counted = in_usb and device.subsystem in _ONE_EACH
     if not is_owner and not is_counted:
         part += f"/{device.name}"
-    if match.behind and len({group.nodes for group in entry.groups}) > 1:
+    if match.behind and any(group.nodes != entry.groups[0].nodes for group in entry.groups):
         part += f"/{match.behind}"
     serial = device.serial if identity == "serial" else ""
-    port = device.group_port if match.behind == "vfio" else device.owner.name
+    port = device.group_port if match.behind == VFIO else device.owner.name
     return Stem(
         head=_escaped(serial) or port,
         port=port if serial else "",

@@ -48,7 +48,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
         return matches
     return [
         Match(
-            nodes=tuple(node for match in matches for node in match.nodes),
+            nodes=tuple(dict.fromkeys(node for match in matches for node in match.nodes)),
             paths=tuple(path for match in matches for path in match.paths),
             device=matches[0].device,
             in_sysfs=True,
@@ -120,9 +120,14 @@ def _selected(selector: Selector, tree: Tree) -> list[SysDevice]:
     return [
         device
         for device in tree.subsystem(selector.subsystem)
-        if (device.subsystem != "usb" or device.attribute("idVendor"))  # not an interface
-        and _meets(device, selector)
+        if (device.subsystem != "usb" or device.nearest("usb") is device)  # not an interface
+        and is_selected(device, selector)
     ]
+
+
+def is_selected(device: SysDevice, selector: Selector) -> bool:
+    """Return whether a device of its subsystem is what a selector asks for."""
+    return _meets(device, selector) and not any(_meets(device, one) for one in selector.excluded)
 
 
 def _meets(device: SysDevice, selector: Selector) -> bool:
@@ -136,16 +141,25 @@ def _meets(device: SysDevice, selector: Selector) -> bool:
         and (not selector.link or any(globs.matches(x, selector.link) for x in device.links))
         and has_properties(device, selector.properties)
         and all(
-            any(_fits(one.attribute(name), pattern) for one in device.line if one.attribute(name))
+            _are_as(pattern, [text for one in device.line if (text := one.attribute(name))])
             for name, pattern in selector.attributes.items()
         )
     )
 
 
-def has_properties(device: SysDevice, wanted: Mapping[str, str]) -> bool:
-    """Tell whether udev knows all these properties of the device, with values that match."""
+def has_properties(device: SysDevice, wanted: Mapping[str, str | None]) -> bool:
+    """Return whether udev knows these properties of the device, with values that match.
+
+    Those that are wanted as None must be unknown.
+    """
     known = device.properties
-    return all(name in known and _fits(known[name], wanted[name]) for name in wanted)
+    return all(
+        _are_as(pattern, [known[name]] if name in known else []) for name, pattern in wanted.items()
+    )
+
+
+def _are_as(pattern: str | None, texts: list[str]) -> bool:
+    return not texts if pattern is None else any(_fits(text, pattern) for text in texts)
 
 
 def _fits(text: str, pattern: str) -> bool:
@@ -165,24 +179,25 @@ def _of_device(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
             yield _of_nodes([path], group, device, tree)
         return
     if VFIO not in group.nodes:
-        yield from _behind(device, group, tree)
+        if paths := _behind(device, group, tree):
+            yield _of_nodes(paths, group, device, tree)
     elif device.group:
         folder = tree.roots.dev / "vfio"
         yield _of_nodes([f"{folder}/vfio", f"{folder}/{device.group}"], group, device, tree)
 
 
-def _behind(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
-    """Yield all nodes of a USB or PCI device as one, and those of another one by one."""
-    behind = list(device.behind(group.nodes))
-    if group.select and group.select.subsystem not in {"usb", "pci"}:
-        for one in behind:
-            yield replace(_of_nodes([one.node], group, one, tree), behind="")
-        return
-    paths = [one.node for one in behind]
-    if "usb" in group.nodes and device.subsystem == "usb" and not device.node:
+def _behind(device: SysDevice, group: Group, tree: Tree) -> list[str]:
+    """Return the paths of all wanted nodes of a device, which are one device to a container."""
+    wanted = [Selector(one) if isinstance(one, str) else one for one in group.nodes]
+    names = tuple(one.subsystem for one in wanted)
+    paths = [
+        found.node
+        for found in device.behind(names)
+        if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
+    ]
+    if "usb" in names and device.subsystem == "usb" and not device.node:
         paths.insert(0, bus_node(device, tree))
-    if paths:
-        yield _of_nodes(paths, group, device, tree)
+    return paths
 
 
 def _of_nodes(paths: Iterable[str], group: Group, device: SysDevice, tree: Tree) -> Match:
@@ -195,9 +210,17 @@ def _of_nodes(paths: Iterable[str], group: Group, device: SysDevice, tree: Tree)
         )
         for path in paths
     )
-    return Match(
-        nodes=nodes, paths=paths, device=device, in_sysfs=True, behind="+".join(group.nodes)
-    )
+    shared = tuple(dp.DeviceNode(path, permissions=group.permissions) for path in group.shared)
+    behind = "+".join(map(_said, group.nodes))
+    return Match((*nodes, *shared), paths=paths, device=device, in_sysfs=True, behind=behind)
+
+
+def _said(wanted: str | Selector) -> str:
+    """Return what tells the nodes that one group wants from those of another."""
+    if isinstance(wanted, str):
+        return wanted
+    left_out = (f"!{one.name}" for one in wanted.excluded)
+    return ":".join(filter(None, (wanted.subsystem, wanted.name, *left_out)))
 
 
 def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:

@@ -114,5 +114,4 @@ def _of_events(group: Group, tree: Tree) -> str:
 
 def _asks_more(group: Group) -> bool:
     """Tell whether a group asks for what can change without an event of the kernel."""
-    select = group.select
-    return select is not None and bool(select.link or select.properties or select.attributes)
+    return any(one.link or one.properties or one.attributes for one in group.selectors)

@@ -151,5 +151,5 @@ def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]
 
 
 def _asks_udev(entry: Entry) -> bool:
-    selectors = [group.select for group in entry.groups if group.select]
+    selectors = [one for group in entry.groups for one in group.selectors]
     return bool(entry.health.properties) or any(one.link or one.properties for one in selectors)

@@ -95,16 +95,31 @@ def _usb() -> Schema:
     return _object(words.USB, values, ["vendor", "product"])
 
 
-def _select() -> Schema:
-    values = {
+def _presences() -> Schema:
+    return {
+        **_texts({"anyOf": [_ref("pattern"), {"type": "null"}]}),
+        "description": "Patterns; null for what must not be there",
+    }
+
+
+def _criteria() -> dict[str, Schema]:
+    return {
         **dict.fromkeys(("name", "serial", "driver"), _ref("pattern")),
         **dict.fromkeys(("vendor", "product"), _ref("hexadecimal")),
-        **dict.fromkeys(("properties", "attributes"), _texts(_ref("pattern"))),
-        "subsystem": _SUBSYSTEM,
+        **dict.fromkeys(("properties", "attributes"), _presences()),
         "class": _text(words.PCI_CLASS, "Leading digits of the PCI class, such as 0300"),
         "link": _PATTERN,
     }
+
+
+def _select() -> Schema:
+    excluded = {"anyOf": [_ref("excluded"), _list(_ref("excluded"), 1)]}
+    values = {**_criteria(), "subsystem": _SUBSYSTEM, "not": excluded}
     return _object(words.SELECT, values, ["subsystem"])
+
+
+def _excluded() -> Schema:
+    return {**_object(words.EXCLUDED, _criteria()), "minProperties": 1}
 
 
 def _group() -> Schema:
@@ -116,10 +131,11 @@ def _group() -> Schema:
         "paths": _list(_ref("path"), 1),
         "usb": _list(_ref("usb"), 1),
         "select": _ref("select"),
-        "nodes": _list(_SUBSYSTEM),
+        "nodes": _list({"anyOf": [_SUBSYSTEM, _ref("select")]}),
         "perMatch": _TRUTH,
         "mountPath": _MOUNT_PATH,
         "permissions": _PERMISSIONS,
+        "with": _list(_text(words.NODE, "A device node that all devices need, such as /dev/kfd")),
     }
     others = {"not": {"anyOf": [{"required": [key]} for key in words.BEHIND]}}
     return {
@@ -197,6 +213,7 @@ def schema() -> Schema:
             "path": _path(),
             "usb": _usb(),
             "select": _select(),
+            "excluded": _excluded(),
             "group": _group(),
             "health": _health(),
             "mount": _mount(),

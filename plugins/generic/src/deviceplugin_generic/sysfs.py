@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_generic import files
 from deviceplugin_generic.globs import Names
 
 VFIO: Final = "vfio"
@@ -46,7 +47,7 @@ class Tree:
         self._sys = os.path.realpath(self.roots.sys)
         self.names = names or Names()
         self.names.begin()
-        self.events = _read(f"{self._sys}/kernel/uevent_seqnum").strip()
+        self.events = files.read(f"{self._sys}/kernel/uevent_seqnum").strip()
         """How many events the kernel had sent when the look began; empty if it does not say."""
         self._known: dict[str, SysDevice] = {}
         self._of_nodes: dict[str, SysDevice | None] = {}
@@ -66,7 +67,7 @@ class Tree:
             paths = {
                 os.path.realpath(posixpath.join(folder, entry))
                 for folder in folders
-                for entry in _list(folder)
+                for entry in files.names(folder)
             }
             self._subsystems[name] = [self.device(path) for path in sorted(paths)]
         return self._subsystems[name]
@@ -98,6 +99,21 @@ class Tree:
             self._of_nodes[link] = self.device(found) if os.path.isdir(found) else None  # noqa: PTH112
         return self._of_nodes.get(link)
 
+    def is_node(self, path: str) -> bool:
+        """Return whether there is a device node at ``path``, which need not be seen from here."""
+        path = posixpath.normpath(path)
+        try:
+            return stat.S_IFMT(os.stat(path).st_mode) in KINDS  # noqa: PTH116
+        except OSError:
+            return path.startswith("/dev/") and path[5:] in self._node_names
+
+    @cached_property
+    def _node_names(self) -> frozenset[str]:
+        """Names below ``/dev`` of all nodes that the kernel makes."""
+        folders = [f"{self._sys}/dev/{kind}" for kind in KINDS.values()]
+        paths = [f"{folder}/{name}" for folder in folders for name in files.names(folder)]
+        return frozenset(name for path in paths if (name := files.node_name(path)))
+
     def identity(self, kind: str, number: int) -> tuple[int, int] | None:
         """Return what no other device's directory ever has, or None if sysfs knows no such one."""
         try:
@@ -126,25 +142,24 @@ class SysDevice:
     def attribute(self, name: str) -> str:
         """Return an attribute, less one newline at its end."""
         if name not in self._attributes:
-            self._attributes[name] = _read(f"{self.path}/{name}").removesuffix("\n")
+            self._attributes[name] = files.read(f"{self.path}/{name}").removesuffix("\n")
         return self._attributes[name]
 
     @cached_property
     def subsystem(self) -> str:
         """Such as ``tty``. A USB device is known by its numbers too."""
-        return _link(f"{self.path}/subsystem") or ("usb" if self.attribute("idVendor") else "")
+        return files.link(f"{self.path}/subsystem") or ("usb" if self.attribute("idVendor") else "")
 
     @cached_property
     def driver(self) -> str:
         """The driver of the device or of the nearest one above it that has any."""
-        return next((name for one in self.line if (name := _link(f"{one.path}/driver"))), "")
+        return next((name for one in self.line if (name := files.link(f"{one.path}/driver"))), "")
 
     @cached_property
     def node(self) -> str:
         """Path of its device node, below ``/dev`` as the roots have it."""
-        lines = _read(f"{self.path}/uevent").splitlines()
-        name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
-        return posixpath.join(self._tree.roots.dev, name.removeprefix("/dev/")) if name else ""
+        name = files.node_name(self.path)
+        return posixpath.join(self._tree.roots.dev, name) if name else ""
 
     @cached_property
     def line(self) -> tuple["SysDevice", ...]:
@@ -182,7 +197,7 @@ class SysDevice:
     def group(self) -> str:
         """Number of the IOMMU group of the nearest PCI device."""
         pci = self.nearest("pci")
-        return _link(f"{pci.path}/iommu_group") if pci else ""
+        return files.link(f"{pci.path}/iommu_group") if pci else ""
 
     @cached_property
     def port(self) -> str:
@@ -196,7 +211,7 @@ class SysDevice:
         pci = self.nearest("pci")
         folder = f"{pci.path}/iommu_group/devices" if pci else ""
         members = [
-            self._tree.device(os.path.realpath(f"{folder}/{name}")) for name in _list(folder)
+            self._tree.device(os.path.realpath(f"{folder}/{name}")) for name in files.names(folder)
         ]
         names = [one.name for one in members if not one.attribute("class").startswith(_BRIDGE)]
         return min(names, default=self.port)
@@ -246,40 +261,20 @@ class SysDevice:
         number = self.attribute("dev")
         kind = "b" if self.subsystem == "block" else "c"
         name = f"{kind}{number}" if number else f"+{self.subsystem}:{self.name}"
-        lines = _read(str(self._tree.roots.udev / name)).splitlines()
+        lines = files.read(str(self._tree.roots.udev / name)).splitlines()
         return [line for line in lines if line.startswith(start)]
 
     def behind(self, subsystems: tuple[str, ...]) -> Iterator["SysDevice"]:
         """Yield devices with nodes below this one; not those of USB devices behind a hub."""
         if self.subsystem in subsystems and self.node:
             yield self
-        for name in sorted(_list(self.path)):
+        for name in sorted(files.names(self.path)):
             path = f"{self.path}/{name}"
             if not os.path.isdir(path) or os.path.islink(path):  # noqa: PTH112, PTH114
                 continue
             child = self._tree.device(path)
             if child.attribute("idVendor") or child.attribute("class").startswith("0x"):
                 continue  # a USB or PCI device of its own
+            if child.attribute("sfnum"):
+                continue  # a sub-function, which is given by itself
             yield from child.behind(subsystems)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - thousands
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _link(path: str) -> str:
-    try:
-        return posixpath.basename(os.readlink(path))  # noqa: PTH115 - thousands of these
-    except OSError:
-        return ""
-
-
-def _list(path: str) -> list[str]:
-    try:
-        return os.listdir(path)  # noqa: PTH208 - names, and thousands of them
-    except OSError:
-        return []

@@ -15,21 +15,24 @@ DURATION: Final = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$"
 CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
 SUBSYSTEM: Final = r"^[A-Za-z0-9_-]+$"
 MOUNT_PATH: Final = r"^(/|$)"
+NODE: Final = r"^/dev/[^*?\[\\]+$"
 
 ENTRY: Final = (
     *("name", "groups", "id", "env", "annotations", "mounts", "cdi", "health", "policy"),
 )
 KINDS: Final = ("paths", "usb", "select")
 """A group has one of these."""
-BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions")
+BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
 """Keys of a group that has no paths."""
 GROUP: Final = ("count", *KINDS, *BEHIND)
 PATH: Final = ("path", "mountPath", "permissions", "readOnly", "type", "limit", "optional")
 USB: Final = ("vendor", "product", "serial")
 SELECT: Final = (
     *("subsystem", "name", "vendor", "product", "serial", "driver", "class", "link"),
-    *("properties", "attributes"),
+    *("properties", "attributes", "not"),
 )
+EXCLUDED: Final = tuple(key for key in SELECT if key not in {"subsystem", "not"})
+"""Keys of a selector under ``not``."""
 HEALTH: Final = (
     *("open", "command", "timeout", "properties", "interval", "failures", "successes"),
 )
@@ -41,6 +44,9 @@ TYPES: Final = ("Device", "Mount")
 IDENTITIES: Final = get_args(Identity)
 POLICIES: Final = get_args(Policy)
 UNLIMITED: Final = "unlimited"
+NODE_AS_MOUNT: Final = (
+    "is a device node, which a container cannot open as a mount: use paths, or with beside select"
+)
 MOST_LOOKS: Final = 1000
 """Looks in a row that change a verdict on health, at most."""
 SETTINGS: Final = {
