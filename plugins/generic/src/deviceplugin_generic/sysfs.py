@@ -52,6 +52,7 @@ class Tree:
         self._known: dict[str, SysDevice] = {}
         self._of_nodes: dict[str, SysDevice | None] = {}
         self._subsystems: dict[str, list[SysDevice]] = {}
+        self._are_nodes: dict[str, bool] = {}
         self._slots: dict[str, Counter[tuple[str, str, str, str]]] = {}
 
     def device(self, path: str) -> "SysDevice":
@@ -73,10 +74,11 @@ class Tree:
         return self._subsystems[name]
 
     def is_crowded(self, device: "SysDevice") -> bool:
-        """Tell whether others of its subsystem are in the same slot, selected or not."""
+        """Return whether others of its subsystem are in its slot of a USB device."""
         name = device.subsystem
         if name not in self._slots:
-            self._slots[name] = Counter(one.slot for one in self.subsystem(name))
+            parts = (one for one in self.subsystem(name) if one.nearest("usb"))
+            self._slots[name] = Counter(one.slot for one in parts)
         return self._slots[name][device.slot] > 1
 
     @cached_property
@@ -101,7 +103,11 @@ class Tree:
 
     def is_node(self, path: str) -> bool:
         """Return whether there is a device node at ``path``, which need not be seen from here."""
-        path = posixpath.normpath(path)
+        if path not in self._are_nodes:
+            self._are_nodes[path] = self._is_node(posixpath.normpath(path))
+        return self._are_nodes[path]
+
+    def _is_node(self, path: str) -> bool:
         try:
             return stat.S_IFMT(os.stat(path).st_mode) in KINDS  # noqa: PTH116
         except OSError:
@@ -227,20 +233,23 @@ class SysDevice:
         return next((text for one in self.line[:until] if (text := one.attribute("serial"))), "")
 
     @cached_property
+    def _below_usb(self) -> "tuple[SysDevice, ...]":
+        """The device itself and those above it, as far as they are parts of a USB device."""
+        own = self.nearest("usb")
+        return self.line[: self.line.index(own)] if own else ()
+
+    @cached_property
     def interface(self) -> str:
         """Configuration and number of the USB interface, such as ``1.0``; of no device above."""
-        own = self.nearest("usb")
-        below = self.line[: self.line.index(own)] if own else ()
-        found = (one.name for one in below if one.attribute("bInterfaceNumber"))
+        found = (one.name for one in self._below_usb if one.attribute("bInterfaceNumber"))
         return next(found, "").partition(":")[2]
 
     @cached_property
     def index(self) -> str:
         """Which it is of several of its kind on one interface, where the kernel tells."""
-        if own := self.attribute("index"):
-            return own
-        number = next((text for one in self.line if (text := one.attribute("port_number"))), "0")
-        return "" if number == "0" else number
+        numbers = (text for one in self._below_usb if (text := one.attribute("port_number")))
+        number = next(numbers, "0")
+        return self.attribute("index") or ("" if number == "0" else number)
 
     @cached_property
     def slot(self) -> tuple[str, str, str, str]:
