@@ -13,6 +13,7 @@ from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.entries import UNLIMITED
 from generic_plugin import Make
 from hardware import Hardware
+from recording import play
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
@@ -46,6 +47,10 @@ def _sound(hardware: Hardware) -> None:
     hardware.pci("0000:03:00.0", "8086:a170", "040300")
     for name in ("controlC0", "pcmC0D0p"):
         hardware.device(f"{PCI}/sound/card0/{name}", "sound", node=f"snd/{name}")
+
+
+def _recorded(name: str) -> Callable[[Hardware], object]:
+    return lambda hardware: play(name, hardware)
 
 
 def _misc(name: str, subsystem: str = "misc") -> Callable[[Hardware], object]:
@@ -95,6 +100,44 @@ EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = 
         1,
         "nic-0000:03:00.0",
         ["/dev/vfio/vfio", "/dev/vfio/9"],
+    ),
+    "accel": (_recorded("npu"), 10, "accel-0000:00:0b.0/accel0::0", ["/dev/accel/accel0"]),
+    "xdna": (_recorded("xdna"), 10, "xdna-0000:c5:00.1/accel0::0", ["/dev/accel/accel0"]),
+    "i915": (
+        _recorded("i915"),
+        4,
+        "i915-0000:4d:00.0::0",
+        ["/dev/dri/card1", "/dev/dri/renderD128"],
+    ),
+    "xe": (_recorded("xe"), 2, "xe-0000:03:00.1", ["/dev/dri/card1", "/dev/dri/renderD129"]),
+    "tun": (_recorded("misc"), UNLIMITED, "tun-tun::0", ["/dev/net/tun"]),
+    "vhost-net": (
+        _recorded("misc"),
+        UNLIMITED,
+        "vhost-net-vhost-net::0",
+        ["/dev/vhost-net", "/dev/net/tun"],
+    ),
+    "hailo": (_recorded("hailo"), 2, "hailo-0000:01:00.0/hailo0", ["/dev/hailo0"]),
+    "coral": (_recorded("coral"), 1, "coral-0000:01:00.0/apex_0", ["/dev/apex_0"]),
+    "blackhole": (
+        _recorded("tenstorrent"),
+        1,
+        "blackhole-0000:81:00.0/tenstorrent!0",
+        ["/dev/tenstorrent/0"],
+    ),
+    "enclave": (_recorded("misc"), 110, "enclave-sgx_enclave::0", ["/dev/sgx_enclave"]),
+    "provision": (_recorded("misc"), 110, "provision-sgx_provision::0", ["/dev/sgx_provision"]),
+    "wq-user-dedicated": (
+        _recorded("dsa"),
+        2,
+        "wq-user-dedicated-0000:6a:01.0/dsa!wq0.0",
+        ["/dev/dsa/wq0.0"],
+    ),
+    "wq-user-shared": (
+        _recorded("dsa"),
+        10,
+        "wq-user-shared-0000:6a:01.0/dsa!wq0.2::0",
+        ["/dev/dsa/wq0.2"],
     ),
 }
 
