@@ -92,6 +92,21 @@ def test_a_key_without_a_serial_number_has_its_port_behind_the_hubs_of_a_real_ma
     assert ("1-2.3", None) == (device.attributes["port"], device.attributes.get("serial"))
 
 
+def test_no_device_of_a_real_machine_has_the_number_of_a_hub(
+    make: Make, hardware: Hardware
+) -> None:
+    play("hubs", hardware)
+    plugin = make("{name: usb, groups: [{select: {subsystem: usb}}]}")
+    expected = {
+        "usb-0000%3A00%3A1a.0": ["001"],
+        "usb-1-1": ["002"],
+        "usb-1-1.5": ["003"],
+        "usb-1-1.5.2": ["005"],
+        "usb-C767F1C714174C309255F70E4A7B2EE2": ["011"],
+    }
+    assert expected == nodes(plugin)
+
+
 def test_a_selector_by_serial_number_does_not_find_what_has_none(
     make: Make, hardware: Hardware
 ) -> None:
@@ -180,6 +195,49 @@ def test_ports_that_the_kernel_counts_have_its_numbers(make: Make, hardware: Har
         hardware.device(path, "usb-serial", attributes={"port_number": number}, is_bus=True)
         hardware.device(f"{path}/tty/ttyUSB{number}x", "tty", node=f"ttyUSB{number}")
     assert {"tty-S:1.0": ["ttyUSB0"], "tty-S:1.0.1": ["ttyUSB1"]} == nodes(make(TTYS))
+
+
+def hid(hardware: Hardware, path: str, subsystem: str, name: str) -> None:
+    """Make a HID device, of which the kernel counts the instances, and a device behind it."""
+    if not (hardware.sys / "devices" / path / "subsystem").exists():
+        hardware.device(path, "hid", driver="hid-generic", is_bus=True)
+    hardware.device(f"{path}/{subsystem}/{name}", subsystem, node=name)
+
+
+@pytest.mark.parametrize("instance", [5, 9])
+def test_devices_behind_a_receiver_are_known_by_what_they_are(
+    make: Make, hardware: Hardware, instance: int
+) -> None:
+    usb = hardware.usb("1-1", "046d:c52b", 2)
+    hardware.behind_usb(usb, "1.2", "hidden", "hidden0")
+    receiver = f"{usb}/1-1:1.2/0003:046D:C52B.{instance:04}"
+    hid(hardware, receiver, "hidraw", f"hidraw{instance}")
+    plugin = make("{name: hid, groups: [{select: {subsystem: hidraw}}]}")
+    assert ["hid-1-1:1.2"] == list(found(plugin))
+    hid(hardware, f"{receiver}/0003:046D:4082.0006", "hidraw", "hidraw2")
+    mouse = {"hid-1-1:1.2.0003:046D:4082": ["hidraw2"]}
+    assert {"hid-1-1:1.2": [f"hidraw{instance}"], **mouse} == nodes(plugin)
+
+
+def test_input_devices_are_known_by_their_kind(make: Make, hardware: Hardware) -> None:
+    usb = hardware.usb("1-1", "05f9:2214", 2, serial="S")
+    for name in ("event5", "mouse0"):
+        hardware.behind_usb(usb, "1.0", "input", name)
+    plugin = make("{name: scan, groups: [{select: {subsystem: input}}]}")
+    assert {"scan-S:1.0.event": ["event5"], "scan-S:1.0.mouse": ["mouse0"]} == nodes(plugin)
+
+
+def test_a_node_keeps_its_id_when_another_comes_up_on_its_interface(
+    make: Make, hardware: Hardware
+) -> None:
+    usb = hardware.usb("1-1", "046d:0825", 2, serial="S")
+    hardware.behind_usb(usb, "1.0", "hidraw", "hidraw0")
+    plugin = make("{name: hid, groups: [{select: {subsystem: hidraw}}]}")
+    assert {"hid-S:1.0": ["hidraw0"]} == nodes(plugin)
+    hardware.behind_usb(usb, "1.0", "hidraw", "hidraw1")
+    assert {"hid-S:1.0": ["hidraw0"], "hid-S:1.0/hidraw1": ["hidraw1"]} == nodes(plugin)
+    hardware.unplug(f"{usb}/1-1:1.0/hidraw/hidraw0")
+    assert {"hid-S:1.0/hidraw1": ["hidraw1"]} == nodes(plugin)
 
 
 def test_an_iommu_group_keeps_its_id_whatever_of_it_is_selected(

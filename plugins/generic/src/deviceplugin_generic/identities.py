@@ -20,7 +20,7 @@ from deviceplugin_generic.sysfs import VFIO, Tree
 _LONGEST: Final = 63
 _ODD: Final = re.compile(r"[^!-~]")
 _PORT: Final = re.compile(r"[0-9]+-[0-9]+(\.[0-9]+)*")
-_ONE_EACH: Final = frozenset({"hidraw", "tty", "usbmisc", "video4linux"})
+_ONE_EACH: Final = frozenset({"hidraw", "input", "tty", "usbmisc", "video4linux"})
 """Subsystems of which a USB interface has one device, as a rule, or several that it counts."""
 
 

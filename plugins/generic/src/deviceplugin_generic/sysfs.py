@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from string import digits
 from typing import Final
 
 from deviceplugin_generic import files
@@ -246,10 +247,18 @@ class SysDevice:
 
     @cached_property
     def index(self) -> str:
-        """Which it is of several of its kind on one interface, where the kernel tells."""
+        """Which part of its USB interface it is, by what is the same after it is plugged in again.
+
+        That is the device behind a receiver, the kernel's index, the number of a port, and of
+        input devices the kind.
+        """
+        hids = [one.name for one in self._below_usb if one.subsystem == "hid"]
+        behind = hids[0].rpartition(".")[0] if len(hids) > 1 else ""
         numbers = (text for one in self._below_usb if (text := one.attribute("port_number")))
-        number = next(numbers, "0")
-        return self.attribute("index") or ("" if number == "0" else number)
+        port = next(numbers, "0")
+        kind = self.name.rstrip(digits) if self.subsystem == "input" else ""
+        parts = (behind, self.attribute("index"), "" if port == "0" else port, kind)
+        return ".".join(filter(None, parts))
 
     @cached_property
     def slot(self) -> tuple[str, str, str, str]:
