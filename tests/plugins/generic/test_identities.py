@@ -307,6 +307,23 @@ def test_groups_that_take_different_parts_of_a_device_have_different_ids(
     assert {"ab-S/tty": ["ttyUSB0"], "ab-S/hidraw": ["hidraw0"]} == nodes(plugin)
 
 
+def test_paths_that_are_one_resource_of_smarters_have_ids_of_their_own(
+    hardware: Hardware, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("- {devicematch: '^a', nummaxdevices: 1}\n")
+    for name in ("a.b", "a_b"):
+        hardware.node(name)
+    plugin = GenericPlugin(
+        GenericSettings(**dict(GenericSettings.read_file(file))),  # type: ignore[arg-type]
+        Roots(hardware.dev, hardware.sys, hardware.udev),
+    )
+    assert {"a.b-0": ["a.b"]} == nodes(plugin)
+    (hardware.dev / "a.b").unlink()
+    (device,) = plugin.discover()
+    assert ("a_b-0", "smarter-devices/a_b") == (device.id, device.resource)
+
+
 def test_names_stay_with_their_devices_when_the_file_is_read_again(
     hardware: Hardware, tmp_path: Path
 ) -> None:

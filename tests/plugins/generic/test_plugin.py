@@ -228,7 +228,7 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
         "snd-0": "smarter-devices/snd",
         "snd-1": "smarter-devices/snd",
         "ttyUSB0-0": "smarter-devices/ttyUSB0",
-        "video_1-0": "smarter-devices/video_1",
+        "video.1-0": "smarter-devices/video_1",
     } == {one: device.resource for one, device in devices.items()}
     assert ["/dev/snd/pcmC0D0p", "/dev/snd/timer"] == [
         node.container_path for node in devices["snd-0"].nodes

@@ -156,10 +156,11 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
         for name, match in of_rule(rule, tree):
             if name not in shares and match.nodes:
                 health = doctor.health(name, match, Check(), {})
+                stem = identities.rule_stem(match.paths[0], str(tree.roots.dev))
                 shares[name] = [
                     Share(
                         dp.Device(
-                            identities.share_id(f"{name}-{number}", 0, 1),
+                            identities.share_id(f"{stem}-{number}", 0, 1),
                             resource=f"{domain}/{name}",
                             health=health,
                             nodes=match.nodes,

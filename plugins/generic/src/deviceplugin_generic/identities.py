@@ -129,6 +129,11 @@ def _stem(match: Match, entry: Entry, identity: Identity, tree: Tree) -> Stem:
     )
 
 
+def rule_stem(path: str, dev: str) -> str:
+    """Return what the ids of a path of smarter's begin with: unlike its name, no other has it."""
+    return _escaped(posixpath.relpath(path, dev))
+
+
 def _escaped(text: str, safe: str = "") -> str:
     """Return a text without what separates the parts of an id, each other text differently."""
     return quote(text, safe=safe, errors="surrogateescape")
