@@ -53,13 +53,13 @@ def case(plugin: Plugin, *more: object) -> object:
 EXAMPLES = [
     case(GOPHER, "^my gophers are g(ary,gina|ina,gary)$"),
     case(SIMULATED, "^SIMULATED_.+=/dev/[01]$"),
-    case(Plugin("generic", "squat.ai/fuse", None), r"^c.* 10, +229 .* /dev/fuse$"),
+    case(Plugin("generic", "devic.es/fuse", None), r"^c.* 10, +229 .* /dev/fuse$"),
     case(FPGA, "(dfl|intel-fpga)-port"),
 ]
 CASES = [
     case(GOPHER),
     case(SIMULATED),
-    case(Plugin("generic", "squat.ai/e2e-full", 2, config=GENERIC)),
+    case(Plugin("generic", "devic.es/e2e-full", 2, config=GENERIC)),
     case(GPU),
     case(FPGA),
 ]
@@ -137,7 +137,7 @@ OPEN = '(: < "{0}") 2>/dev/null && echo r; (: >> "{0}") 2>/dev/null && echo w'
 @pytest.mark.parametrize(
     ("plugin", "node", "rights"),
     [
-        case(Plugin("generic", "squat.ai/e2e-fuse", None, config=FUSE), "e2e-fuse", "r"),
+        case(Plugin("generic", "devic.es/e2e-fuse", None, config=FUSE), "e2e-fuse", "r"),
         case(GPU, r"nvidia\d+", "rw"),
         case(FPGA, "(dfl|intel-fpga)-port.*", "rw"),
     ],

@@ -248,10 +248,10 @@ def test_the_generic_image_reads_links_of_udev_with_its_component(
     }
     flag = f"--device={json.dumps(entry)}"
     with node.running(image("generic"), flag, components=("udev",)):
-        node.kubelet.wait(lambda: "squat.ai/nothing" in node.kubelet.registered, timeout=30)
+        node.kubelet.wait(lambda: "devic.es/nothing" in node.kubelet.registered, timeout=30)
     with node.running(image("generic"), flag):
         eventually(lambda: node.answers("/healthz"))
-        assert "squat.ai/nothing" not in node.kubelet.registered
+        assert "devic.es/nothing" not in node.kubelet.registered
 
 
 @running
@@ -266,7 +266,7 @@ def test_the_generic_image_sees_device_nodes_of_the_host_with_its_component(
     node.host["/dev"] = host
     entry = {"name": "port", "id": "serial", "groups": [{"paths": [{"path": "/dev/port*"}]}]}
     with node.running(image("generic"), f"--device={json.dumps(entry)}", components=("host-dev",)):
-        node.kubelet.wait_for("squat.ai/port", {"port-port7"}, timeout=30)
+        node.kubelet.wait_for("devic.es/port", {"port-port7"}, timeout=30)
 
 
 @running

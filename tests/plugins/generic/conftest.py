@@ -6,6 +6,7 @@ import pytest
 
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.domains import Domains
 from generic_plugin import Make
 from hardware import Hardware
 
@@ -20,7 +21,8 @@ def make(hardware: Hardware) -> Make:
     """Return what makes a plugin of entries, as on the command line."""
 
     def make_plugin(*entries: str, **changes: object) -> GenericPlugin:
-        settings = GenericSettings(device=Devices.parse(list(entries)), **changes)  # type: ignore[arg-type]
+        given = {"device": Devices.parse(list(entries)), "domain": Domains(("squat.ai",))}
+        settings = GenericSettings(**(given | changes))  # type: ignore[arg-type]
         return GenericPlugin(settings, Roots(hardware.dev, hardware.sys, hardware.udev))
 
     return make_plugin

@@ -61,11 +61,15 @@ GOOD = [
     "devices: [{name: ab, groups: [{select: {subsystem: pci}, nodes: [vfio]}], policy: pack}]\n",
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}], health: {open: yes, timeout: 1.5s}}]\n",
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}], cdi: ['a.b/c={index}']}]\n",
+    "domain: [devic.es, squat.ai]\n",
+    "devices: [{name: ' ab ', groups: [{paths: [{path: ' /x ', mountPath: ' /y/ '}]}]}]\n",
+    "devices: [{name: ab, groups: [{paths: [{path: /x, mountPath: ' '}]}]}]\n",
     "x-y: 1\n".replace("x-y: 1", "overlap: first"),
     "- {devicematch: '^ttyUSB', nummaxdevices: 1}\n",
     "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n",
     "devices:\n- &a {name: ab, groups: [{paths: [{path: /x}]}]}\n- {<<: *a, name: cd}\n",
 ]
+VALID = "devices: [{name: ab, groups: [{paths: [{path: /dev/null}]}]}]\n"
 GROUP = "devices[0].groups[0]"
 BAD = {
     "devices: [{nam: ab, groups: [{paths: [{path: /x}]}]}]\n": [
@@ -263,7 +267,6 @@ def test_the_check_is_of_one_file(words: list[str]) -> None:
     assert (2, "usage: generic-device-plugin check CONFIG\n") == (done.returncode, done.stderr)
 
 
-VALID = "devices: [{name: ab, groups: [{paths: [{path: /dev/null}]}]}]\n"
 NOTHING = "no devices: name them with --device, or in a file with --config"
 REFUSED = {
     "": f"{{}}: {NOTHING}",
@@ -318,6 +321,9 @@ def test_flags_replace_the_devices_of_the_file_and_nothing_else(tmp_path: Path) 
     one, two = (f"{{name: {name}, groups: [{{paths: [{{path: /x}}]}}]}}" for name in ("aa", "bb"))
     found = printed(config, f"--device={one}", "--device", two)
     assert ([one, two], "x.io") == (found["device"], found["domain"])
+    assert ["x.io", "y.io"] == printed(config, "--domain=x.io,y.io")["domain"]
+    assert ["x.io", "y.io"] == printed(config, "--domain=x.io", "--domain=y.io")["domain"]
+    assert ["x.io", "y.io"] == printed(config, DP_DOMAIN="x.io,y.io")["domain"]
     found = printed(config, DP_DEVICE=f"[{one}, {two}]")
     assert [f"[{one}, {two}]"] == found["device"]
 
@@ -343,6 +349,20 @@ def test_no_devices_at_all_are_a_mistake() -> None:
 def test_a_domain_is_checked(domain: str) -> None:
     expected = f"{domain!r} is not lower-case labels with dots between"
     assert expected == GenericSettings.problem("domain", domain)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["a.b, c.d", "e.f"], ""),
+        (["a.b", "X"], "'X' is not lower-case labels with dots between"),
+        (["a.b", "a.b"], "'a.b' is given twice"),
+        ([], "a domain, or a list of domains, belongs here"),
+        ([1], "a domain, or a list of domains, belongs here"),
+    ],
+)
+def test_several_domains_are_checked(value: object, expected: str) -> None:
+    assert expected == GenericSettings.problem("domain", value)
 
 
 @pytest.mark.parametrize(
@@ -396,6 +416,38 @@ def test_everything_is_understood() -> None:
     ) == entry.groups
 
 
+def test_blanks_around_names_and_paths_do_not_count() -> None:
+    path = "{path: ' /x ', mountPath: ' /y/ '}, {path: \"/z\\n\", mountPath: ' '}"
+    (entry,) = entries(f"devices: [{{name: ' ab ', groups: [{{paths: [{path}]}}]}}]")
+    assert "ab" == entry.name
+    assert (PathSpec("/x", mount_path="/y/"), PathSpec("/z")) == entry.groups[0].paths
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NAMED % f"{{count: {'9' * 10_000}, paths: [{{path: /x}}]}}",
+        NAMED % f"{{paths: [{{path: {'x' * 10_000}}}]}}",
+        NAMED % f"{{usb: [{{vendor: {'9' * 10_000}, product: '1'}}]}}",
+        f"devices: [{{{'x' * 10_000}: 1, name: ab, groups: [{{paths: [{{path: /x}}]}}]}}]\n",
+        VALID + f"listen: {'9' * 10_000}\n",
+        VALID + f"domain: {'X' * 10_000}\n",
+        VALID + f"{'x' * 10_000}: 1\n",
+        f"- {{devicematch: '{'(' * 10_000}', nummaxdevices: 1}}\n",
+        'devices: ["' + "\\q" * 10_000,
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_value_without_end_is_not_shown_whole(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(dp.ConfigError) as raised:
+        GenericSettings.of_file(file)
+    (line,) = str(raised.value).splitlines()
+    assert len(line) < 1000
+    assert line.startswith(f"{file}:")
+
+
 def test_a_file_of_smarter_device_manager_is_understood() -> None:
     found = documents.read_text(GOOD[-3], Path("c.yaml"))
     assert "smarter-devices" == found["domain"]
@@ -447,8 +499,8 @@ def test_a_configuration_is_never_half_applied(tmp_path_factory: Any, texts: lis
     file = tmp_path_factory.mktemp("fuzz") / "config.yaml"
     file.write_text("devices: [{name: old, groups: [{paths: [{path: /dev/null}]}]}]\n")
     plugin = GenericPlugin(GenericSettings.of_file(file))
-    expected = {"squat.ai/old"}
+    expected = {"devic.es/old"}
     for number, text in enumerate(texts):
         file.write_text(f"# {'x' * number}\n{text.replace('/x', '/dev/null')}")
-        expected = {"squat.ai/ab"} if text == ENTRY % "policy: pack" else expected
+        expected = {"devic.es/ab"} if text == ENTRY % "policy: pack" else expected
         assert expected == {device.resource for device in plugin.discover()}

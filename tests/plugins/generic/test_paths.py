@@ -64,6 +64,38 @@ def test_hits_that_are_used_again_take_turns_and_count_in_the_id(
     assert expected == list(found(plugin))
 
 
+def test_of_groups_that_match_one_path_the_last_one_wins(make: Make, hardware: Hardware) -> None:
+    path = hardware.node("x1")
+    devices = list(
+        make(f"""
+            name: ab
+            groups:
+            - {{count: 3, paths: [{{path: {path}, mountPath: /dev/first}}]}}
+            - {{count: 2, paths: [{{path: {hardware.dev}/x*, permissions: r}}]}}
+        """).discover()
+    )
+    assert [sha1(f"{share}{path}") for share in range(3)] == [device.id for device in devices]
+    assert [
+        (dp.DeviceNode(str(path), permissions="r"),),
+        (dp.DeviceNode(str(path), permissions="r"),),
+        (dp.DeviceNode(str(path), "/dev/first", "mrw"),),
+    ] == [device.nodes for device in devices]
+
+
+def test_of_paths_and_usb_that_match_one_device_usb_wins(make: Make, hardware: Hardware) -> None:
+    hardware.usb("1-1", "1a86:7523", 7)
+    node = hardware.dev / "bus/usb/001/007"
+    plugin = make(f"""
+        name: ab
+        groups:
+        - {{usb: [{{vendor: "1a86", product: "7523"}}]}}
+        - {{paths: [{{path: {node}}}]}}
+        """)
+    (device,) = plugin.discover()
+    assert sha1(f"0{node}") == device.id
+    assert ["rw"] == [one.permissions for one in device.nodes]
+
+
 def test_shares_are_numbered_before_the_paths(make: Make, hardware: Hardware) -> None:
     one, two = hardware.node("x1"), hardware.node("x2")
     plugin = make(f"{{name: ab, groups: [{{count: 2, paths: [{{path: {hardware.dev}/x*}}]}}]}}")

@@ -1,9 +1,11 @@
 """The plugin on a kubelet: hot-plug, kernel events, reload, and files of smarter-device-manager."""
 
+import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev
+from deviceplugin_generic.domains import Domains
 from generic_plugin import Make, found
 from hardware import Hardware
 
@@ -155,12 +158,35 @@ def test_a_changed_file_changes_its_entries_and_disturbs_no_others(
     one, two, three = (entry(name, "/dev/null") for name in ("n1", "n2", "n3"))
     file = swap(tmp_path / "map", f"devices: [{one}, {two}]")
     with kubelet.running(plugin_of(file, hardware), **QUIET) as node:
-        node.wait_for("squat.ai/n1", {"n1-null"})
-        node.wait_for("squat.ai/n2", {"n2-null"})
+        node.wait_for("devic.es/n1", {"n1-null"})
+        node.wait_for("devic.es/n2", {"n2-null"})
         swap(tmp_path / "map", f"devices: [{one}, {three}]")
-        node.wait_for("squat.ai/n3", {"n3-null"})
-        node.wait_for("squat.ai/n2", (), {"n2-null"})
+        node.wait_for("devic.es/n3", {"n3-null"})
+        node.wait_for("devic.es/n2", (), {"n2-null"})
+        assert 1 == node.kubelet.registration_count("devic.es/n1")
+
+
+def test_a_rename_of_the_domain_breaks_no_pod(
+    kubelet: Kubelet, hardware: Hardware, file: Path
+) -> None:
+    given = f"devices: [{entry('n1', '/dev/null')}]\n"
+    file.write_text("domain: squat.ai\n" + given)
+    with kubelet.running(plugin_of(file, hardware), **QUIET) as node:
+        node.wait_for("squat.ai/n1", {"n1-null"})
+        file.write_text("domain: [devic.es, squat.ai]\n" + given)
+        for domain in ("squat.ai", "devic.es"):
+            node.wait_for(f"{domain}/n1", {"n1-null"})
+            assert node.allocate("n1-null", resource=f"{domain}/n1").nodes
         assert 1 == node.kubelet.registration_count("squat.ai/n1")
+
+
+@pytest.mark.parametrize("overlap", ["first", "refuse"])
+def test_the_names_of_one_resource_do_not_overlap(make: Make, overlap: str) -> None:
+    names = Domains(("a.b", "c.d"))
+    plugin = make(entry("ab", "/dev/null"), domain=names, overlap=overlap)
+    assert [("a.b/ab", ""), ("c.d/ab", "")] == [
+        (device.resource, device.health.reason) for device in plugin.discover()
+    ]
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
@@ -257,16 +283,50 @@ def test_the_gpus_in_a_file_of_smarter_device_manager_are_left_out_with_a_warnin
 # The command.
 
 
-def test_the_default_file_is_read_where_nothing_else_is_named(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Return what runs the command with ``--print-config`` and returns the settings."""
+
+    def run(*words: str) -> dict[str, Any]:
+        with pytest.raises(SystemExit) as ended:
+            deviceplugin_generic.main([*words, "--print-config"])
+        assert 0 == ended.value.code
+        settings: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return settings
+
+    return run
+
+
+def test_the_default_file_is_read_where_no_other_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch, printed: Callable[..., dict[str, Any]]
 ) -> None:
     monkeypatch.setattr(deviceplugin_generic, "DEFAULT_CONFIG", file)
-    file.write_text(f"devices: [{entry('ab', '/dev/null')}]")
-    for words, expected in (
-        (["--print-config"], "ab"),
-        (["--print-config", "--device={name: cd, groups: [{paths: [{path: /x}]}]}"], "cd"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            deviceplugin_generic.main(words)
-        assert 0 == ended.value.code
-        assert expected in capsys.readouterr().out
+    file.write_text(f"domain: x.io\ndevices: [{entry('ab', '/dev/null')}]")
+    found = printed()
+    assert (["ab"], "x.io") == (found["device"], found["domain"])
+    found = printed(f"--device={entry('cd', '/x')}")
+    assert ([entry("cd", "/x")], "x.io") == (found["device"], found["domain"])
+    other = file.with_name("other.yaml")
+    other.write_text("domain: y.io\n")
+    assert "y.io" == printed("--config", str(other))["domain"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "expected"),
+    [
+        (["--plugin-directory", "/d"], "plugin-dir", "/d"),
+        (["--plugin-directory=/d"], "plugin-dir", "/d"),
+        (["--listen", ":8080"], "http-address", ":8080"),
+        (["--listen=:8080"], "http-address", ":8080"),
+        (["--log-level", "all"], "log-level", "debug"),
+        (["--log-level=warn"], "log-level", "warning"),
+        (["--log-level", "none"], "log-level", "error"),
+        (["--log-level=error"], "log-level", "error"),
+        (["--domain", "squat.ai"], "domain", "squat.ai"),
+        ([], "domain", "devic.es"),
+    ],
+)
+def test_flags_of_generic_device_plugin_are_known(
+    printed: Callable[..., dict[str, Any]], words: list[str], name: str, expected: str
+) -> None:
+    assert expected == printed(*words)[name]

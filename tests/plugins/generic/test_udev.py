@@ -92,15 +92,15 @@ def test_a_device_that_the_kernel_makes_and_removes_is_known_by_its_events(
     plugin = GenericPlugin(GenericSettings(device=Devices.parse([entry, other])))
     hour = dp.Settings().vanished_retention
     with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
-        node.wait_for("squat.ai/mem", {"mem-null"})
+        node.wait_for("devic.es/mem", {"mem-null"})
         change_loop(LOOP_ADD, number)
         try:
-            node.wait_for("squat.ai/loop", {f"loop-{name}"})
-            (given,) = node.allocate(f"loop-{name}", resource="squat.ai/loop").nodes
+            node.wait_for("devic.es/loop", {f"loop-{name}"})
+            (given,) = node.allocate(f"loop-{name}", resource="devic.es/loop").nodes
             assert f"/dev/{name}" == given.host_path
         finally:
             change_loop(LOOP_REMOVE, number)
-        node.wait_for("squat.ai/loop", (), {f"loop-{name}"})
+        node.wait_for("devic.es/loop", (), {f"loop-{name}"})
 
 
 def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path
 def logged(process: "subprocess.Popen[str]", kubelet: SimulatedKubelet, dev: Path) -> list[str]:
     """Return the warnings of a plugin up to its exit, after it noticed a new node by inotify."""
     kubelet.wait(
-        lambda: len(kubelet.devices("squat.ai/port")) == 1, timeout=PATIENCE, what="a device"
+        lambda: len(kubelet.devices("devic.es/port")) == 1, timeout=PATIENCE, what="a device"
     )
     (dev / "port2").symlink_to("/dev/null")
     kubelet.wait(
-        lambda: len(kubelet.devices("squat.ai/port")) == 2, timeout=PATIENCE, what="another"
+        lambda: len(kubelet.devices("devic.es/port")) == 2, timeout=PATIENCE, what="another"
     )
     process.terminate()
     _, err = process.communicate(timeout=PATIENCE)

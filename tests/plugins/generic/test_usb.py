@@ -1,5 +1,7 @@
 """USB devices and selectors: what is found, under which ids, with which nodes."""
 
+import hashlib
+
 import pytest
 
 import deviceplugin as dp
@@ -34,6 +36,19 @@ def test_all_usb_devices_of_a_group_are_one_device_in_a_stable_order(
     assert expected == paths(device)
     assert {"rw"} == {node.permissions for node in device.nodes}
     assert device.health
+
+
+def test_a_usb_device_that_two_specs_of_a_group_find_counts_twice_in_its_id(
+    make: Make, hardware: Hardware
+) -> None:
+    adapter(hardware, "1-1", 7, serial="S1")
+    node = f"{hardware.dev}/bus/usb/001/007"
+    plugin = make(f"{{name: ab, groups: [{{usb: [{CH340}, {CH340[:-1]}, serial: S1}}]}}]}}")
+    (device,) = plugin.discover()
+    assert hashlib.sha1(f"0{node}{node}".encode()).hexdigest() == device.id
+    assert [(node, "/dev/bus/usb/001/007")] == paths(device)
+    each = make(f"{{name: ab, groups: [{{perMatch: true, usb: [{CH340}, {CH340}]}}]}}")
+    assert [hashlib.sha1(f"0{node}".encode()).hexdigest()] == list(found(each))
 
 
 def test_each_usb_device_can_be_one(make: Make, hardware: Hardware) -> None:

@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
+from deviceplugin_generic import peers
 from deviceplugin_generic.plugin import GenericPlugin, GenericSettings, configured
 from deviceplugin_generic.sysfs import Roots
 
 __all__ = ["GenericPlugin", "GenericSettings", "Roots", "main"]
 
 DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
-"""Read if it exists, and neither a file nor a device is named."""
-_NAMING: Final = ("--config", "--device")
+"""Read if it exists and no other file is named."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``generic-device-plugin``, or its ``check``."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(peers.translated(sys.argv[1:] if argv is None else argv))
     if arguments[:1] == ["check"]:
         _check(arguments[1:])
-    named = any(word.partition("=")[0] in _NAMING for word in arguments)
-    named = named or bool({"DP_CONFIG", "DP_DEVICE"} & set(os.environ))
-    if not named and DEFAULT_CONFIG.exists():
+    named = any(word.partition("=")[0] == "--config" for word in arguments)
+    if not (named or "DP_CONFIG" in os.environ) and DEFAULT_CONFIG.exists():
         arguments.append(f"--config={DEFAULT_CONFIG}")
     dp.main(GenericPlugin, settings=GenericSettings, argv=arguments)
 

@@ -29,7 +29,7 @@ def of_entry(
     """Return the shares of all devices of an entry, which ``ledger`` has the names of."""
     found = [
         (group, with_device(match, tree))
-        for group in entry.groups
+        for group in sorted(entry.groups, key=lambda group: bool(group.usb))  # as with the peer
         for match in of_group(group, tree)
     ]
     names = iter(_names(entry, found, tree, ledger))
@@ -38,6 +38,8 @@ def of_entry(
         resource = f"{domain}/{entry.name}"
         some = _shares(entry, group, match, index, next(names), resource, doctor)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
+    # Groups that match the same paths give the same ids: the last one wins, as with the peer.
+    shares = [*{(share.device.id, share.origin): share for share in shares}.values()]
     return _with_even_topology(shares)
 
 

@@ -125,8 +125,8 @@ def _setting(key: str, cursor: Cursor, problem: Problem) -> object:
     if key == "log-level" and isinstance(value, str):
         value = words.LEVELS.get(value, value)
     is_valid = value is not None or cursor.kind == "null"  # or it has been told already
-    if is_valid and (what := problem(key, value)):
-        cursor.fault(what)
+    for line in problem(key, value).splitlines() if is_valid else ():
+        cursor.fault(line)
     return value
 
 

@@ -285,14 +285,17 @@ def _checked(problem: Callable[[str], str], cursor: Cursor) -> str:
 
 
 def _pattern(keys: dict[str, Cursor], key: str) -> str:
-    return _checked(globs.problem, keys[key]) if key in keys else ""
+    def problem(pattern: str) -> str:
+        return globs.problem(pattern.strip())
+
+    return _checked(problem, keys[key]).strip() if key in keys else ""
 
 
 def _mount_path(keys: dict[str, Cursor]) -> str:
     def problem(path: str) -> str:
         return "" if words.has_form(path, words.MOUNT_PATH) else "is not absolute"
 
-    return _checked(problem, keys["mountPath"]) if "mountPath" in keys else ""
+    return _checked(problem, keys["mountPath"]).strip() if "mountPath" in keys else ""
 
 
 def _absolute(

@@ -42,10 +42,12 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
     else:
         found = _selected(group.select, tree) if group.select else []
     matches = [match for device in found for match in _of_device(device, group, tree)]
-    # An IOMMU group is found by each of its devices: the first of them stands for it.
-    matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
+    if group.per_match or group.nodes or group.select:
+        # An IOMMU group is found by each of its devices: the first of them stands for it.
+        matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
     if group.per_match or not matches:
         return matches
+    # A USB device that two specs find counts twice in the id, as with the peer.
     return [
         Match(
             nodes=tuple(dict.fromkeys(node for match in matches for node in match.nodes)),

@@ -9,8 +9,9 @@ from threading import Event
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_generic import _udev, devices, documents, globs, sharing, words
+from deviceplugin_generic import _udev, devices, documents, domains, globs, sharing
 from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.domains import Domains
 from deviceplugin_generic.entries import Configuration, Entry
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.memory import Memory
@@ -20,17 +21,13 @@ from deviceplugin_generic.sysfs import Roots, Tree
 log = logging.getLogger(__name__)
 
 
-def _check_domain(name: str) -> None:
-    if not words.has_form(name, words.DOMAIN):
-        raise ValueError("is not lower-case labels with dots between")
-
-
 @dataclass(frozen=True, kw_only=True)
 class GenericSettings(dp.Settings):
     """What the generic plugin can be told."""
 
-    domain: str = field(default="squat.ai", metadata={"check": _check_domain})
-    """Domain of all resource names: an entry named serial is squat.ai/serial."""
+    domain: Domains = domains.DEFAULT
+    """Domain of all resource names: an entry named serial is devic.es/serial. Several, with commas
+    between or as a list, give each resource a name under each, for while pods move to another."""
     device: Devices = field(default_factory=Devices)
     """A device entry as YAML or JSON. The flag may be given several times, and replaces the
     entries of the file, where the key is devices."""
@@ -77,7 +74,7 @@ class GenericPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         self._read_again()
-        configuration, domain = self._configuration, self._settings.domain
+        configuration, domain = self._configuration, self._settings.domain.names[0]
         tree = Tree(self._roots, self._names)
         self._memory.begin(tree)
         found = [
@@ -91,7 +88,8 @@ class GenericPlugin(dp.Plugin):
             shares = [share for part in found for share in part]
             self._doctor.forget_all_but({share.origin for share in shares})
             self._shares = {share.device.id: share for share in shares}
-            self._devices = list(sharing.resolve(shares, self._settings.overlap))
+            resolved = sharing.resolve(shares, self._settings.overlap)
+            self._devices = list(self._settings.domain.under_each(resolved))
         return self._devices
 
     @override

@@ -60,7 +60,9 @@ def _with(key: str, value: object) -> Schema:
     return {"properties": {key: {"enum": [value]}}}
 
 
-_PATTERN: Final = _text(globs.PATTERN, "Absolute path; a pattern as of Go's path.Match")
+_PATTERN: Final = _text(
+    rf"^\s*{globs.PATTERN[1:]}", "Absolute path; a pattern as of Go's path.Match"
+)
 _MOUNT_PATH: Final = _text(
     words.MOUNT_PATH,
     "Path in the container, which may have {position}; one that ends in / is a directory, to which "
@@ -179,10 +181,11 @@ def _device() -> Schema:
 def _settings() -> Schema:
     names = [field.name.replace("_", "-") for field in fields(GenericSettings)]
     known = [*dict.fromkeys([*words.SETTINGS, *names])]
+    domain = _text(words.DOMAIN, "Domain of all resource names; several are a list")
     values = {
         **dict.fromkeys(known, _TEXT),
         **dict.fromkeys(("device", "devices"), _list(_ref("device"))),
-        "domain": _text(words.DOMAIN, "Domain of all resource names"),
+        "domain": {"anyOf": [domain, _list(domain, 1)]},
         "overlap": _choice(get_args(Overlap)),
     }
     return {**_object(known, values), "not": {"required": ["device", "devices"]}}

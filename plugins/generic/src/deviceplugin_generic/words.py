@@ -14,7 +14,7 @@ PERMISSIONS: Final = r"^(?!.*(.).*\1)[mrw]*$"
 DURATION: Final = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$"
 CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
 SUBSYSTEM: Final = r"^[A-Za-z0-9_-]+$"
-MOUNT_PATH: Final = r"^(/|$)"
+MOUNT_PATH: Final = r"^\s*(/|$)"
 NODE: Final = r"^/dev/[^*?\[\\]+$"
 
 ENTRY: Final = (

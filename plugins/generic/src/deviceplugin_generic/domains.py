@@ -1,0 +1,51 @@
+"""The domains of resource names: one, or several while pods move from one to another."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import deviceplugin as dp
+from deviceplugin_generic import words
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Domains, each of which has all resources."""
+
+    names: tuple[str, ...] = ("devic.es",)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Return the domains in a text, with commas between them, or in a list of such texts.
+
+        Raises:
+            ConfigError: All that is wrong, a line each.
+        """
+        texts: list[Any] = value if isinstance(value, list) else [value]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise dp.ConfigError("a domain, or a list of domains, belongs here")
+        names = [name.strip() for text in texts for name in text.split(",")]
+        problems = [
+            f"{name!r} is not lower-case labels with dots between"
+            for name in names
+            if not words.has_form(name, words.DOMAIN)
+        ]
+        problems += [f"{name!r} is given twice" for name in set(names) if names.count(name) > 1]
+        if problems:
+            raise dp.ConfigError("\n".join(problems))
+        return cls(tuple(names))
+
+    def write(self) -> str | list[str]:
+        """Return a single domain as a text, and several as a list."""
+        return self.names[0] if len(self.names) == 1 else [*self.names]
+
+    def under_each(self, devices: Iterable[dp.Device]) -> Iterator[dp.Device]:
+        """Yield devices of resources of the first domain, each also under all other domains."""
+        for device in devices:
+            yield device
+            name = device.resource.partition("/")[2]
+            for other in self.names[1:]:
+                yield replace(device, resource=f"{other}/{name}")
+
+
+DEFAULT: Final = Domains()

@@ -1,0 +1,26 @@
+"""The command line of generic-device-plugin, as it is in manifests that were written for it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from deviceplugin_generic import words
+
+_FLAGS: Final = {
+    f"--{name}": f"--{words.SETTINGS[name]}" for name in ("listen", "plugin-directory")
+}
+_LEVEL: Final = "--log-level"
+
+
+def translated(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield arguments with its flags, and its levels of the log, as ours."""
+    is_level = False
+    for argument in arguments:
+        if is_level:
+            yield words.LEVELS.get(argument, argument)
+            is_level = False
+            continue
+        flag, equals, value = argument.partition("=")
+        if equals and flag == _LEVEL:
+            value = words.LEVELS.get(value, value)
+        is_level = argument == _LEVEL
+        yield f"{_FLAGS.get(flag, flag)}{equals}{value}"
