@@ -448,6 +448,13 @@ def test_a_value_without_end_is_not_shown_whole(tmp_path: Path, text: str) -> No
     assert line.startswith(f"{file}:")
 
 
+def test_a_flag_without_end_is_not_shown_whole() -> None:
+    assert len(GenericSettings.problem("domain", ["X" * 10_000])) < 1000
+    with pytest.raises(dp.ConfigError) as raised:
+        Devices.parse(["name: " + "X" * 10_000])
+    assert len(str(raised.value)) < 1000
+
+
 def test_a_file_of_smarter_device_manager_is_understood() -> None:
     found = documents.read_text(GOOD[-3], Path("c.yaml"))
     assert "smarter-devices" == found["domain"]

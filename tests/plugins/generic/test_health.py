@@ -46,6 +46,17 @@ def test_a_device_that_cannot_be_opened_is_unhealthy() -> None:
     assert expected == reason(gone, Check(open=True))
 
 
+def test_a_reason_without_end_is_cut() -> None:
+    long = "x" * 10_000
+    gone = Match(nodes=(dp.DeviceNode(f"/dev/{long}"),))
+    for match, check in (
+        (gone, Check()),
+        (NULL, Check(command=(f"/{long}",))),
+        (NULL, Check(properties={long: long})),
+    ):
+        assert 0 < len(reason(match, check)) < 1000
+
+
 def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
     usb = hardware.usb("1-2", "1a86:7523", 5)
     path = hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"STATE": "ready"})

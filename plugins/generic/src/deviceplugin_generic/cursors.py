@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import yaml
 
+from deviceplugin_generic import words
+
 _TAG: Final = "tag:yaml.org,2002:"
 _NAMES: Final = {"str": "text", "int": "number", "float": "number", "bool": "truth"}
 _DEEPEST: Final = 200
-_LONGEST: Final = 300
-"""Characters of a key, and of what is wrong with its value, in a message."""
 
 
 class Text:
@@ -38,7 +38,7 @@ class Text:
             mark = getattr(error, "problem_mark", None)
             what = getattr(error, "problem", None) or " ".join(str(error).split())
             line = mark.line if mark else _line_in(what)
-            self.faults.append(self._line(line) + f"not valid: {_bounded(what)}")
+            self.faults.append(self._line(line) + f"not valid: {words.bounded(what)}")
             return None
         return None if node is None else Cursor(self, node, "")
 
@@ -55,14 +55,14 @@ class Text:
 
     def fault(self, node: Any, key: str, problem: str) -> None:
         """Note what is wrong at a place. What is very long, such as a value, is cut."""
-        text = f"{self.place(node, key)}: {_bounded(problem)}"
+        text = f"{self.place(node, key)}: {words.bounded(problem)}"
         if text not in self.faults:
             self.faults.append(text)
 
     def place(self, node: Any, key: str) -> str:
         """Return file, line and key of a node."""
         line = self._line(node.start_mark.line)
-        return f"{line}{_bounded(key)}" if key else line.removesuffix(": ")
+        return f"{line}{words.bounded(key)}" if key else line.removesuffix(": ")
 
     def _line(self, number: int) -> str:
         return f"{self._source}:{number + 1}: " if self._source else f"line {number + 1}: "
@@ -205,12 +205,6 @@ class Cursor:
     def _wrong(self, wanted: str) -> None:
         shown = repr(self.raw) if isinstance(self._node, yaml.ScalarNode) else f"a {self.kind}"
         self.fault(f"{'nothing' if self.kind == 'null' else shown} is not {wanted}")
-
-
-def _bounded(text: str) -> str:
-    """Return ``text`` with its middle left out if it is very long; what to do is at its end."""
-    half = _LONGEST // 2
-    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 def _line_in(problem: str) -> int:

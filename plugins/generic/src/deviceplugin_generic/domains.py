@@ -32,7 +32,7 @@ class Domains:
         ]
         problems += [f"{name!r} is given twice" for name in set(names) if names.count(name) > 1]
         if problems:
-            raise dp.ConfigError("\n".join(problems))
+            raise dp.ConfigError("\n".join(map(words.bounded, problems)))
         return cls(tuple(names))
 
     def write(self) -> str | list[str]:

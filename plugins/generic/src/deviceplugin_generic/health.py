@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 import deviceplugin as dp
-from deviceplugin_generic import folders, templates
+from deviceplugin_generic import folders, templates, words
 from deviceplugin_generic.entries import Check
 from deviceplugin_generic.matching import Match, has_properties
 
@@ -38,25 +38,29 @@ class Doctor:
         self, key: str, match: Match, check: Check, properties: Mapping[str, str]
     ) -> dp.Health:
         """Return the health of the device ``key``. That it is there is asked each time."""
-        existing = existence(match)
+        existing = _bounded(existence(match))
         if not existing or check.is_trivial:
             self._records.pop(key, None)
             return existing
         now = self._clock()
         record = self._records.get(key)
         if record is None:  # the first look decides
-            found = _examine(match, check, properties)
+            found = _bounded(_examine(match, check, properties))
             self._records[key] = _Record(found, now)
             return found
         if now - record.looked_at >= check.interval:
             record.looked_at = now
-            _note(record, _examine(match, check, properties), check)
+            _note(record, _bounded(_examine(match, check, properties)), check)
         return record.health
 
     def forget_all_but(self, keys: Collection[str]) -> None:
         """Forget devices that are gone: they are looked at anew when they are back."""
         for key in self._records.keys() - set(keys):
             del self._records[key]
+
+
+def _bounded(health: dp.Health) -> dp.Health:
+    return health or dp.Health.unhealthy(words.bounded(health.reason))
 
 
 def _note(record: _Record, found: dp.Health, check: Check) -> None:
@@ -122,10 +126,10 @@ def _opened(paths: Sequence[str]) -> str:
     return ""
 
 
-def _commanded(words: Sequence[str], timeout: float) -> str:
+def _commanded(command: Sequence[str], timeout: float) -> str:
     try:
         done = subprocess.run(  # noqa: S603 - the configuration's own
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -133,10 +137,10 @@ def _commanded(words: Sequence[str], timeout: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{words[0]}: no answer within {timeout:g} s"
+        return f"{command[0]}: no answer within {timeout:g} s"
     except (OSError, ValueError) as error:
-        return f"{words[0]}: {getattr(error, 'strerror', None) or error}"
+        return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
     if done.returncode == 0:
         return ""
     said = " ".join(done.stderr.decode(errors="replace").split())[:200]
-    return f"{words[0]}: exit status {done.returncode}{': ' if said else ''}{said}"
+    return f"{command[0]}: exit status {done.returncode}{': ' if said else ''}{said}"

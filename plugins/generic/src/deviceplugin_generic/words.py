@@ -59,6 +59,20 @@ LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
 """Levels of the log as generic-device-plugin has them, and ours."""
 
 
+_LONGEST: Final = 300
+"""Characters that a message shows of a key, or says of a value."""
+
+
 def has_form(text: str, form: str) -> bool:
     """Tell whether ``text`` is of a form, whose ``$`` is the very end as JSON Schema has it."""
     return re.search(form.replace("$", r"\Z"), text) is not None
+
+
+def bounded(text: str) -> str:
+    """Return a text for a message; its middle is left out if it is very long.
+
+    Every value of a configuration that a message shows goes through here. What to do about it is
+    at the end.
+    """
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
