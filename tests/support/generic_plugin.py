@@ -1,6 +1,10 @@
 """Words for tests of the generic plugin."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 import deviceplugin as dp
 from deviceplugin_generic import GenericPlugin
@@ -11,3 +15,12 @@ Make = Callable[..., GenericPlugin]
 def found(plugin: dp.Plugin) -> dict[str, dp.Device]:
     """Return the devices that a plugin finds, by id."""
     return {device.id: device for device in plugin.discover()}
+
+
+def make_node(path: Path) -> None:
+    """Make a real device node, for a directory, in which links do not count."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.mknod(path, 0o020600, os.makedev(1, 3))
+    except OSError as error:
+        pytest.skip(f"no device nodes can be made here: {error}")

@@ -1,13 +1,12 @@
 """Devices by path: how many, under which ids, and what a container gets."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
 
 import deviceplugin as dp
-from generic_plugin import Make, found
+from generic_plugin import Make, found, make_node
 from hardware import Hardware
 
 
@@ -134,15 +133,6 @@ def test_a_path_that_is_no_device_is_unhealthy(make: Make, hardware: Hardware) -
         f"{hardware.dev}/file: not a device node",
         f"{hardware.dev}/link: No such file or directory",
     ] == [device.health.reason for device in plugin.discover()]
-
-
-def make_node(path: Path) -> None:
-    """Make a real device node: links in directories do not count."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.mknod(path, 0o020600, os.makedev(1, 3))
-    except OSError as error:
-        pytest.skip(f"no device nodes can be made here: {error}")
 
 
 def test_a_directory_is_healthy_while_a_device_node_is_in_it(

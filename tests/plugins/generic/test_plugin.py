@@ -14,7 +14,7 @@ import deviceplugin_generic
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev
 from deviceplugin_generic.domains import Domains
-from generic_plugin import Make, found
+from generic_plugin import Make, found, make_node
 from hardware import Hardware
 
 HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker
@@ -72,10 +72,7 @@ def test_a_directory_is_well_at_once_when_its_first_node_comes(
         node.wait_for("squat.ai/audio", (), {"audio-snd"})
         (folder / "below").mkdir()
         for path in (folder / "timer", folder / "below/timer"):
-            try:
-                os.mknod(path, 0o020600, os.makedev(1, 3))
-            except OSError as error:
-                pytest.skip(f"no device nodes can be made here: {error}")
+            make_node(path)
             node.wait_for("squat.ai/audio", {"audio-snd"})
             path.unlink()
             node.wait_for("squat.ai/audio", (), {"audio-snd"})

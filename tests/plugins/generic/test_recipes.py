@@ -11,7 +11,7 @@ import yaml
 import deviceplugin as dp
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.entries import UNLIMITED
-from generic_plugin import Make
+from generic_plugin import Make, make_node
 from hardware import Hardware
 from recording import play
 
@@ -34,7 +34,18 @@ def _tty(hardware: Hardware, numbers: str, name: str) -> None:
 def _camera(hardware: Hardware) -> None:
     usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
     for index in ("0", "1"):
-        hardware.behind_usb(usb, "1.0", "video4linux", f"video{index}", index=index)
+        hardware.behind_usb(
+            usb, "1.0", "video4linux", f"video{index}", index=index, driver="uvcvideo"
+        )
+    codec = "platform/soc/fe00b840.mailbox/bcm2835-codec"  # of a Raspberry Pi
+    hardware.device(codec, "platform", driver="bcm2835-codec", is_bus=True)
+    for number in ("10", "11"):
+        hardware.device(
+            f"{codec}/video4linux/video{number}",
+            "video4linux",
+            node=f"video{number}",
+            attributes={"index": number[1], "name": "bcm2835-codec"},
+        )
 
 
 def _render(hardware: Hardware) -> None:
@@ -44,9 +55,8 @@ def _render(hardware: Hardware) -> None:
 
 
 def _sound(hardware: Hardware) -> None:
-    hardware.pci("0000:03:00.0", "8086:a170", "040300")
-    for name in ("controlC0", "pcmC0D0p"):
-        hardware.device(f"{PCI}/sound/card0/{name}", "sound", node=f"snd/{name}")
+    for name in ("controlC0", "pcmC0D0p", "seq", "timer"):
+        make_node(hardware.dev / "snd" / name)
 
 
 def _recorded(name: str) -> Callable[[Hardware], object]:
@@ -86,11 +96,11 @@ EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = 
         ["/dev/fuse"],
     ),
     "tpm": (_misc("tpmrm0", "tpmrm"), 1, "tpm-tpmrm0", ["/dev/tpmrm0"]),
-    "sound": (_sound, 1, "sound-0000:03:00.0", ["/dev/snd/controlC0", "/dev/snd/pcmC0D0p"]),
+    "sound": (_sound, 10, "42026c45b2108596b87825e145b9f397d1d184d0", ["/dev/snd"]),
     "sdr": (
-        lambda hardware: hardware.usb("1-2", "0bda:2838", 9, serial="77"),
+        lambda hardware: hardware.usb("1-2", "0bda:2838", 9, serial="00000001"),
         1,
-        "sdr-77",
+        "sdr-1-2",
         ["/dev/bus/usb/001/009"],
     ),
     "nic": (
@@ -150,12 +160,29 @@ def test_every_recipe_is_tested() -> None:
 def test_a_recipe_gives_what_it_says(make: Make, hardware: Hardware, name: str) -> None:
     build, number, first, nodes = EXPECTED[name]
     build(hardware)
-    if name == "fuse" and not Path("/dev/fuse").exists():
-        pytest.skip("no /dev/fuse here")
+    if name in {"fuse", "sound"} and not Path(nodes[0]).exists():
+        pytest.skip(f"no {nodes[0]} here")
     devices = list(make(RECIPES[name]).discover())
     assert number == len(devices)
     assert (first, nodes) == (devices[0].id, [node.container_path for node in devices[0].nodes])
     assert all(device.health for device in devices)
+
+
+def test_the_recipe_for_sound_gives_the_directory_with_all_that_alsa_wants(
+    make: Make, hardware: Hardware
+) -> None:
+    _sound(hardware)
+    devices = list(make(RECIPES["sound"].replace("/dev/snd", f"{hardware.dev}/snd")).discover())
+    assert 10 == len(devices)
+    for device in devices:
+        assert device.health
+        assert [f"{hardware.dev}/snd"] == [node.host_path for node in device.nodes]
+
+
+def test_a_component_that_an_entry_needs_is_one_of_the_deployments() -> None:
+    named = {row[1].strip("`") for row in table("Deploy") if row[1].startswith("`")}
+    assert {"host-dev", "udev"} == named
+    assert all((ROOT / "deployments/components" / one).is_dir() for one in named)
 
 
 def test_the_recipes_with_more_than_nodes_give_that_too(make: Make, hardware: Hardware) -> None:
