@@ -47,6 +47,8 @@ def test_a_usb_device_that_two_specs_of_a_group_find_counts_twice_in_its_id(
     (device,) = plugin.discover()
     assert hashlib.sha1(f"0{node}{node}".encode()).hexdigest() == device.id
     assert [(node, "/dev/bus/usb/001/007")] == paths(device)
+    by_serial = make(f"{{name: ab, id: serial, groups: [{{usb: [{CH340}, {CH340}]}}]}}")
+    assert ["ab-S1"] == list(found(by_serial))
     each = make(f"{{name: ab, groups: [{{perMatch: true, usb: [{CH340}, {CH340}]}}]}}")
     assert [hashlib.sha1(f"0{node}".encode()).hexdigest()] == list(found(each))
 

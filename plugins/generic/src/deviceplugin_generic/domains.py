@@ -30,7 +30,8 @@ class Domains:
             for name in names
             if not words.has_form(name, words.DOMAIN)
         ]
-        problems += [f"{name!r} is given twice" for name in set(names) if names.count(name) > 1]
+        twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+        problems += [f"{name!r} is given twice" for name in twice]
         if problems:
             raise dp.ConfigError("\n".join(map(words.bounded, problems)))
         return cls(tuple(names))

@@ -54,7 +54,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
             paths=tuple(path for match in matches for path in match.paths),
             device=matches[0].device,
             in_sysfs=True,
-            parts=tuple(matches),
+            parts=tuple({match.paths: match for match in matches}.values()),
         )
     ]
 
