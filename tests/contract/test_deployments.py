@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from deployment_policy import problems
+from deviceplugin_fpga._aliases import Aliases, read
 from deviceplugin_fpga._annotation import ACCOUNT
 from kustomize import Manifest, overlay, render, render_by_kustomize
 
@@ -28,7 +29,7 @@ WIDE = {"host-dev": {"/dev"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
 INCLUDED = {"fpga": {"cdi"}}
 """Components that a plugin has from the start."""
-ONLY = {"node-annotation": "fpga"}
+ONLY = {"fpga-aliases": "fpga", "node-annotation": "fpga"}
 """Components for one plugin, whose settings others do not have."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 
@@ -341,6 +342,20 @@ def test_the_plugin_finds_the_token_where_the_component_puts_it(tmp_path: Path) 
     assert str(ACCOUNT) == mount["mountPath"]
     assert "token" == token["serviceAccountToken"]["path"]
     assert ["ca.crt"] == [item["path"] for item in trust["configMap"]["items"]]
+
+
+def test_the_plugin_finds_the_aliases_where_the_component_puts_them(tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "fpga", "fpga-aliases"))
+    (config,) = (one for one in manifests if one["kind"] == "ConfigMap")
+    pod = _pod(manifests)
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "aliases")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "aliases")
+    environment = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert config["metadata"]["name"] == volume["configMap"]["name"]
+    ((name, text),) = config["data"].items()
+    assert f"{mount['mountPath']}/{name}" == environment["DP_ALIASES"]
+    (tmp_path / name).write_text(text)
+    assert Aliases() == read(tmp_path / name)
 
 
 def test_the_sidecar_runs_a_command_that_there_is(tmp_path: Path) -> None:

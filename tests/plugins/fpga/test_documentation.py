@@ -19,19 +19,22 @@ from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "plugins/fpga/README.md").read_text()
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
 
 
-def test_the_commands_print_what_the_page_shows(tree: FpgaTree) -> None:
+def test_the_commands_print_what_the_page_shows(tree: FpgaTree, tmp_path: Path) -> None:
     tree.simple(AFU, OTHER_AFU)
-    (block,) = re.findall(
+    (tmp_path / "aliases.yaml").write_text(BLOCKS[0])
+    blocks = re.findall(
         r"^```console\n(\$ fpga-device-plugin .*?)^```", PAGE, re.MULTILINE | re.DOTALL
     )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = ""
-    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+    for command in re.findall(r"^\$ (.*)$", "".join(blocks), re.MULTILINE):
         done = subprocess.run(
-            command.split(),
+            command.replace("$PWD", str(tmp_path)).split(),
+            cwd=tmp_path,
             env={"PATH": path, "DP_SYSFS_DIR": str(tree.sys)},
             executable=str(Path(sys.executable).with_name(command.split()[0])),
             capture_output=True,
@@ -40,7 +43,7 @@ def test_the_commands_print_what_the_page_shows(tree: FpgaTree) -> None:
             timeout=PATIENCE,
         )
         shown += f"$ {command}\n{done.stdout}"
-    assert shown == block
+    assert shown == "".join(blocks)
 
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
@@ -72,7 +75,7 @@ def test_every_claim_about_the_reference_has_a_test() -> None:
 
 
 def test_the_pod_on_the_page_asks_for_its_region() -> None:
-    text, _ = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (text,) = (one for one in BLOCKS if "FPGA_REGION_1" in one)
     container = yaml.safe_load(text)
     (resource,) = container["resources"]["limits"]
     assert resource == _names.region(container["env"][0]["value"])

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin_fpga import _health, _names, _sysfs
+from deviceplugin_fpga import _health, _sysfs
+from deviceplugin_fpga._aliases import Aliases
 from deviceplugin_fpga._drivers import ALL_ONES, Fme, Found, Port
 from deviceplugin_fpga._health import Doctor, Finding, Severity
 from deviceplugin_fpga._settings import Mode
@@ -25,6 +26,7 @@ class Offer:
     doctor: Doctor
     ignored: Collection[str]
     """Attributes of errors that do not matter."""
+    aliases: Aliases = field(default_factory=Aliases)
     findings: set[Finding] = field(default_factory=set)
     """All errors that the hardware reports."""
 
@@ -43,7 +45,7 @@ class Offer:
             except SysfsError as error:
                 self.found.skip(error, port.name)
                 continue
-            resource = _names.af(fme.interface_id, afu_id)
+            resource = self.aliases.af(fme.interface_id, afu_id)
             facts = {"interface": fme.interface_id, "afu": afu_id}
             sick = _all_ones(f"{port.name}: afu_id", afu_id)
             yield self._device(port.name, resource, fme, [port], [port.name], facts, sick)
@@ -51,7 +53,7 @@ class Offer:
     def _region(self, fme: Fme, *, with_engine: bool) -> dp.Device:
         nodes = [*(port.name for port in fme.ports), *([fme.name] if with_engine else [])]
         facts = {port.name: afu_id for port in fme.ports if (afu_id := _programmed(port))}
-        resource = _names.region(fme.interface_id)
+        resource = self.aliases.region(fme.interface_id)
         sick = _all_ones(f"{fme.name}: interface id", fme.interface_id)
         return self._device(fme.name, resource, fme, fme.ports, nodes, facts, sick)
 

@@ -1,4 +1,4 @@
-"""Advertise Intel FPGAs: by function or by region. `install-hook PATH` installs the hook."""
+"""Advertise Intel FPGAs. Other commands: `install-hook PATH`, `name --help`, `bitstream FILE`."""
 
 import logging
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_fpga import _annotation, _cdi, _drivers, _names, _udev
+from deviceplugin_fpga import _aliases, _annotation, _cdi, _drivers, _names, _udev
 from deviceplugin_fpga._devices import Offer
 from deviceplugin_fpga._drivers import Found, NoDriverError
 from deviceplugin_fpga._health import Doctor, Finding, Severity
@@ -31,7 +31,13 @@ class FpgaPlugin(dp.Plugin):
     exclusive = True
 
     def __init__(self, settings: FpgaSettings | None = None) -> None:
+        """Read the aliases, and ask for the node's annotation where that is wanted.
+
+        Raises:
+            ConfigError: The file of aliases cannot be used.
+        """
         self._settings = settings or FpgaSettings()
+        self._aliases = _aliases.read(self._settings.aliases)
         self.mode: Mode = _annotation.mode(self._settings)
         self._doctor = Doctor(self._settings.error_patience.total_seconds())
         self._has_driver = self._is_told_of_none = False
@@ -45,7 +51,7 @@ class FpgaPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         found, settings = self._look(), self._settings
-        offer = Offer(found, settings.dev_dir, self._doctor, settings.ignore_errors)
+        offer = Offer(found, settings.dev_dir, self._doctor, settings.ignore_errors, self._aliases)
         devices = list(offer.devices(self.mode))
         devices += self._unreadable(devices, found.problems)
         self._doctor.end_look([(device.resource, device.id) for device in devices])

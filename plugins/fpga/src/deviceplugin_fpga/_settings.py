@@ -20,6 +20,9 @@ class FpgaSettings(dp.Settings):
     mode: Mode = "af"
     """What is offered: ports by what is programmed (af), regions that a pod has programmed when it
     starts (region), or regions that a pod can program by itself (regiondevel)."""
+    aliases: Path | None = None
+    """File with names for functions and interfaces, as TOML, JSON or YAML. A device that has one is
+    offered under it alone."""
     node_annotation: bool = False
     """Whether the annotation fpga.intel.com/device-plugin-mode of the node wins over mode. It is
     read once at the start from the API server, which a service account must be allowed to."""

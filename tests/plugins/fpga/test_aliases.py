@@ -1,0 +1,251 @@
+"""Aliases: one name for each device, and files that cannot be used."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.testing import Kubelet
+from deviceplugin_fpga import _aliases, _names
+from fpga_plugin import Make
+from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from patience import PATIENCE
+
+AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}
+CARD = {"name": "pac", "interface": INTERFACE}
+
+
+def write(path: Path, *entries: object) -> Path:
+    path.write_text(json.dumps({"aliases": entries}))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "aliases.json", AES, CARD)
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(dp.ConfigError) as caught:
+        _aliases.read(path)
+    return str(caught.value).replace(f"{path}: ", "").splitlines()
+
+
+# What is offered.
+
+
+def test_a_function_is_offered_under_its_alias_alone(
+    any_tree: FpgaTree, make: Make, file: Path
+) -> None:
+    any_tree.simple(AFU, OTHER_AFU)
+    first, other = make("af", aliases=file).discover()
+    assert ("fpga.intel.com/aes-gcm", _names.af(INTERFACE, OTHER_AFU)) == (
+        first.resource,
+        other.resource,
+    )
+    assert AFU == first.attributes["afu"]
+
+
+@pytest.mark.parametrize("mode", ["region", "regiondevel"])
+def test_a_region_is_offered_under_its_alias_alone(
+    any_tree: FpgaTree, make: Make, file: Path, mode: str
+) -> None:
+    any_tree.simple(AFU, OTHER_AFU)
+    any_tree.simple(AFU, address="0000:5e:00.0", number=1)
+    assert ["fpga.intel.com/pac"] * 2 == [
+        device.resource for device in make(mode, aliases=file).discover()
+    ]
+
+
+@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
+def test_but_for_its_name_a_device_is_what_it_is_without_an_alias(
+    tree: FpgaTree, make: Make, file: Path, mode: str
+) -> None:
+    tree.simple(AFU)
+    (plain,), (named,) = make(mode).discover(), make(mode, aliases=file).discover()
+    assert (plain.id, plain.allocation, plain.attributes) == (
+        named.id,
+        named.allocation,
+        named.attributes,
+    )
+
+
+def test_a_region_with_an_alias_is_programmed_by_the_hook(
+    kubelet: Kubelet, tree: FpgaTree, make: Make, file: Path, tmp_path: Path
+) -> None:
+    tree.simple(AFU)
+    with kubelet.running(make("region", aliases=file)) as node:
+        node.wait_for("fpga.intel.com/pac", {"dfl-fme.0"})
+        allocation = node.allocate("dfl-fme.0")
+        assert {"fpga.intel.com/pac"} == set(node.kubelet.registered)
+    assert {"com.intel.fpga.mode": "fpga.intel.com/region"} == allocation.annotations
+    assert ["intel.cdi.k8s.io/fpga=dfl-fme.0"] == list(allocation.cdi_names)
+    assert (tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml").exists()
+
+
+def test_ids_may_be_written_as_people_write_them(tmp_path: Path) -> None:
+    written = "CE489693-98F0-5F33-946D-560708BE108A"
+    path = write(tmp_path / "a.json", {"name": "x", "interface": written, "function": AFU.upper()})
+    assert "fpga.intel.com/x" == _aliases.read(path).af(INTERFACE, AFU)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", f"aliases:\n- {{name: x, interface: {INTERFACE}, function: {AFU}}}\n"),
+        ("a.toml", f"[[aliases]]\nname = 'x'\ninterface = '{INTERFACE}'\nfunction = '{AFU}'\n"),
+    ],
+)
+def test_a_file_is_what_other_files_can_be(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert "fpga.intel.com/x" == _aliases.read(tmp_path / name).af(INTERFACE, AFU)
+
+
+@pytest.mark.parametrize("text", ["", "aliases: []\n"])
+def test_a_file_without_entries_changes_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    assert _aliases.Aliases() == _aliases.read(tmp_path / "a.yaml")
+
+
+# What is refused.
+
+OTHER = {"name": "other", "interface": INTERFACE, "function": OTHER_AFU}
+FORM = (
+    "is not 1 to 63 letters, digits, '-', '_' or '.' with a letter or digit at both ends"
+)  # fmt: skip
+OWN = "is a name of the plugin's modes: choose another"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({**AES, "name": "x"}, "[1].function: has a name already, by aliases[0].function"),
+        (
+            {**AES, "name": "x", "function": f" {AFU.upper()}"},
+            "[1].function: has a name already, by aliases[0].function",
+        ),
+        ({**OTHER, "name": "aes-gcm"}, "[1].name: 'aes-gcm' is taken by aliases[0].name"),
+        ({**CARD, "name": "aes-gcm"}, "[1].name: 'aes-gcm' is taken by aliases[0].name"),
+        ({**OTHER, "name": ""}, f"[1].name: '' {FORM}"),
+        ({**OTHER, "name": "-x"}, f"[1].name: '-x' {FORM}"),
+        ({**OTHER, "name": "x\n"}, f"[1].name: 'x\\n' {FORM}"),
+        ({**OTHER, "name": "a/b"}, f"[1].name: 'a/b' {FORM}"),
+        ({**OTHER, "name": "é"}, f"[1].name: 'é' {FORM}"),
+        ({**OTHER, "name": "x" * 64}, f"[1].name: '{'x' * 64}' {FORM}"),
+        ({**OTHER, "name": "x" * 5000}, f"[1].name: '{'x' * 76}... {FORM}"),
+        ({**OTHER, "name": "af"}, f"[1].name: 'af' {OWN}"),
+        ({**OTHER, "name": "regiondevel"}, f"[1].name: 'regiondevel' {OWN}"),
+        ({**OTHER, "name": f"region-{INTERFACE}"}, f"[1].name: 'region-{INTERFACE}' {OWN}"),
+        ({**OTHER, "name": "af-aes"}, f"[1].name: 'af-aes' {OWN}"),
+        ({**OTHER, "name": 7}, "[1].name: 7 is not a text: put it into quotes"),
+        ({**OTHER, "name": None}, "[1].name: None is not a text: put it into quotes"),
+        (
+            {**OTHER, "interface": 12345678901234567890123456789012},
+            "[1].interface: 12345678901234567890123456789012 is not a text: put it into quotes",
+        ),
+        ({**OTHER, "interface": "ce4"}, "[1].interface: 'ce4' is not an id of 32 hex digits"),
+        ({**OTHER, "function": ""}, "[1].function: '' is not an id of 32 hex digits"),
+        ({**OTHER, "function": None}, "[1].function: None is not a text: put it into quotes"),
+        (
+            {**OTHER, "function": ALL_ONES},
+            f"[1].function: '{ALL_ONES}' is what hardware gives that does not answer",
+        ),
+        ({"interface": INTERFACE}, "[1].name: is needed"),
+        ({"name": "x", "function": AFU}, "[1].interface: is needed"),
+        ({**OTHER, "afu": AFU}, "[1]: unknown key 'afu': known are name, interface, function"),
+        (
+            {"name": "x", "interface": INTERFACE, "funktion": AFU},
+            "[1]: unknown key 'funktion': did you mean 'function'?",
+        ),
+        ("x", "[1]: 'x' is not a mapping with the keys name, interface, function"),
+        ([], "[1]: [] is not a mapping with the keys name, interface, function"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_refused(
+    tmp_path: Path, entry: object, expected: str
+) -> None:
+    assert [f"aliases{expected}"] == problems(write(tmp_path / "aliases.json", AES, entry))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"aliases": {"aes": AFU}}, f"aliases: {{'aes': '{AFU}'}} is not a list"),
+        ({"alias": []}, "unknown key 'alias': did you mean 'aliases'?"),
+    ],
+)
+def test_a_file_with_something_else_is_refused(
+    tmp_path: Path, given: dict[str, Any], expected: str
+) -> None:
+    path = tmp_path / "aliases.json"
+    path.write_text(json.dumps(given))
+    assert [expected] == problems(path)
+
+
+def test_two_names_of_one_interface_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "aliases.json", CARD, {**CARD, "name": "x"})
+    assert ["aliases[1].interface: has a name already, by aliases[0].interface"] == problems(path)
+
+
+def test_everything_that_is_wrong_is_told_at_once_and_ends_the_command(tmp_path: Path) -> None:
+    path = write(tmp_path / "aliases.json", AES, {**AES, "name": "af"}, {"name": "x"}, AES)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("fpga-device-plugin"), "--once", f"--aliases={path}"],
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    first = "aliases[0].function"
+    expected = [
+        f"fpga-device-plugin: {path}: aliases[1].name: 'af' {OWN}",
+        f"fpga-device-plugin: {path}: aliases[2].interface: is needed",
+        f"fpga-device-plugin: {path}: aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
+        f"fpga-device-plugin: {path}: aliases[3].function: has a name already, by {first}",
+    ]
+    assert (2, expected) == (done.returncode, done.stderr.splitlines())
+
+
+# Another file while the plugin runs.
+
+
+def test_a_changed_file_is_taken_on_sighup_and_an_invalid_one_is_not(
+    kubelet: Kubelet, tree: FpgaTree, file: Path
+) -> None:
+    tree.simple(AFU)
+    simulated = kubelet.simulated
+    process = subprocess.Popen(
+        [
+            Path(sys.executable).with_name("fpga-device-plugin"),
+            f"--aliases={file}",
+            f"--sysfs-dir={tree.sys}",
+            f"--plugin-dir={simulated.plugin_dir}",
+            f"--pod-resources-socket={simulated.pod_resources_socket}",
+            "--http-address=off",
+        ],
+        env=os.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            simulated.wait_for("fpga.intel.com/aes-gcm", {"dfl-port.0"})
+            write(file, {**AES, "name": "aes"})
+            process.send_signal(signal.SIGHUP)
+            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
+            simulated.wait_for("fpga.intel.com/aes-gcm", (), {"dfl-port.0"})
+            write(file, {**AES, "name": "af"})
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr
+            refusal = next(line for line in process.stderr if "not taken" in line)
+            assert "aliases[0].name: 'af' is a name of the plugin's modes" in refusal
+            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
+        finally:
+            process.terminate()
