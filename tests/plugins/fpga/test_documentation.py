@@ -14,6 +14,7 @@ import deviceplugin as dp
 from deviceplugin import _settings, _values
 from deviceplugin_fpga import FpgaSettings, _install, _names
 from deviceplugin_fpga.hook import _main
+from fpga_bitstreams import gbs
 from fpga_trees import AFU, OTHER_AFU, FpgaTree
 from patience import PATIENCE
 
@@ -26,6 +27,7 @@ TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.
 def test_the_commands_print_what_the_page_shows(tree: FpgaTree, tmp_path: Path) -> None:
     tree.simple(AFU, OTHER_AFU)
     (tmp_path / "aliases.yaml").write_text(BLOCKS[0])
+    (tmp_path / f"{AFU}.gbs").write_bytes(gbs())
     blocks = re.findall(
         r"^```console\n(\$ fpga-device-plugin .*?)^```", PAGE, re.MULTILINE | re.DOTALL
     )

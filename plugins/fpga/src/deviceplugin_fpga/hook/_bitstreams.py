@@ -15,6 +15,9 @@ from deviceplugin_fpga.hook._errors import HookError, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+OPENCL = ".aocx"
+SUFFIXES = (".gbs", OPENCL)
+"""Of the names of bitstreams, in the order in which they are looked for."""
 _LARGEST = 512 * 1024**2
 """Bytes of a bitstream, packed or not: several times those of the largest FPGA."""
 _HEADER = struct.Struct("<QQI")
@@ -40,6 +43,8 @@ class Bitstream:
     unique_id: str
     """What it is asked for by: the AFU's id, or for OpenCL one of its own."""
     image: memoryview
+    signed: bool
+    """Whether a signature is in front of the image."""
 
 
 def find(folder: Path, region: str, afu: str) -> Bitstream:
@@ -49,25 +54,44 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
         HookError: There is none, it is another one than its name says, or not what its checksum
             says.
     """
-    readers = {".gbs": _read_gbs, ".aocx": _read_aocx}
-    for suffix, read in readers.items():
+    for suffix in SUFFIXES:
         path = folder / region / f"{afu}{suffix}"
-        data = _files.load(path, _LARGEST)
+        data = load(path)
         if data is not None:
             _checksum.check(path, data)
-            found = read(path, memoryview(data))
+            found = parse(path, data)
             _check(found, region, afu)
             return found
-    raise HookError(f"{folder / region}: no bitstream {afu}{' or '.join(readers)}")
+    raise HookError(f"{folder / region}: no bitstream {afu}{' or '.join(SUFFIXES)}")
+
+
+def load(path: Path) -> bytes | None:
+    """Return what is in the file at ``path``; None if there is none.
+
+    Raises:
+        HookError: It cannot be read, or is larger than any bitstream.
+    """
+    return _files.load(path, _LARGEST)
+
+
+def parse(path: Path, data: bytes) -> Bitstream:
+    """Return the bitstream that ``data`` is, which is of the file at ``path``.
+
+    Raises:
+        HookError: It is damaged, or not a bitstream.
+    """
+    read = _read_aocx if path.suffix == OPENCL else _read_gbs
+    found = read(path, memoryview(data))
+    for what, text in (("is for interface", found.interface_id), ("has AFU", found.afu_id)):
+        if not ID.fullmatch(text):  # or no card or port could ever say it
+            raise HookError(f"{path}: {what} {_quoted(text)}, which is not an id of 32 hex digits")
+    return found
 
 
 def _check(bitstream: Bitstream, region: str, afu: str) -> None:
     path = bitstream.path
     if bitstream.interface_id != region:
         raise HookError(f"{path}: is for interface {_quoted(bitstream.interface_id)}, not {region}")
-    if not ID.fullmatch(bitstream.afu_id):  # or no port could ever say it
-        wrong = _quoted(bitstream.afu_id)
-        raise HookError(f"{path}: has AFU {wrong}, which is not an id of 32 hex digits")
     if bitstream.unique_id != afu:
         raise HookError(f"{path}: has {_quoted(bitstream.unique_id)}, not {afu}")
 
@@ -93,18 +117,21 @@ def _read_gbs(path: Path, data: memoryview) -> Bitstream:
         interface, afu = _id(image["interface-uuid"]), _id(cluster["accelerator-type-uuid"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HookError(f"{path}: metadata is not valid: {shown(repr(error), 200)}") from error
-    _check_signed(path, data[start:])
-    return Bitstream(path, interface, afu, afu, data[start:])
+    signed = _is_signed(path, data[start:])
+    return Bitstream(path, interface, afu, afu, data[start:], signed)
 
 
-def _check_signed(path: Path, image: memoryview) -> None:
+def _is_signed(path: Path, image: memoryview) -> bool:
     """Refuse a signed image that is shorter than it says. Others say nothing of their length."""
     if len(image) < _SIGNED.size:
-        return
+        return False
     mark, length, second = _SIGNED.unpack_from(image)
+    if (mark, second) != _MARKS:
+        return False
     wanted = _SIGNATURE + max(1, length)
-    if (mark, second) == _MARKS and len(image) < wanted:
+    if len(image) < wanted:
         raise HookError(f"{path}: cut off: its signed image has {len(image)} bytes of {wanted}")
+    return True
 
 
 def _read_aocx(path: Path, data: memoryview) -> Bitstream:
@@ -120,7 +147,7 @@ def _read_aocx(path: Path, data: memoryview) -> Bitstream:
         raise HookError(f"{path}: .acl.gbs.gz: more than {_LARGEST} bytes, or cut off")
     inner = _read_gbs(path, memoryview(gbs))
     unique = bytes(_section(data, ".acl.rand_hash", path)).decode("ascii", "replace")
-    return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image)
+    return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image, inner.signed)
 
 
 def _section(data: memoryview, name: str, path: Path) -> memoryview:

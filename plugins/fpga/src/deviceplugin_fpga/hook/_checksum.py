@@ -14,6 +14,8 @@ from deviceplugin_fpga.hook._errors import HookError, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+SUFFIX = ".sha256"
+"""What the name of a checksum has after that of its file."""
 _LARGEST = 4096
 """Bytes: one digest and one path."""
 _LINE = re.compile(r"([0-9A-Fa-f]{64})(?: [ *](.*\S))?")
@@ -22,19 +24,21 @@ _STREAM = "-"
 """The name that ``sha256sum`` gives to its standard input."""
 
 
-def check(path: Path, content: bytes) -> None:
+def check(path: Path, content: bytes) -> bool:
     """Compare ``content``, which is of the file at ``path``, with the checksum beside it, if any.
+
+    Return whether there is one.
 
     Raises:
         HookError: There is a checksum, and it is another one, malformed or unreadable.
     """
-    checksum = path.with_name(f"{path.name}.sha256")
+    checksum = path.with_name(f"{path.name}{SUFFIX}")
     how = f"write it with: sha256sum {path.name} > {checksum.name}"
     text = _files.load(checksum, _LARGEST)
     if text is None:
         if os.path.lexists(checksum):
             raise HookError(f"{shown(checksum)}: a link that leads nowhere; {how}")
-        return
+        return False
     found = _LINE.fullmatch(text.decode("ascii", "replace").strip())
     if not found:
         raise HookError(f"{shown(checksum)}: not a SHA-256 checksum as sha256sum writes it; {how}")
@@ -47,3 +51,4 @@ def check(path: Path, content: bytes) -> None:
             f"{shown(path)}: damaged, cut off or another one: its SHA-256 is {now}, and "
             f"{checksum.name} says {digest.lower()}; copy it here again, or {how}"
         )
+    return True

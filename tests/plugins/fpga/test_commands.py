@@ -1,0 +1,243 @@
+"""What pods ask for, and what is in a bitstream, for people: ``name`` and ``bitstream``."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deviceplugin_fpga import _commands, _names, _plugin
+from deviceplugin_fpga._main import main
+from deviceplugin_fpga.hook import _main
+from fpga_bitstreams import aocx, gbs, signed
+from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
+
+UNIQUE = "0123456789abcdef0123456789abcdef01234567"
+OTHER_INTERFACE = "bfac4d851ee856fe8c95865ce1bbaa2d"
+ALIASES = {
+    "aliases": [
+        {"name": "aes-gcm", "interface": INTERFACE, "function": AFU},
+        {"name": "pac", "interface": INTERFACE},
+    ]
+}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DP_ALIASES", "DP_SYSFS_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def aliases(tmp_path: Path) -> Path:
+    path = tmp_path / "aliases.json"
+    path.write_text(json.dumps(ALIASES))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / f"{AFU}.gbs"
+    path.write_bytes(gbs(image=b"x" * 1000))
+    return path
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
+    """Return what ``bitstream`` prints."""
+    assert 0 == _commands.bitstream([*map(str, words)])
+    return capsys.readouterr().out.splitlines()
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert 1 == _commands.bitstream([*map(str, words)])
+    said = capsys.readouterr()
+    assert ("", 1) == (said.out, said.err.count("\n"))
+    return said.err.removeprefix("fpga-device-plugin bitstream: ").rstrip("\n")
+
+
+# name
+
+
+def test_the_name_comes_with_what_a_pod_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == _commands.name([INTERFACE, AFU])
+    by_function, by_region = yaml.safe_load_all(capsys.readouterr().out)
+    assert {"resources": {"limits": {_names.af(INTERFACE, AFU): 1}}} == by_function
+    assert {
+        "env": [
+            {"name": "FPGA_REGION_1", "value": INTERFACE},
+            {"name": "FPGA_AFU_1", "value": AFU},
+        ],
+        "resources": {"limits": {_names.region(INTERFACE): 1}},
+    } == by_region
+
+
+def test_ids_of_digits_alone_stay_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    _commands.name(["1" * 32, "2" * 32])
+    _, by_region = yaml.safe_load_all(capsys.readouterr().out)
+    assert ["1" * 32, "2" * 32] == [one["value"] for one in by_region["env"]]
+
+
+def test_ids_may_be_written_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    _commands.name(["CE489693-98F0-5F33-946D-560708BE108A", AFU.upper()])
+    given = capsys.readouterr().out
+    _commands.name([INTERFACE, AFU])
+    assert capsys.readouterr().out == given
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_aliases_are_used(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    aliases: Path,
+    by_variable: bool,
+) -> None:
+    words = [] if by_variable else [f"--aliases={aliases}"]
+    if by_variable:
+        monkeypatch.setenv("DP_ALIASES", str(aliases))
+    _commands.name([INTERFACE, AFU, *words])
+    given = yaml.safe_load_all(capsys.readouterr().out)
+    assert [{"fpga.intel.com/aes-gcm": 1}, {"fpga.intel.com/pac": 1}] == [
+        one["resources"]["limits"] for one in given
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["ce4", AFU], "argument INTERFACE: 'ce4' is not an id of 32 hex digits"),
+        ([INTERFACE, UNIQUE], f"argument FUNCTION: '{UNIQUE}' is not an id of 32 hex digits"),
+        ([INTERFACE], "the following arguments are required: FUNCTION"),
+        ([INTERFACE, AFU, "--aliases=/none.yaml"], "/none.yaml: No such file or directory"),
+    ],
+)
+def test_a_name_that_cannot_be_told_is_exit_status_2(
+    capsys: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        _commands.name(words)
+    assert f"fpga-device-plugin name: error: {expected}\n" in capsys.readouterr().err
+
+
+# bitstream
+
+
+def test_a_bitstream_is_described_with_the_cards_that_it_fits(
+    capsys: pytest.CaptureFixture[str], any_tree: FpgaTree, file: Path
+) -> None:
+    any_tree.simple(AFU, OTHER_AFU)
+    port, fme = any_tree.words.port, f"{any_tree.words.fme}0"
+    assert [
+        f"file       {AFU}.gbs: green bitstream, 1228 bytes",
+        f"interface  {INTERFACE}",
+        f"function   {AFU}",
+        "image      1000 bytes, not signed",
+        f"sha256     {hashlib.sha256(file.read_bytes()).hexdigest()}",
+        f"           no {AFU}.gbs.sha256 yet: sha256sum {AFU}.gbs > {AFU}.gbs.sha256",
+        f"resource   {_names.af(INTERFACE, AFU)} in mode af",
+        f"           {_names.region(INTERFACE)} in mode region",
+        f"hook path  /srv/intel.com/fpga/{INTERFACE}/{AFU}.gbs",
+        f"fits       {fme} on 0000:3b:00.0: {port}0 has this function, {port}1 has {OTHER_AFU}",
+    ] == asked(capsys, file, f"--sysfs-dir={any_tree.sys}")
+
+
+def test_the_path_is_where_the_hook_looks(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    (path,) = (row.split()[-1] for row in asked(capsys, file) if row.startswith("hook path"))
+    assert f"{_main._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
+
+
+def test_a_checksum_that_fits_is_told_and_one_that_does_not_is_a_refusal(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    checksum = file.with_name(f"{file.name}.sha256")
+    checksum.write_text(hashlib.sha256(file.read_bytes()).hexdigest())
+    assert f"           as {file.name}.sha256 says" in asked(capsys, file)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert f"{file}: damaged, cut off or another one: " in refusal(capsys, file)
+
+
+def test_an_opencl_program_has_an_id_to_ask_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "program.aocx"
+    path.write_bytes(aocx(UNIQUE, gbs(image=signed(b"x" * 128))))
+    rows = asked(capsys, path)
+    assert [
+        f"function   {AFU}",
+        f"asked for  {UNIQUE}",
+        "image      1152 bytes, signed",
+    ] == rows[2:5]
+    assert f"hook path  /srv/intel.com/fpga/{INTERFACE}/{UNIQUE}.aocx" in rows
+
+
+def test_what_fits_nothing_here_says_what_is_here(
+    capsys: pytest.CaptureFixture[str], tree: FpgaTree, file: Path, tmp_path: Path
+) -> None:
+    flag = f"--sysfs-dir={tree.sys}"
+    assert "fits       no card here: there is none" == asked(capsys, file, flag)[-1]
+    tree.simple(AFU)
+    other = tmp_path / "other.gbs"
+    other.write_bytes(gbs(interface=OTHER_INTERFACE))
+    expected = f"fits       no card here: dfl-fme.0 has interface {INTERFACE}"
+    assert expected == asked(capsys, other, flag)[-1]
+    none = asked(capsys, file, f"--sysfs-dir={tmp_path}")[-1]
+    assert none.startswith("fits       no card here: kernel driver is not loaded: ")
+
+
+def test_a_port_that_cannot_be_read_and_a_card_that_cannot_are_told(
+    capsys: pytest.CaptureFixture[str], tree: FpgaTree, file: Path
+) -> None:
+    (port,) = tree.simple(AFU)
+    (port / "afu_id").write_text("busy\n")
+    (odd,) = tree.simple(AFU, address="0000:5e:00.0", number=1)
+    (odd.parents[2] / "class").write_text("0x0\n")
+    *_, fits, unknown = asked(capsys, file, f"--sysfs-dir={tree.sys}")
+    assert fits.endswith(": dfl-port.0: afu_id: 'busy' is not an id of 32 hex digits")
+    assert "unknown    0000:5e:00.0: PCI class '0x0' is not 0x120000" == unknown
+
+
+def test_aliases_are_what_a_pod_asks_for(
+    capsys: pytest.CaptureFixture[str], file: Path, aliases: Path
+) -> None:
+    rows = asked(capsys, file, f"--aliases={aliases}")
+    assert "resource   fpga.intel.com/aes-gcm in mode af" in rows
+    assert "           fpga.intel.com/pac in mode region" in rows
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "too short for a bitstream"),
+        (gbs(image=b""), "cut off: 228 bytes, and its image begins after 228"),
+        (
+            gbs(interface="x\x1b"),
+            "is for interface 'x\\x1b', which is not an id of 32 hex digits",
+        ),
+        (gbs(afu="12345678"), "has AFU '12345678', which is not an id of 32 hex digits"),
+    ],
+    ids=range(4),
+)
+def test_what_the_hook_would_refuse_is_exit_status_1(
+    capsys: pytest.CaptureFixture[str], file: Path, content: bytes, expected: str
+) -> None:
+    file.write_bytes(content)
+    assert f"{file}: {expected}" == refusal(capsys, file)
+
+
+def test_a_file_that_is_not_there_is_exit_status_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert f"{tmp_path}/none: No such file or directory" == refusal(capsys, tmp_path / "none")
+
+
+@pytest.mark.parametrize("command", ["name", "bitstream"])
+def test_their_help_has_an_example(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fpga-device-plugin", command, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert f"example:\n  fpga-device-plugin {command} " in capsys.readouterr().out
+    assert _plugin.__doc__
+    assert f"`{command} " in _plugin.__doc__
