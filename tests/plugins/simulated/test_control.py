@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin_simulated import (
@@ -25,6 +27,7 @@ from deviceplugin_simulated import (
     main,
 )
 from deviceplugin_simulated._control import Control
+from deviceplugin_simulated._life import Action
 from patience import PATIENCE
 
 GPU = "example.com/gpu"
@@ -151,6 +154,35 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
 def test_nonsense_is_answered(request_: bytes, expected: str) -> None:
     plugin = SimulatedPlugin(SimulatedSettings(profile="8-gpus"))
     assert {"error": expected} == json.loads(plugin._obey(request_))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+DURATIONS = st.from_regex(r"[0-9]{1,400}(ms|s|m|h)", fullmatch=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"do": st.sampled_from([*map(str, Action), "list"]) | VALUES},
+        optional={
+            "devices": st.sampled_from(["gpu-3", "gpu-*", "*"]) | VALUES,
+            "for": DURATIONS | VALUES,
+            "by": DURATIONS | VALUES,
+            "at": DURATIONS | VALUES,
+            "reason": VALUES,
+            "more": VALUES,
+        },
+    )
+    | VALUES
+)
+def test_every_request_is_answered(given_: object) -> None:
+    plugin = SimulatedPlugin(SimulatedSettings(profile="8-gpus"), crash=lambda: None)
+    reply = json.loads(plugin._obey(json.dumps(given_).encode()))
+    assert ("error" in reply) != ("devices" in reply)
 
 
 def test_a_request_may_name_all_devices_of_a_large_node() -> None:

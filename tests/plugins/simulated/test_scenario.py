@@ -256,6 +256,14 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             "FILE: timeline[0].for: '0s' is not above zero",
         ),
         (
+            {"timeline": [{"at": "1s", "do": "slow", "by": "99999999h"}]},
+            "FILE: timeline[0].by: '99999999h' is longer than 100 years",
+        ),
+        (
+            {"timeline": [{"at": f"{'9' * 400}h", "do": "slow"}]},
+            f"FILE: timeline[0].at: '{'9' * 400}h' is longer than 100 years",
+        ),
+        (
             {"random": {"faults": ["recover"]}},
             "FILE: random.faults: ['recover'] has recover, which is no fault",
         ),

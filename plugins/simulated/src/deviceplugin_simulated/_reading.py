@@ -10,6 +10,8 @@ _T = TypeVar("_T")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_LONGEST: Final = 100 * 365 * 86400.0
+"""Seconds; no thread can wait for 300 years."""
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _NUMA_NODES: Final = 1024
 """As many as Linux can have."""
@@ -112,7 +114,10 @@ def seconds(value: Any) -> float:
     """Return the seconds of a duration such as ``1m30s``."""
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError("is not a duration, such as 500ms, 30s or 1m30s")
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    if found > _LONGEST:
+        raise ValueError("is longer than 100 years")
+    return found
 
 
 def positive(value: Any) -> float:
