@@ -152,6 +152,14 @@ def test_a_mode_that_is_none_is_a_warning(
     assert ["'everything' is none of af, region, regiondevel"] == problems(caplog)
 
 
+def test_a_mode_that_is_a_whole_text_is_shown_in_part(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.annotate("x" * 100_000)
+    assert "af" == ask()
+    assert [f"'{'x' * 80}' is none of af, region, regiondevel"] == problems(caplog)
+
+
 def test_an_api_server_that_hangs_is_given_up(
     api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:

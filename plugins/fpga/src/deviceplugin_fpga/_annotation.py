@@ -18,6 +18,8 @@ _LONGEST: Final = 4 * 1024**2
 """Bytes of an answer; nodes are far smaller."""
 PATIENCE: Final = 5.0
 """Seconds for all of it, looking up names included."""
+_MOST_SHOWN: Final = 80
+"""Characters of an annotation; the API server takes 256 KiB."""
 _PAUSE: Final = 0.2
 """Seconds between attempts where nobody answers."""
 
@@ -49,7 +51,7 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
             return MODES[text]
         if not text:
             return settings.mode
-        problem = f"{text!r} is none of {', '.join(MODES)}"
+        problem = f"{text[:_MOST_SHOWN]!r} is none of {', '.join(MODES)}"
     log.warning(
         "annotation not taken",
         extra={"annotation": NAME, "error": problem, "mode": settings.mode},
