@@ -213,6 +213,13 @@ def connected(path: Path, text: bytes = b"") -> socket.socket:
     return client
 
 
+def rest(client: socket.socket) -> bytes:
+    """Return what comes until the other side hangs up, with or without having read everything."""
+    with suppress(ConnectionResetError), client.makefile("rb") as stream:
+        return stream.read()
+    return b""
+
+
 def test_silent_clients_keep_nobody_from_being_served(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, path: Path
 ) -> None:
@@ -258,8 +265,11 @@ def test_clients_that_wait_for_others_get_their_turn(
     with Control(path, lambda request: request).listening(), ExitStack() as clients:
         for _ in range(3 * _control.CLIENTS):
             clients.enter_context(connected(path))
-        with connected(path, b"hello\n") as client, client.makefile() as stream:
-            assert "hello\n" == stream.readline()
+        answer = b""
+        for _ in range(20):  # because a busy machine may need longer than the limit
+            with connected(path, b"hello\n") as client:
+                answer = answer or rest(client)
+        assert b"hello\n" == answer
 
 
 def test_a_client_that_sends_a_little_at_a_time_has_no_more_time(
@@ -270,8 +280,9 @@ def test_a_client_that_sends_a_little_at_a_time_has_no_more_time(
         for _ in range(int(PATIENCE / 0.01)):
             if select.select([client], [], [], 0.01)[0]:
                 break
-            client.sendall(b" ")
-        assert b"" == client.recv(1)
+            with suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(b" ")
+        assert b"" == rest(client)
 
 
 def test_a_request_without_an_end_is_refused(node: Node, path: Path) -> None:
@@ -315,7 +326,7 @@ def test_the_end_does_not_wait_for_clients(monkeypatch: pytest.MonkeyPatch, path
             with connected(path, b"\n"):
                 pass
         for client in silent:
-            assert b"" == client.recv(1)
+            assert b"" == rest(client)
 
 
 # The socket.
