@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -241,3 +242,11 @@ def test_their_help_has_an_example(
     assert f"example:\n  fpga-device-plugin {command} " in capsys.readouterr().out
     assert _plugin.__doc__
     assert f"`{command} " in _plugin.__doc__
+
+
+def test_a_plugin_on_a_node_has_none_of_their_code_in_memory() -> None:
+    code = "import sys, deviceplugin_fpga._main as _; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "deviceplugin_fpga._plugin" in modules
+    assert [] == sorted(modules & {"deviceplugin_fpga.hook", "deviceplugin_fpga._commands"})

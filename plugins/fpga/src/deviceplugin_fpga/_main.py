@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin_fpga import _commands, _install
+from deviceplugin_fpga import _install
 from deviceplugin_fpga._plugin import FpgaPlugin
 from deviceplugin_fpga._settings import FpgaSettings
 
@@ -18,12 +18,15 @@ calls, and which needs nothing on the host but /bin/sh, and Python 3.9 or newer 
 
 def main() -> NoReturn:
     """Run ``fpga-device-plugin``, or one of its parts."""
-    if sys.argv[1:2] == ["install-hook"]:
-        _install_hook(sys.argv[2:])
-    if sys.argv[1:2] == ["name"]:
-        raise SystemExit(_commands.name(sys.argv[2:]))
-    if sys.argv[1:2] == ["bitstream"]:
-        raise SystemExit(_commands.bitstream(sys.argv[2:]))
+    part, arguments = "".join(sys.argv[1:2]), sys.argv[2:]
+    if part == "install-hook":
+        _install_hook(arguments)
+    if part in {"name", "bitstream"}:
+        # Late: what a plugin that runs on a node never needs.
+        from deviceplugin_fpga import _commands
+
+        run = _commands.name if part == "name" else _commands.bitstream
+        raise SystemExit(run(arguments))
     dp.main(FpgaPlugin, settings=FpgaSettings)
 
 
