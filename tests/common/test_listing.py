@@ -19,6 +19,7 @@ from deviceplugin import (
 )
 from deviceplugin._author import HookFailedError
 from deviceplugin._listing import counts, describe, discover, sort_out
+from deviceplugin._rules import shown
 
 SICK = Health.unhealthy("dust")
 
@@ -67,7 +68,8 @@ def test_a_discovery_that_returns_no_list_says_what_it_should(found: object) -> 
 
     with pytest.raises(HookFailedError) as info:
         discover(Forgetful())
-    expected = f"TypeError: discover() must return a list of devices, or yield them, not {found!r}"
+    expected = "TypeError: discover() must return a list of devices, or yield them, not "
+    expected += shown(found)
     assert expected == str(info.value)
 
 

@@ -245,7 +245,7 @@ class TestOnce:
 
     def test_a_long_text_takes_no_time(self) -> None:
         for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
-            assert len(shape(text)) in {1, 100_000}
+            assert len(shape(text)) in {1, 1000}
 
     def test_a_cause_is_logged_with_its_traceback(self, caplog: pytest.LogCaptureFixture) -> None:
         once = Once(log)

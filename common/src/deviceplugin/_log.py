@@ -75,6 +75,8 @@ def _quoted(value: object) -> str:
 
 _MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
 """With a digit in it: numbers, addresses and random names."""
+_COMPARED: Final = 1000
+"""Characters of a text that are compared; texts that differ only behind them are alike."""
 _MOST_SHAPES: Final = 8
 """Different texts about one subject that are said at once."""
 _FIRST_PAUSE: Final = 60.0
@@ -87,7 +89,7 @@ def shape(text: str) -> str:
     def masked(found: re.Match[str]) -> str:
         return "#" if any(map(str.isdigit, found[0])) else found[0]
 
-    return _MAYBE_VARYING.sub(masked, text)
+    return _MAYBE_VARYING.sub(masked, text[:_COMPARED])
 
 
 class _Subject:

@@ -34,6 +34,7 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
     text = _as_json(groups) if output == "json" else _as_table(groups)
     # A reason may name a file whose name is no Unicode.
     sys.stdout.write(text.encode(errors="backslashreplace").decode())
+    sys.stdout.flush()  # what is said about the table comes after it, also in a pipe
     if not (status or any(groups.values())):
         sys.stderr.write("no device would be advertised\n")
         status = 1

@@ -315,7 +315,7 @@ def test_paths_that_are_one_resource_of_smarters_have_ids_of_their_own(
     for name in ("a.b", "a_b"):
         hardware.node(name)
     plugin = GenericPlugin(
-        GenericSettings(**dict(GenericSettings.read_file(file))),  # type: ignore[arg-type]
+        GenericSettings.of_file(file),
         Roots(hardware.dev, hardware.sys, hardware.udev),
     )
     assert {"a.b-0": ["a.b"]} == nodes(plugin)
@@ -330,10 +330,8 @@ def test_names_stay_with_their_devices_when_the_file_is_read_again(
     file = tmp_path / "c.yaml"
     file.write_text(f"devices: [{TTYS}]\n")
     adapter(hardware, "1-1", "ttyUSB0", "0001")
-    read = dict(GenericSettings.read_file(file))
     plugin = GenericPlugin(
-        GenericSettings(**read),  # type: ignore[arg-type]
-        Roots(hardware.dev, hardware.sys, hardware.udev),
+        GenericSettings.of_file(file), Roots(hardware.dev, hardware.sys, hardware.udev)
     )
     assert ["tty-0001:1.0"] == list(found(plugin))
     adapter(hardware, "1-2", "ttyUSB1", "0001")

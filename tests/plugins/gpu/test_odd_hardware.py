@@ -248,9 +248,9 @@ def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
 
 
 def test_a_look_at_slow_gpus_ends_and_tells_which_it_did_not_reach(rig: GpuRig) -> None:
-    plugin = rig.has(Fleet.of(4, switch=6)).plugin(discovery_deadline=timedelta(seconds=0.8))
+    plugin = rig.has(Fleet.of(4, switch=6)).plugin(discovery_deadline=timedelta(seconds=6.4))
     assert {} == unhealthy(devices(plugin))
-    rig.fake.delay("nvmlDeviceGetName", milliseconds=150)
+    rig.fake.delay("nvmlDeviceGetName", milliseconds=1200)  # a busy machine is late by less
     reasons = unhealthy(devices(plugin))
     assert uuids(2, 3) == reasons.keys()
     assert {"NVML is too slow: there was no time to ask it of this GPU"} == {*reasons.values()}

@@ -12,21 +12,32 @@ SOCKET = "--control-socket={kubelet_dir}/ctl.sock"
 CTL = f"{BIN}/simulated-device-plugin ctl {SOCKET} "
 
 
-def check(path: Path, name: str, *options: str, fault: str = "") -> tuple[str, str]:
-    """Return verdict and reason of one check of the plugin, which has ``fault`` from the start."""
+def check(
+    path: Path, name: str, *options: str, fault: str = "", within: int = 2
+) -> tuple[str, str]:
+    """Return verdict and reason of one check of the plugin, which has ``fault`` from the start.
+
+    ``within`` is how many seconds the plugin has for what should come.
+    """
     (path / "devices.json").write_text(
         json.dumps({"timeline": [{"at": "0s", "do": fault, "by": "1200ms"}] if fault else []})
     )
     subprocess.run(
         [
-            *(BIN / "deviceplugin", "conformance", "--quick", "--within=2", f"--only={name}"),
+            *(
+                BIN / "deviceplugin",
+                "conformance",
+                "--quick",
+                f"--within={within}",
+                f"--only={name}",
+            ),
             *(f"--json={path}/report.json", *options, "--"),
             *(BIN / "simulated-device-plugin", "--number-devices=1", SOCKET),
             f"--devices={path}/devices.json",
         ],
         capture_output=True,
         check=False,
-        timeout=18,
+        timeout=50,
     )
     report = json.loads((path / "report.json").read_text())
     (result,) = report["checks"]
@@ -47,7 +58,8 @@ def check(path: Path, name: str, *options: str, fault: str = "") -> tuple[str, s
 def test_a_fault_from_the_start_changes_the_verdict(
     tmp_path: Path, name: str, fault: str, expected: str
 ) -> None:
-    verdict, text = check(tmp_path, name, fault=fault)
+    # What does not come is waited for to the end; what comes may be late on a busy machine.
+    verdict, text = check(tmp_path, name, fault=fault, within=2 if expected == "n/a" else 10)
     assert (expected, text) == (verdict, text)
 
 
