@@ -95,6 +95,8 @@ def shape(text: str) -> str:
 class _Subject:
     """What has been said about one subject for as long as it goes on."""
 
+    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes")  # one for each device that is ill
+
     def __init__(self) -> None:
         self._last: str | None = None
         self._shapes: set[str] = set()
