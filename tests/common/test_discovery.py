@@ -843,6 +843,32 @@ def test_a_device_of_odd_values_ends_nothing(kubelet: Kubelet, device: dp.Device
         node.wait_for(RESOURCE, {"a"})
 
 
+class FleetingDevice(dp.Device):
+    """Can be looked at when it is found, and no more."""
+
+    @override
+    def __getattribute__(self, name: str) -> object:
+        value = super().__getattribute__(name)
+        if name == "topology":
+            looks = super().__getattribute__("__dict__")
+            looks["count"] = looks.get("count", 0) + 1
+            if looks["count"] > 2:  # both while it is checked
+                raise OSError("handle is closed")
+        return value
+
+
+def test_a_device_that_raises_when_its_list_is_made_is_a_failed_discovery(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.set("a", FleetingDevice("b"))
+        eventually(lambda: "discovery failed" in events(caplog), "the failure")
+        plugin.set("a", "c")
+        node.wait_for(RESOURCE, {"a", "c"})
+
+
 def test_a_device_whose_reason_is_not_known_is_unhealthy_and_costs_no_other(
     kubelet: Kubelet,
 ) -> None:
