@@ -69,8 +69,7 @@ def test_a_discovery_that_returns_no_list_says_what_it_should(found: object) -> 
     with pytest.raises(HookFailedError) as info:
         discover(Forgetful())
     expected = "TypeError: discover() must return a list of devices, or yield them, not "
-    expected += shown(found)
-    assert expected == str(info.value)
+    assert f"{expected}{shown(found)}" == str(info.value)
 
 
 class Unreadable:

@@ -412,6 +412,9 @@ def raising(error: Exception) -> None:
     raise error
 
 
+RAISED_AT = raising.__code__.co_firstlineno + 1
+
+
 def failed(cause: Exception) -> dp.DevicePluginError:
     """Return what becomes of ``cause`` where a hook raises it."""
     with pytest.raises(HookFailedError) as info:
@@ -430,7 +433,7 @@ def failed(cause: Exception) -> dp.DevicePluginError:
         (SpeechlessError("x"), "SpeechlessError was raised without a text"),
         (failed(ValueError()), "ValueError was raised without a text"),
         (failed(OSError(None)), "OSError was raised without a text"),
-        (failed(ValueError("odd")), "ValueError: odd"),
+        (failed(ValueError("odd")), f"ValueError: odd (tests/common/test_servicer.py:{RAISED_AT})"),
         (dp.AllocationError("x" * 400), "x" * 400),
         (dp.AllocationError("x" * 401), "x" * 397 + "..."),
         (dp.AllocationError("é" * 300), "é" * 198 + "..."),
