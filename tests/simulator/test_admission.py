@@ -355,6 +355,13 @@ def test_a_resource_that_is_younger_than_the_node_status_has_what_is_allocated(
     )
 
 
+def test_of_several_resources_that_are_out_any_is_named(kubelet: SimulatedKubelet) -> None:
+    kubelet.node.allocatable.update({R: 0, "x.io/net": 0})
+    pods = [Pod.of(f"p{number}", main={R: 1, "x.io/net": 1}) for number in range(40)]
+    reasons = {kubelet.admit(pod).reason for pod in pods}
+    assert {"OutOfx.io/dev", "OutOfx.io/net"} == reasons
+
+
 def test_a_request_of_nothing_fits_a_node_that_has_less_than_is_used(
     kubelet: SimulatedKubelet, plugin: Make
 ) -> None:
