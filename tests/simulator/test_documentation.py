@@ -26,7 +26,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def sources() -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(HERE.glob("test_*.py")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(HERE.rglob("test_*.py")))
 
 
 def upstream_tests() -> Iterator[tuple[str, str]]:

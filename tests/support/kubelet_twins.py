@@ -1,0 +1,232 @@
+"""One of two kubelets that live through the same and must look the same."""
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import grpc
+
+from deviceplugin.simulator import Pod, StubError, StubPlugin
+from deviceplugin.simulator import _checkpoint as checkpoint
+from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from patience import PATIENCE
+
+_FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")
+WAYS: Final = ("well", "Allocate", "empty", "prefer", *_FAILING)
+"""How a plugin may behave; a method's name is for its failure."""
+
+_STOPPED: Final = re.compile(r"endpoint &\{.*\} has been stopped", re.DOTALL)
+
+
+class Kubelet(Protocol):
+    """What can be done to either, and seen of it. Messages have no paths in them."""
+
+    def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
+        """Start with these pods and running containers on the node."""
+
+    def stop(self) -> None:
+        """Die. Idempotent."""
+
+    def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
+        """Return lists taken in and open streams, by resource, and whether some must end."""
+
+    def admit(self, pod: Pod) -> tuple[str, str]:
+        """Admit a pod and return reason and message of its rejection."""
+
+    def resize(self, pod: Pod) -> tuple[str, str]:
+        """Check a pod again."""
+
+    def readmit(self, pods: Sequence[Pod]) -> list[tuple[str, str]]:
+        """Admit the pods from before the start."""
+
+    def run(self, pod: Pod, container: str) -> Any:
+        """Prepare a container and return its variables, or why it cannot start."""
+
+    def end(self, pod: Pod) -> None:
+        """Let a pod come to its end."""
+
+    def collect(self) -> None:
+        """Collect the devices of pods that have ended."""
+
+    def tick(self) -> None:
+        """Update the node status."""
+
+    def expire(self) -> None:
+        """Let the grace period of all lost plugins pass."""
+
+    def pokes(self) -> list[list[str]]:
+        """Return and forget whose status was to be looked at."""
+
+    def health(self, pod: Pod) -> Any:
+        """Return what the pod's status says of its devices."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that it knows."""
+
+
+class Twin:
+    """A kubelet and its plugins."""
+
+    def __init__(self, name: str, kubelet: Kubelet, plugin_dir: Path) -> None:
+        self.name = name
+        self.kubelet = kubelet
+        self._dir = plugin_dir
+        self.plugins: dict[int, StubPlugin] = {}
+
+    def plain(self, said: Any) -> Any:
+        """Return what was said without what differs between any two kubelets."""
+        if isinstance(said, str):
+            return _STOPPED.sub("endpoint has been stopped", said.replace(str(self._dir), "DIR"))
+        if isinstance(said, list | tuple):
+            return [self.plain(each) for each in said]
+        return said
+
+    def settle(self, lists: Mapping[str, int] | None = None) -> None:
+        """Wait until so many lists have come and the end of every stream has been dealt with."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._settled(lists or {}):
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{self.name}: waited {PATIENCE:g} s for lists {lists} and streams "
+                    f"{self._streams()}; there are {self.kubelet.progress()}"
+                )
+            threading.Event().wait(0.002)
+
+    def _settled(self, lists: Mapping[str, int]) -> bool:
+        come, open_, ending = self.kubelet.progress()
+        enough = all(come.get(name, 0) >= count for name, count in lists.items())
+        return enough and not ending and self._streams() == dict(open_)
+
+    def _streams(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for plugin in self.plugins.values():
+            found[plugin.resource] += plugin.streams
+        return dict(+found)
+
+    def _lists(self, resource: str) -> int:
+        return self.kubelet.progress()[0].get(resource, 0)
+
+    # Plugins
+
+    def add(
+        self,
+        number: int,
+        resource: str,
+        devices: Sequence[pb.Device],
+        options: pb.DevicePluginOptions | None = None,
+    ) -> StubPlugin:
+        """Start a plugin and return it; it is not registered yet."""
+        name = f"{number}.sock"
+        plugin = StubPlugin(self._dir, resource, devices, name=name, options=options)
+        plugin.start()
+        self.plugins[number] = plugin
+        return plugin
+
+    def register(self, number: int, **how: Any) -> str:
+        """Have the plugin registered and return why not; nothing if it is."""
+        plugin = self.plugins[number]
+        lists = self._lists(plugin.resource)
+        try:
+            plugin.register(timeout=PATIENCE, **how)
+        except grpc.RpcError as error:
+            self.settle()
+            return str(self.plain(cast("grpc.Call", error).details()))
+        self.settle({plugin.resource: lists + 1})
+        return ""
+
+    def list_devices(self, number: int, devices: Sequence[pb.Device]) -> None:
+        """Have the plugin send a list on each of its streams."""
+        plugin = self.plugins[number]
+        lists = self._lists(plugin.resource) + plugin.streams
+        plugin.update(devices)
+        self.settle({plugin.resource: lists})
+
+    def end_streams(self, number: int) -> None:
+        """Have the plugin return from ListAndWatch."""
+        plugin = self.plugins[number]
+        plugin.end_streams()
+        plugin.wait(lambda: not plugin.streams, timeout=PATIENCE)
+        self.settle()
+
+    def change(self, number: int, way: str, ids: list[str]) -> None:
+        """Have the plugin behave in one of ``WAYS`` from now on, and prefer ``ids`` if at all."""
+        plugin = self.plugins[number]
+        plugin.failing.clear()
+        plugin.on_allocate = answering(plugin.resource)
+        if way == "Allocate":
+            plugin.failing[way] = StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
+        elif way == "empty":
+            plugin.on_allocate = lambda _ids: pb.AllocateResponse()
+        elif way == "prefer":
+            answer = pb.ContainerPreferredAllocationResponse(deviceIDs=ids)
+            answers = pb.PreferredAllocationResponse(container_responses=[answer])
+            plugin.on_prefer = lambda _request: answers
+        elif way in _FAILING:
+            plugin.failing[way] = StubError("no idea")
+
+    def calls(self, number: int) -> Mapping[str, object]:
+        """Return what the plugin was called with; what is a set is sorted."""
+        plugin = self.plugins[number]
+        preferred = [
+            (sorted(r.available_deviceIDs), sorted(r.must_include_deviceIDs), r.allocation_size)
+            for r in plugin.preferred
+        ]
+        return {
+            "calls": plugin.calls,
+            "allocated": plugin.allocated,
+            "pre-started": plugin.pre_started,
+            "preferred": preferred,
+        }
+
+    def remove(self, number: int) -> None:
+        """Stop the plugin."""
+        self.plugins[number].stop()
+        self.settle()
+        del self.plugins[number]
+
+    def close(self) -> None:
+        """Stop everything."""
+        for plugin in self.plugins.values():
+            plugin.stop()
+        self.plugins.clear()
+        self.kubelet.stop()
+
+    # The checkpoint
+
+    def checkpoint(self) -> Any:
+        """Return what the checkpoint file says, sorted, or why it cannot be used."""
+        path = self._dir / checkpoint.FILE_NAME
+        try:
+            checkpoint.read(self._dir)
+        except checkpoint.CheckpointError as error:
+            return str(error)
+        data = json.loads(path.read_text(encoding="utf-8"))["Data"]
+        entries = data["PodDeviceEntries"] or []
+        for listed in (data["RegisteredDevices"], *(entry["DeviceIDs"] for entry in entries)):
+            for ids in listed.values():
+                ids.sort()
+        entries.sort(key=lambda e: (e["PodUID"], e["ContainerName"], e["ResourceName"]))
+        return data
+
+    def damage(self, text: str | None) -> None:
+        """Overwrite the checkpoint, or delete it."""
+        path = self._dir / checkpoint.FILE_NAME
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(text, encoding="utf-8")
+
+
+def answering(resource: str) -> Callable[[list[str]], pb.AllocateResponse]:
+    """Return an ``on_allocate`` that sets a variable of the resource's own."""
+
+    def answer(ids: list[str]) -> pb.AllocateResponse:
+        container = pb.ContainerAllocateResponse(envs={resource: ",".join(ids)})
+        return pb.AllocateResponse(container_responses=[container])
+
+    return answer
