@@ -42,16 +42,11 @@ class Side:
         self, *checks: Check, plugin: str = "good.Good", trigger: str = "", jobs: int = 4
     ) -> None:
         self.told: list[str] = []
-        self.jobs = jobs
-        words = [f"{BAD}.{plugin}", "{devices_dir}"]
-        self.subject = Subject(command=words, resource="x.io/dev", trigger=trigger)
-        if checks:
-            self.run(*checks)
-
-    def run(self, *checks: Check) -> None:
         self.order = InOrder(checks, lambda result: self.told.append(result.check.id))
-        with Trial(self.subject, Limits(start=PATIENCE), seed=1) as self.trial:
-            self.lanes = SideBySide(self.trial, self.order, self.jobs)
+        words = [f"{BAD}.{plugin}", "{devices_dir}"]
+        subject = Subject(command=words, resource="x.io/dev", trigger=trigger)
+        with Trial(subject, Limits(start=PATIENCE), seed=1) as self.trial:
+            self.lanes = SideBySide(self.trial, self.order, jobs)
             self.lanes.run(checks)
 
     @property
@@ -110,25 +105,21 @@ def test_the_last_lane_waits_for_all_others_and_knows_of_their_crashes() -> None
 
 
 @pytest.mark.parametrize(
-    ("trigger", "others"), [("touch {devices_dir}/new", 1), ("touch /etc/gophers/new", 0)]
+    ("trigger", "alone"), [("touch {devices_dir}/new", False), ("touch /etc/gophers/new", True)]
 )
-def test_a_trigger_that_may_change_all_plugins_is_used_on_one(trigger: str, others: int) -> None:
+def test_a_trigger_that_may_change_all_plugins_is_used_on_one(trigger: str, *, alone: bool) -> None:
     plugged = threading.Event()
-    running: list[int] = []
 
     def waits(_: Trial) -> str:
         # In vain where the other waits for the end of this one.
-        plugged.wait(PATIENCE if others else 1)
-        return ""
+        return "beside" if plugged.wait(1 if alone else PATIENCE) else "alone"
 
     def plugs(_: Trial) -> str:
-        running.append(len(side.order.running))
         plugged.set()
         return ""
 
-    side = Side(trigger=trigger)
-    side.run(check("a", waits), check("b", plugs, "hot-plug"))
-    assert [1 + others] == running
+    side = Side(check("a", waits), check("b", plugs, "hot-plug"), trigger=trigger)
+    assert ("alone" if alone else "beside") == side.order.results[0].text
 
 
 def test_a_plugin_that_runs_only_once_is_checked_one_by_one(
@@ -155,6 +146,17 @@ def test_nothing_is_checked_of_a_plugin_that_does_not_come_up() -> None:
     side = Side(check("a", uses), check("b", uses), plugin="losses.AnswersNothing")
     assert [Verdict.NOT_APPLICABLE] * 2 == side.verdicts
     assert side.trial.hopeless.startswith("the plugin ended with status 1: no device found")
+
+
+def test_a_plugin_that_does_not_come_up_again_in_a_lane_is_a_problem_of_the_run() -> None:
+    def breaks(trial: Trial) -> str:
+        trial.hopeless = "the plugin ended"
+        trial.node()
+        return ""
+
+    side = Side(check("a", breaks), check("b", passes), check("c", passes, FIRST_LANE))
+    assert [Verdict.NOT_APPLICABLE, Verdict.PASS, Verdict.PASS] == side.verdicts
+    assert "the plugin ended" == side.trial.hopeless
 
 
 def test_what_should_not_happen_ends_the_waits_of_all_others() -> None:

@@ -85,7 +85,7 @@ class SideBySide:
         for lane in [*put_off, *alone]:
             self._in_own(lane)
         self._run(self._trial, last)
-        self._trial.hopeless = next(iter([self._trial.hopeless, *self._problems]), "")
+        self._trial.hopeless = self._trial.hopeless or "".join(self._problems[:1])
 
     def _run(self, trial: Trial, checks: Lane) -> None:
         run(trial, checks, self._order.ends, self._order.begins)
@@ -110,7 +110,8 @@ class SideBySide:
                 self.only_one = self.only_one or own.hopeless
                 return False
             self._run(own, lane)
-            self._problems += filter(None, [own.hopeless])
+            if own.hopeless:
+                self._problems.append(own.hopeless)
             return True
 
 
