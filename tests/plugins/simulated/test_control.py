@@ -376,7 +376,16 @@ def test_the_command_needs_a_socket_that_somebody_listens_on(ctl: Ctl, path: Pat
     assert (1, expected) == ctl("list")
 
 
-def test_no_reply_is_an_error(ctl: Ctl, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("action", "status", "text"),
+    [
+        ("list", 1, "simulated-device-plugin ctl: {}: the plugin gave no reply\n"),
+        ("crash", 0, ""),  # as it was told to
+    ],
+)
+def test_no_reply_is_an_error_but_of_a_plugin_that_is_to_crash(
+    ctl: Ctl, path: Path, action: str, status: int, text: str
+) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.fspath(path))
         listener.listen()
@@ -388,8 +397,7 @@ def test_no_reply_is_an_error(ctl: Ctl, path: Path) -> None:
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        expected = f"simulated-device-plugin ctl: {path}: the plugin gave no reply\n"
-        assert (1, expected) == ctl("list")
+        assert (status, text.format(path)) == ctl(action)
         thread.join()
 
 

@@ -18,6 +18,10 @@ _TIMEOUT: Final = 10.0
 _VARIABLE: Final = "DP_CONTROL_SOCKET"
 
 
+class _NoReplyError(Exception):
+    """The plugin took the request, and hung up."""
+
+
 def run(argv: Sequence[str]) -> int:
     """Run the command with ``argv`` and return its exit status: 0, 1 if refused, or 2."""
     options = _parser().parse_args(argv)
@@ -32,6 +36,11 @@ def run(argv: Sequence[str]) -> int:
     }
     try:
         reply = _ask(options.control_socket, {k: v for k, v in request.items() if v})
+    except _NoReplyError as error:
+        # A plugin that is told to crash may do so before it replies.
+        return (
+            0 if options.action == Action.CRASH else _fail(1, f"{options.control_socket}: {error}")
+        )
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         return _fail(1, f"{options.control_socket}: {text}")
@@ -72,10 +81,11 @@ def _ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
         client.connect(os.fspath(path))
         with suppress(BrokenPipeError, ConnectionResetError):  # the reply says why
             client.sendall(json.dumps(request).encode() + b"\n")
-        with client.makefile("rb") as stream:
+        line = b""
+        with suppress(ConnectionResetError), client.makefile("rb") as stream:
             line = stream.readline()
     if not line:
-        raise ValueError("the plugin gave no reply")
+        raise _NoReplyError("the plugin gave no reply")
     reply: dict[str, Any] = json.loads(line)
     return reply
 
