@@ -39,7 +39,8 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
         try:
             answer.append(_answered(settings, account, patience))
         except Exception as error:  # the top of a thread
-            problem = str(error) or type(error).__name__
+            if not isinstance(getattr(error, "reason", error), TimeoutError):
+                problem = str(error) or type(error).__name__
 
     thread = threading.Thread(target=ask, name="annotation", daemon=True)
     thread.start()
