@@ -17,11 +17,11 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._inventory import Resource
-from deviceplugin.bench import _plan
-from deviceplugin.bench._proc import activity
-from deviceplugin.bench._subject import running
+from deviceplugin._inventory.published import Resource
+from deviceplugin.conformance._proc import activity
 from deviceplugin.testing import Kubelet
+from deviceplugin.tools.bench import _plan
+from deviceplugin.tools.bench._subject import running
 
 RESOURCE = "budget.example/dev"
 HEAVY = {
@@ -60,8 +60,8 @@ def test_importing_the_package_loads_no_grpc_and_little_else() -> None:
 
 def test_what_serves_loads_no_more_than_it_needs() -> None:
     bare = modules("pass")
-    libraries = modules("import deviceplugin.bench._bare") - bare
-    loaded = modules("import deviceplugin._cli, deviceplugin._lifecycle") - bare
+    libraries = modules("import deviceplugin.tools.bench._bare") - bare
+    loaded = modules("import deviceplugin._app.command, deviceplugin._app.host") - bare
     assert not HEAVY & {name.partition(".")[0] for name in loaded}
     own = {name for name in loaded if name.partition(".")[0] == "deviceplugin"}
     assert 60 > len(own)

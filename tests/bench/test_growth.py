@@ -14,12 +14,12 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._inventory import Resource
-from deviceplugin._listing import discover
-from deviceplugin._roster import Roster
+from deviceplugin._discovery.found import discover
+from deviceplugin._discovery.retention import Roster
+from deviceplugin._inventory.published import Resource
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.simulator._records import Entry, Grant
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 RESOURCE = "growth.example/dev"
 FEW, MANY = 500, 4_000

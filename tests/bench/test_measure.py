@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.bench import _measure, _plan, _subject
-from deviceplugin.bench._figures import Figure
-from deviceplugin.bench._many import ManyPlugin, ManySettings
-from deviceplugin.bench._subject import BenchError, Run, Subject, running
+from deviceplugin.tools.bench import _measure, _plan, _subject
+from deviceplugin.tools.bench._figures import Figure
+from deviceplugin.tools.bench._many import ManyPlugin, ManySettings
+from deviceplugin.tools.bench._subject import BenchError, Run, Subject, running
 
 LEAKY = """
 import os, socket, sys, threading

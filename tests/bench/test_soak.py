@@ -3,14 +3,14 @@ import sys
 
 import pytest
 
-from deviceplugin.bench import _plan, _streams
-from deviceplugin.bench._soak import soak
-from deviceplugin.bench._subject import BenchError, Subject, running
+from deviceplugin.tools.bench import _plan, _streams
+from deviceplugin.tools.bench._soak import soak
+from deviceplugin.tools.bench._subject import BenchError, Subject, running
 
 STARVES = """
 import sys
 from concurrent import futures
-from deviceplugin.bench import _bare
+from deviceplugin.tools.bench import _bare
 _bare.ThreadPoolExecutor = lambda max_workers: futures.ThreadPoolExecutor(2)
 sys.argv = ["bare", "--directory", sys.argv[1]]
 _bare.main()
@@ -52,7 +52,7 @@ def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
 
 
 def test_the_bare_program_says_how_it_is_started() -> None:
-    command = [sys.executable, "-m", "deviceplugin.bench._bare", "--help"]
+    command = [sys.executable, "-m", "deviceplugin.tools.bench._bare", "--help"]
     assert (
         "--directory" in subprocess.run(command, capture_output=True, check=True, text=True).stdout
     )

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.bench import _plan, _versus, main
-from deviceplugin.bench._figures import Figure, Section
-from deviceplugin.bench._plan import Plan, Say
-from deviceplugin.bench._subject import BenchError, Subject
-from deviceplugin.bench._versus import alternate, ratios, table
+from deviceplugin.tools.bench import _plan, _versus, main
+from deviceplugin.tools.bench._figures import Figure, Section
+from deviceplugin.tools.bench._plan import Plan, Say
+from deviceplugin.tools.bench._subject import BenchError, Subject
+from deviceplugin.tools.bench._versus import alternate, ratios, table
 
 MANY = [*_plan.many(8, 1).command]
 FEW = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=1", "--restarts=2", "--quick"]

@@ -10,11 +10,11 @@ from prometheus_client.samples import Exemplar
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin import _additions
-from deviceplugin._additions import Additions
-from deviceplugin._author import MAX_HANGING
-from deviceplugin._lifecycle import _names
-from deviceplugin._metrics import Metrics
+from deviceplugin._app.host import _names
+from deviceplugin._platform.hooks import MAX_HANGING
+from deviceplugin._telemetry import plugin_metrics
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.plugin_metrics import Additions
 
 
 class Plain(dp.Plugin):
@@ -102,7 +102,7 @@ def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
 
 
 def test_a_later_scrape_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     values = iter([1, 2, 3])
     source = additions(Measuring(lambda: [gauge("fan_rpm", next(values))]))
     first, second = scrape(source), scrape(source)
@@ -133,7 +133,7 @@ def test_a_plugin_that_fails_costs_its_own_metrics_only(
 def test_a_failure_that_lasts_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     source = additions(Measuring(lambda: [None]))  # type: ignore[list-item]
     for _ in range(3):
         assert not scrape(source)
@@ -142,7 +142,7 @@ def test_a_failure_that_lasts_is_logged_once(
 
 
 def test_a_plugin_that_hangs_is_waited_for_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_additions, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(plugin_metrics, "_TIMEOUT", 0.05)
     release = threading.Event()
 
     def hang() -> Iterable[Metric]:
@@ -159,8 +159,8 @@ def test_a_plugin_that_hangs_is_waited_for_shortly(monkeypatch: pytest.MonkeyPat
 def test_a_plugin_that_goes_on_hanging_costs_its_own_metrics_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_additions, "_TIMEOUT", 0.05)
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     release = threading.Event()
     hanging = Other(lambda: [gauge("never", release.wait())])
     source = additions(hanging, Measuring(lambda: [gauge("fan_rpm", 900)]))
@@ -181,7 +181,7 @@ def test_a_name_that_the_framework_has_is_left_out(caplog: pytest.LogCaptureFixt
 
 
 def test_plugins_of_one_class_share_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     kept = gauge("fan_rpm", 900, "0")  # the same object at each scrape
     source = additions(Measuring(lambda: [kept]), Measuring(lambda: [gauge("fan_rpm", 800, "1")]))
     expected = ['fan_rpm{card="0"} 900.0', 'fan_rpm{card="1"} 800.0']
@@ -192,7 +192,7 @@ def test_plugins_of_one_class_share_their_names(monkeypatch: pytest.MonkeyPatch)
 def test_what_two_plugins_of_a_class_give_alike_is_there_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     skipped: dict[str, int] = {}
     source = additions(
         Measuring(lambda: [gauge("fan_rpm", 900, "0")]),
@@ -209,7 +209,7 @@ def test_what_two_plugins_of_a_class_give_alike_is_there_once(
 
 
 def test_what_a_plugin_keeps_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     first, second = gauge("fan_rpm", 1, "0"), gauge("fan_rpm", 2, "1")
     source = additions(Measuring(lambda: [first]), Measuring(lambda: [second]))
     assert scrape(source) == scrape(source)
@@ -247,7 +247,7 @@ def test_of_two_histograms_alike_no_part_of_the_second_is_mixed_into_the_first()
 def test_a_plugin_that_fails_beside_one_of_its_class_that_does_not_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_additions, "_FRESH", -1.0)
+    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     source = additions(Measuring(lambda: [None]), Measuring(tuple))  # type: ignore[list-item]
     for _ in range(3):
         assert not scrape(source)

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from deviceplugin._answer import NoAnswerError, fetch, page_of
+from deviceplugin.tools._answer import NoAnswerError, fetch, page_of
 
 
 class Stranger(BaseHTTPRequestHandler):

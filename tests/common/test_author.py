@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin import AllocationError
-from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
+from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
 from patience import PATIENCE
 
 

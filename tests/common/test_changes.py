@@ -5,9 +5,9 @@ import logging
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._changes import Changes
-from deviceplugin._events import Events
-from deviceplugin._inventory import Resource
+from deviceplugin._discovery.health_changes import Changes
+from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.events import Events
 from scripted import RESOURCE, ScriptedPlugin, sick
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin import _descriptors
-from deviceplugin._http import Server
-from deviceplugin._kubelet import Kubelet as Registrar
-from deviceplugin._metrics import Metrics
-from deviceplugin._podresources import PodResources
+from deviceplugin._attribution.podresources import PodResources
+from deviceplugin._http.server import Server
+from deviceplugin._platform import open_files
+from deviceplugin._registration.kubelet_socket import Kubelet as Registrar
+from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE
@@ -89,7 +89,7 @@ def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
         for _ in range(32):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             assert 200 == status(port, "/healthz")  # behind all of them
-            assert opened(process) <= 40 - _descriptors.NEEDED
+            assert opened(process) <= 40 - open_files.NEEDED
         for _ in range(3):
             kubelet.simulated.restart()
             kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
@@ -137,7 +137,7 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
         def reports(self) -> list[object]:
             return []
 
-    monkeypatch.setattr("deviceplugin._http._PATIENCE", 0.05)
+    monkeypatch.setattr("deviceplugin._http.server._PATIENCE", 0.05)
     monkeypatch.setattr(socketserver.TCPServer, "get_request", fail)
     server = Server("127.0.0.1:0", View(), Metrics())  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
@@ -153,7 +153,7 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
 def test_nothing_is_called_with_too_few_open_files(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_descriptors, "spare", lambda: 7)
+    monkeypatch.setattr(open_files, "spare", lambda: 7)
     said = "cannot be called: fewer than 8 of "
     pods = PodResources(kubelet.simulated.pod_resources_socket, lambda _method, _code: None)
     with pytest.raises(KubeletUnavailableError, match=said):
@@ -166,21 +166,21 @@ def test_nothing_is_called_with_too_few_open_files(
 def test_what_is_left_is_the_limit_less_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208
     monkeypatch.setattr(resource, "getrlimit", lambda _: (opened + 5, 4096))
-    assert 5 == _descriptors.spare()
+    assert 5 == open_files.spare()
     limit = opened + 5
     assert f"fewer than 8 of {limit} open files are left: raise the limit" == (
-        _descriptors.shortage()
+        open_files.shortage()
     )
     with Path("/dev/null").open():
-        assert 4 == _descriptors.spare()
+        assert 4 == open_files.spare()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (opened - 5, 4096))
-    assert 0 == _descriptors.spare()
+    assert 0 == open_files.spare()
 
 
 def test_without_a_limit_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     infinite = resource.RLIM_INFINITY
     monkeypatch.setattr(resource, "getrlimit", lambda _: (infinite, infinite))
-    assert "" == _descriptors.shortage()
+    assert "" == open_files.shortage()
 
 
 def test_where_none_is_left_to_look_with_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,4 +188,4 @@ def test_where_none_is_left_to_look_with_there_is_none(monkeypatch: pytest.Monke
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(os, "listdir", fail)
-    assert 0 == _descriptors.spare()
+    assert 0 == open_files.spare()

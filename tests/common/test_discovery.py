@@ -14,8 +14,8 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin import _hints, _trees
-from deviceplugin._poller import Poller
+from deviceplugin._discovery import triggers, watched_paths
+from deviceplugin._platform.file_watcher import Poller
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.testing._node import PLUGIN_POD
@@ -297,7 +297,7 @@ def test_the_plugins_own_resource_is_there_without_devices(kubelet: Kubelet) -> 
 def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deviceplugin._endpoint._START_AGAIN", 0.01)
+    monkeypatch.setattr("deviceplugin._kubelet.endpoint._START_AGAIN", 0.01)
     registered: list[int] = []
 
     class LatePlugin(ScriptedPlugin):
@@ -504,7 +504,7 @@ def test_directories_without_an_end_are_watched_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_trees, "MAX_DIRECTORIES", 3)
+    monkeypatch.setattr(watched_paths, "MAX_DIRECTORIES", 3)
     (tmp_path / "a" / "b").mkdir(parents=True)
     plugin = BusPlugin(tmp_path, tmp_path / "**")
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
@@ -556,7 +556,7 @@ def test_changes_call_for_a_discovery(kubelet: Kubelet) -> None:
 def test_changes_that_raise_are_reported_once_and_started_again(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_hints, "_LISTEN_AGAIN", 0.01)
+    monkeypatch.setattr(triggers, "_LISTEN_AGAIN", 0.01)
     calls = threading.Semaphore(0)
 
     class BadPlugin(ScriptedPlugin):
@@ -605,9 +605,9 @@ class LatePlugin(dp.Plugin):
 def test_what_comes_before_a_source_listens_is_found_soon(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, fails: bool, tells: bool
 ) -> None:
-    monkeypatch.setattr(_hints, "_LISTEN_AGAIN", 0.01)
+    monkeypatch.setattr(triggers, "_LISTEN_AGAIN", 0.01)
     often = tuple(number / 5 for number in range(100))
-    monkeypatch.setattr(_hints, "_UNHEARD", () if tells else often)
+    monkeypatch.setattr(triggers, "_UNHEARD", () if tells else often)
     plugin = LatePlugin(fails=fails, tells=tells)
     with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
         node.wait_for(RESOURCE, {"a", "b"})
@@ -615,13 +615,13 @@ def test_what_comes_before_a_source_listens_is_found_soon(
 
 def test_a_source_that_has_yielded_is_known_to_listen() -> None:
     poller = Poller(3600.0)
-    hints, silent = _hints.Hints(poller), LatePlugin()
+    hints, silent = triggers.Hints(poller), LatePlugin()
     silent.looks.release()
     try:
         hints.listen(ScriptedPlugin())
         eventually(lambda: not hints._due, "its first call")
         hints.listen(silent)
-        assert len(_hints._UNHEARD) == len(hints._due)
+        assert len(triggers._UNHEARD) == len(hints._due)
         hints.listen(NoSourcePlugin())
         assert [] == hints._due
     finally:
@@ -781,7 +781,7 @@ def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.5)
+    monkeypatch.setattr("deviceplugin._discovery.loop._PATIENCE", 0.5)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     socket.parent.mkdir()
     began = datetime.now(UTC).replace(microsecond=0)

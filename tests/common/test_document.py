@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin._document import _repeated_in_json, read_file
+from deviceplugin._config.files import _repeated_in_json, read_file
 from deviceplugin.errors import ConfigError
 
 

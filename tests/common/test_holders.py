@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._holders import Holders
-from deviceplugin._inventory import Resource
-from deviceplugin._metrics import Metrics
-from deviceplugin._pace import Pace
-from deviceplugin._podresources import Hold, Holdings, PodName, PodResources
+from deviceplugin._attribution.holders import Holders
+from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
+from deviceplugin._attribution.schedule import Pace
+from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
@@ -195,7 +195,7 @@ def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> No
 def test_devices_are_served_where_the_socket_cannot_be_looked_at(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery._PATIENCE", 0.1)
+    monkeypatch.setattr("deviceplugin._discovery.loop._PATIENCE", 0.1)
     socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         node.wait_for(RESOURCE, {"a"})

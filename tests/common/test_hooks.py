@@ -9,8 +9,8 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._hooks import doubtful_methods, hook_problem
-from deviceplugin._listing import check_plugins
+from deviceplugin._discovery.found import check_plugins
+from deviceplugin._discovery.hook_check import doubtful_methods, hook_problem
 
 R = TypeVar("R")
 

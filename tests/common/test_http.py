@@ -17,10 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import deviceplugin as dp
 from deviceplugin import ConfigError
-from deviceplugin._http import MAX_CLIENTS, Server, parse_address
-from deviceplugin._metrics import Metrics
-from deviceplugin._podresources import Hold
-from deviceplugin._report import Report
+from deviceplugin._attribution.podresources import Hold
+from deviceplugin._http.report import Report
+from deviceplugin._http.server import MAX_CLIENTS, Server, parse_address
+from deviceplugin._telemetry.metrics import Metrics
 from patience import PATIENCE
 
 HAS_IPV6 = socket.has_dualstack_ipv6()

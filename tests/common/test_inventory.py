@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from deviceplugin import Device, DiscoveryError, Health, Plugin
-from deviceplugin._inventory import Resource
-from deviceplugin._wire import encode_list
+from deviceplugin._inventory.encoding import encode_list
+from deviceplugin._inventory.published import Resource
 from patience import PATIENCE
 
 SICK = Health.unhealthy("dust")

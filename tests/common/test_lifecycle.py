@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._lifecycle import Host
+from deviceplugin._app.host import Host
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
 from scripted import RESOURCE, ScriptedPlugin, eventually, sick
@@ -287,7 +287,7 @@ def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
 def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._endpoint._LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("deviceplugin._kubelet.endpoint._LONGEST_WAIT", 0.01)
     failures = iter([ZeroDivisionError(f"a bug at {number} s") for number in range(3)])
 
     class Plugin(dp.Plugin):
@@ -302,7 +302,7 @@ def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
             raise failure
         return True
 
-    monkeypatch.setattr("deviceplugin._endpoint.Endpoint._start_plugin", check_in)
+    monkeypatch.setattr("deviceplugin._kubelet.endpoint.Endpoint._start_plugin", check_in)
     with kubelet.running(Plugin()) as node:
         node.wait_for(RESOURCE, {"a"})
     (told,) = [r for r in caplog.records if r.getMessage() == "endpoint failed, starting over"]
@@ -316,7 +316,7 @@ def test_the_fixture_raises_what_ended_the_plugin_early(
     def fail(_self: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
     with pytest.raises(ZeroDivisionError), kubelet.running(ScriptedPlugin("a")):
         pass
 
@@ -335,7 +335,7 @@ def test_hooks_follow_a_replacement(kubelet: Kubelet) -> None:
 def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deviceplugin._endpoint._START_AGAIN", 0.01)
+    monkeypatch.setattr("deviceplugin._kubelet.endpoint._START_AGAIN", 0.01)
     ready = Event()
 
     class LatePlugin(NamedPlugin):
@@ -392,7 +392,7 @@ def test_run_without_an_event_goes_on_until_something_fails(
     def fail(_self: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
     with pytest.raises(ZeroDivisionError):
         dp.run(ScriptedPlugin("a"), settings=kubelet.settings())
 

@@ -7,19 +7,11 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from deviceplugin import (
-    Device,
-    DeviceNode,
-    DiscoveryError,
-    Health,
-    Mount,
-    Plugin,
-    Topology,
-    _listing,
-)
-from deviceplugin._author import HookFailedError
-from deviceplugin._listing import counts, describe, discover, sort_out
-from deviceplugin._rules import shown
+from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Mount, Plugin, Topology
+from deviceplugin._discovery import found as _found
+from deviceplugin._discovery.found import counts, describe, discover, sort_out
+from deviceplugin._inventory.validation import shown
+from deviceplugin._platform.hooks import HookFailedError
 
 SICK = Health.unhealthy("dust")
 
@@ -165,7 +157,7 @@ def test_a_discovery_without_an_end_has_failed() -> None:
 
 
 def test_as_many_devices_as_can_be_are_taken_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_listing, "MAX_DEVICES", 2)
+    monkeypatch.setattr(_found, "MAX_DEVICES", 2)
     groups, _ = discover(Given([Device("a"), Device("b")]))
     assert ["a", "b"] == list(groups["x.io/dev"])
     with pytest.raises(DiscoveryError, match="more than 2 devices"):

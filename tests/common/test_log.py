@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from deviceplugin import _log
-from deviceplugin._log import Once, Seldom, shape
+from deviceplugin._telemetry import log as _log
+from deviceplugin._telemetry.log import Once, Seldom, shape
 
 log = logging.getLogger("tests.log")
 

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from deviceplugin._metrics import Attribution, Metrics
+from deviceplugin._telemetry.metrics import Attribution, Metrics
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:

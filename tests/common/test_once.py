@@ -5,7 +5,7 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
-from deviceplugin._once import show
+from deviceplugin._app.preview import show
 
 GPU = Device(
     "gpu10",

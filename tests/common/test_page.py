@@ -11,10 +11,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._events import MAX_EVENTS, Event, Events
-from deviceplugin._page import MAX_DEVICES, MAX_RESOURCES, render
-from deviceplugin._podresources import Hold
-from deviceplugin._report import Report
+from deviceplugin._attribution.podresources import Hold
+from deviceplugin._http.page import MAX_DEVICES, MAX_RESOURCES, render
+from deviceplugin._http.report import Report
+from deviceplugin._telemetry.events import MAX_EVENTS, Event, Events
 from scripted import sick
 
 NOW = 1_000_000_000.0

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from deviceplugin import Device, Health
-from deviceplugin._pieces import cut
-from deviceplugin._wire import encode_list
+from deviceplugin._inventory.chunks import cut
+from deviceplugin._inventory.encoding import encode_list
 
 SICK = Health.unhealthy("dust")
 DEVICES = st.lists(

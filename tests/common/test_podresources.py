@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from deviceplugin._podresources import Hold, Holdings, NoGetError, PodResources
+from deviceplugin._attribution.podresources import Hold, Holdings, NoGetError, PodResources
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet

@@ -12,7 +12,7 @@ import inotify_simple
 import pytest
 from typing_extensions import override
 
-from deviceplugin._poller import Poller
+from deviceplugin._platform.file_watcher import Poller
 from patience import PATIENCE
 
 NEVER = 3600.0

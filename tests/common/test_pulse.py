@@ -11,10 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin import _descriptors, _pulse
-from deviceplugin._events import Events
-from deviceplugin._pulse import Pulse
-from deviceplugin._server import Server
+from deviceplugin._kubelet import liveness
+from deviceplugin._kubelet.liveness import Pulse
+from deviceplugin._kubelet.server import Server
+from deviceplugin._platform import open_files
+from deviceplugin._telemetry.events import Events
 from deviceplugin.testing import Kubelet, Node
 from patience import PATIENCE
 from scripted import RESOURCE, ScriptedPlugin, eventually
@@ -138,7 +139,7 @@ def test_nobody_is_asked_without_open_files_to_do_so(
 ) -> None:
     sockets.by_name["a"].well = False
     before = sockets.by_name["a"].asked
-    monkeypatch.setattr(_descriptors, "spare", lambda: 0)
+    monkeypatch.setattr(open_files, "spare", lambda: 0)
     assert "" == sockets.after(60, rounds=60)
     assert before == sockets.by_name["a"].asked
 
@@ -182,7 +183,7 @@ def test_silence_is_told_once_and_its_end_too(
 def test_a_round_that_breaks_ends_nothing(
     sockets: Sockets, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_pulse, "_INTERVAL", 0.01)
+    monkeypatch.setattr(liveness, "_INTERVAL", 0.01)
     failures = iter([RuntimeError("can't start new thread")] * 3)
 
     def fail() -> None:
@@ -257,7 +258,7 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
     def refuse(_self: object, _request: object, context: grpc.ServicerContext) -> None:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
 
-    monkeypatch.setattr("deviceplugin._servicer.Servicer.GetDevicePluginOptions", refuse)
+    monkeypatch.setattr("deviceplugin._kubelet.service.Servicer.GetDevicePluginOptions", refuse)
     with kubelet.running(ScriptedPlugin("a")) as node:
 
         def one_answers() -> bool:
@@ -269,7 +270,7 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
 def test_the_process_is_not_alive_while_its_socket_is_dead(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_pulse, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(liveness, "_TIMEOUT", 0.1)
     now = 0.0
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
@@ -284,7 +285,7 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
             now = 300.0
             assert node.host.alive().startswith(f"{server(node).path} has not answered since 2")
             assert "" == node.host.ready()  # the kubelet has not noticed yet
-        monkeypatch.setattr(_pulse, "_TIMEOUT", PATIENCE)
+        monkeypatch.setattr(liveness, "_TIMEOUT", PATIENCE)
         pulse.ask()
         assert "" == node.host.alive()
 
@@ -292,7 +293,7 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
 def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_pulse, "_INTERVAL", 0.01)
+    monkeypatch.setattr(liveness, "_INTERVAL", 0.01)
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: node.host._pulse._known_to_work, "an answer")

@@ -14,15 +14,18 @@ import inotify_simple
 import pytest
 
 import deviceplugin as dp
-from deviceplugin import _endpoint, _kubelet, _rpc, _server
-from deviceplugin._inventory import Resource
-from deviceplugin._metrics import Metrics
-from deviceplugin._poller import Poller
-from deviceplugin._server import remove_stale_sockets
-from deviceplugin._servicer import MAX_STREAMS
-from deviceplugin._sockets import SocketNews
+from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet import endpoint as _endpoint
+from deviceplugin._kubelet import server as _server
+from deviceplugin._kubelet.server import remove_stale_sockets
+from deviceplugin._kubelet.service import MAX_STREAMS
+from deviceplugin._kubelet.sockets import SocketNews
+from deviceplugin._platform import rpc
+from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._registration import kubelet_socket
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from scripted import RESOURCE, ScriptedPlugin, descriptors, eventually, sick
 
 
@@ -115,7 +118,7 @@ def test_without_inotify_the_poll_alone_recovers(
         raise OSError(24, "Too many open files")
 
     without = SimpleNamespace(INotify=exhausted, flags=inotify_simple.flags)
-    monkeypatch.setattr("deviceplugin._poller.inotify_simple", without)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.inotify_simple", without)
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         node.restart_kubelet()
@@ -204,8 +207,8 @@ def test_fifty_kubelet_restarts_at_random_moments_leak_nothing(kubelet: Kubelet)
 def stream(socket: Path) -> Iterator[Any]:
     """Open one more ListAndWatch stream, as another client of the plugin."""
     service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
-    with _rpc.connect(socket) as channel:
-        yield _rpc.calls(channel, service)["ListAndWatch"](pb.Empty())
+    with rpc.connect(socket) as channel:
+        yield rpc.calls(channel, service)["ListAndWatch"](pb.Empty())
 
 
 def healths(message: Any) -> dict[str, str]:
@@ -285,7 +288,7 @@ class OddKubelet:
         self.changed = threading.Condition()
         self._answer = answer
         service = pb.DESCRIPTOR.services_by_name["Registration"]
-        self._server = grpc.server(ThreadPoolExecutor(8), handlers=[_rpc.service(service, self)])
+        self._server = grpc.server(ThreadPoolExecutor(8), handlers=[rpc.service(service, self)])
         self._server.add_insecure_port(f"unix:{path}")
         self._server.start()
 
@@ -381,7 +384,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
     kubelet: Kubelet,
 ) -> None:
     hang, wake = threading.Event(), threading.Event()
-    registrar = _kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
 
     def register() -> object:
         return registrar.register(
@@ -407,7 +410,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
 def test_only_so_many_resources_are_registered_at_a_time(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kubelet, "_AT_A_TIME", 2)
+    monkeypatch.setattr(kubelet_socket, "_AT_A_TIME", 2)
     names = {f"example.com/{letter}" for letter in "abcd"}
     go_on, lock = threading.Event(), threading.Lock()
     inside, most = 0, 0
@@ -427,7 +430,7 @@ def test_only_so_many_resources_are_registered_at_a_time(
         odd_kubelet(kubelet, hang) as odd,
         kubelet.running(*plugins, pod_resources_socket=unknown(kubelet)) as node,
     ):
-        turns = cast("_kubelet.Kubelet", node.host._registrars[0])._turns
+        turns = cast("kubelet_socket.Kubelet", node.host._registrars[0])._turns
         try:
             odd.wait_asked(2)
             eventually(lambda: len(turns._waiting) == len(names) - 2, "the others in the row")
@@ -462,7 +465,7 @@ def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kub
     plugin = ScriptedPlugin()
     endpoint = _endpoint.Endpoint(
         Resource(RESOURCE, plugin),
-        registrars=[_kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())],
+        registrars=[kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())],
         sockets=SocketNews(Poller(1.0, inotify=False), []),
         metrics=Metrics(),
     )
@@ -515,7 +518,7 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
 
 def test_a_kubelet_is_not_asked_to_reach_a_socket_that_is_gone(kubelet: Kubelet) -> None:
     # It would dial for ten seconds, and with a hundred resources that is all it would do.
-    registrar = _kubelet.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
     found = registrar.register(
         RESOURCE, "gone.sock", wake=threading.Event(), over=lambda: True, watched=lambda: False
     )

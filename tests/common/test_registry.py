@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin import _rpc
-from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
 from patience import PATIENCE
@@ -93,8 +93,8 @@ def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
         socket = watcher.simulated.registry_dir / SOCKET
         eventually(socket.exists, "the socket")
         service = pb.DESCRIPTOR.services_by_name["Registration"]
-        with _rpc.connect(socket) as channel:
-            calls = _rpc.calls(channel, service)
+        with rpc.connect(socket) as channel:
+            calls = rpc.calls(channel, service)
             info = calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=PATIENCE)
             calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
         assert (

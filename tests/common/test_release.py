@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._inventory import Resource
-from deviceplugin._metrics import Metrics
-from deviceplugin._release import Key, Ledger, Releases, Sight
+from deviceplugin._attribution.release import Key, Ledger, Releases, Sight
+from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.metrics import Metrics
 from scripted import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")

@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin import Device, Health, Topology
-from deviceplugin._roster import HELD_BUT_ABSENT, VANISHED, Retention, Roster, unhealthy
+from deviceplugin._discovery.retention import (
+    HELD_BUT_ABSENT,
+    VANISHED,
+    Retention,
+    Roster,
+    unhealthy,
+)
 
 RETENTION = Retention(grace=10, unknown=100)
 IDS = st.frozensets(st.sampled_from(["a", "b", "c", "d10", "d9"]))

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
-from deviceplugin import _rpc
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from patience import PATIENCE
 
 SERVICE = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
@@ -31,14 +31,14 @@ class Implementation:
 def calls() -> Iterator[Any]:
     """The callables of a client of ``Implementation``."""
     workers = ThreadPoolExecutor(2)
-    service = _rpc.service(SERVICE, Implementation(), encoded=frozenset({"ListAndWatch"}))
+    service = rpc.service(SERVICE, Implementation(), encoded=frozenset({"ListAndWatch"}))
     server = grpc.server(workers, handlers=[service])
     with TemporaryDirectory(prefix="rpc") as directory:  # paths of sockets must be short
         socket = Path(directory) / "socket"
         server.add_insecure_port(f"unix:{socket}")
         server.start()
-        with _rpc.connect(socket) as channel:
-            yield _rpc.calls(channel, SERVICE)
+        with rpc.connect(socket) as channel:
+            yield rpc.calls(channel, SERVICE)
         server.stop(None).wait(PATIENCE)
     workers.shutdown()
 
@@ -63,25 +63,25 @@ def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
     assert LIST == next(stream)
     with pytest.raises(grpc.RpcError) as raised:
         next(stream)
-    assert "RESOURCE_EXHAUSTED: enough" == _rpc.status_text(raised.value)
+    assert "RESOURCE_EXHAUSTED: enough" == rpc.status_text(raised.value)
 
 
 def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         calls["Allocate"](pb.AllocateRequest(), timeout=PATIENCE)
-    assert "UNIMPLEMENTED: Method not found!" == _rpc.status_text(raised.value)
+    assert "UNIMPLEMENTED: Method not found!" == rpc.status_text(raised.value)
 
 
 def test_an_attempt_that_failed_makes_no_other_connection_wait(tmp_path: Path) -> None:
     socket = tmp_path / "socket"
-    with _rpc.connect(socket) as early, _rpc.connect(socket) as late:
+    with rpc.connect(socket) as early, rpc.connect(socket) as late:
         with pytest.raises(grpc.RpcError):
-            _rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
+            rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
         workers = ThreadPoolExecutor(1)
-        server = grpc.server(workers, handlers=[_rpc.service(SERVICE, Implementation())])
+        server = grpc.server(workers, handlers=[rpc.service(SERVICE, Implementation())])
         server.add_insecure_port(f"unix:{socket}")
         server.start()
-        answer = _rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=0.5)
+        answer = rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=0.5)
         server.stop(None).wait(PATIENCE)
         workers.shutdown()
     assert answer.pre_start_required

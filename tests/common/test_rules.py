@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology
-from deviceplugin._rules import (
+from deviceplugin._inventory.validation import (
     allocation_problem,
     device_problem,
     natural_key,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin import _servicer
-from deviceplugin._author import MAX_HANGING, HookFailedError, Hooks, call
-from deviceplugin._inventory import Resource
-from deviceplugin._metrics import Metrics
+from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet import service
+from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, _node
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from scripted import RESOURCE, ScriptedPlugin, sick
 
 FULL = dp.Device(
@@ -202,13 +202,13 @@ def test_an_override_that_returns_nonsense_is_an_internal_error(
 
 
 def test_a_test_waits_until_it_is_told_that_an_allocation_hangs() -> None:
-    assert _node._PATIENCE > _servicer._ALLOCATE_TIMEOUT
+    assert _node._PATIENCE > service._ALLOCATE_TIMEOUT
 
 
 def test_an_allocation_that_hangs_is_given_up_and_later_ones_are_refused_at_once(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_servicer, "_ALLOCATE_TIMEOUT", 0.05)
+    monkeypatch.setattr(service, "_ALLOCATE_TIMEOUT", 0.05)
     release = Event()
 
     class HangingPlugin(ScriptedPlugin):
@@ -273,14 +273,14 @@ class PreferringPlugin(ScriptedPlugin):
         return [dp.Device(i) if isinstance(i, str) else i for i in self.wish]  # type: ignore[misc]
 
 
-def servicer(plugin: dp.Plugin, ids: Iterable[str]) -> _servicer.Servicer:
+def servicer(plugin: dp.Plugin, ids: Iterable[str]) -> service.Servicer:
     resource = Resource(RESOURCE, plugin)
     resource.publish([dp.Device(device_id) for device_id in ids])
-    return _servicer.Servicer(resource, hooks=Hooks(), metrics=Metrics(), news=lambda: None)
+    return service.Servicer(resource, hooks=Hooks(), metrics=Metrics(), news=lambda: None)
 
 
 def preferred(
-    answering: _servicer.Servicer, available: Iterable[str], required: Iterable[str], size: int
+    answering: service.Servicer, available: Iterable[str], required: Iterable[str], size: int
 ) -> list[str]:
     request = pb.ContainerPreferredAllocationRequest(
         available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
@@ -330,7 +330,7 @@ def test_a_preference_that_raises_is_replaced_by_the_natural_order(
 
 
 def test_a_preference_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_servicer, "_PREFER_TIMEOUT", 0.05)
+    monkeypatch.setattr(service, "_PREFER_TIMEOUT", 0.05)
     release = Event()
 
     class HangingPlugin(ScriptedPlugin):
@@ -443,7 +443,7 @@ def failed(cause: Exception) -> dp.DevicePluginError:
 def test_the_kubelet_is_told_a_short_reason_whatever_was_raised(
     error: dp.DevicePluginError, reason: str
 ) -> None:
-    assert reason == _servicer.reason_of(error)
+    assert reason == service.reason_of(error)
 
 
 def test_a_long_list_of_devices_is_cut_short_too(kubelet: Kubelet) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from deviceplugin import ConfigError, Settings
-from deviceplugin._settings import (
+from deviceplugin._config.settings import (
     check,
     config_file,
     dump,

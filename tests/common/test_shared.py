@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from deviceplugin._shared import Shared
+from deviceplugin._http.single_flight import Shared
 from patience import PATIENCE
 
 

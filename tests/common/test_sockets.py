@@ -5,8 +5,8 @@ from queue import Queue
 
 import pytest
 
-from deviceplugin._poller import Poller
-from deviceplugin._sockets import SocketNews
+from deviceplugin._kubelet.sockets import SocketNews
+from deviceplugin._platform.file_watcher import Poller
 
 KUBELET = "kubelet.sock"
 

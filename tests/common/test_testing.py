@@ -61,7 +61,7 @@ def test_a_test_is_told_which_devices_are_skipped(kubelet: Kubelet) -> None:
 def test_a_test_is_told_that_a_list_is_refused(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deviceplugin._inventory.MAX_LIST_BYTES", 30)
+    monkeypatch.setattr("deviceplugin._inventory.published.MAX_LIST_BYTES", 30)
     with kubelet.running(ScriptedPlugin("a", "b", "c")) as node:
         eventually(node.host.troubles, "the refusal")
         assert f"; {RESOURCE}: the list of 3 devices for {RESOURCE} has" in wait_for_none(node)
@@ -108,7 +108,7 @@ def test_a_test_that_fails_because_the_plugin_has_ended_is_told_so(
     def fail(_self: object) -> NoReturn:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._poller.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
     with pytest.raises(TimeoutError) as raised, kubelet.running(ScriptedPlugin()) as node:
         node.wait_for(RESOURCE, {"never"}, timeout=0.01)
     assert ["the plugins had ended: ZeroDivisionError('a bug')"] == raised.value.__notes__

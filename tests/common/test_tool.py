@@ -7,8 +7,8 @@ from argparse import Namespace
 
 import pytest
 
-from deviceplugin import _tool
 from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line as _tool
 from patience import PATIENCE
 
 

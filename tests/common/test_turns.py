@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from deviceplugin._turns import Turns
+from deviceplugin._registration.concurrency import Turns
 
 
 def never() -> bool:

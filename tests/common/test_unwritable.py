@@ -11,8 +11,8 @@ from tempfile import mkdtemp
 import pytest
 
 from container import POSSIBLE
-from deviceplugin._kubelet import is_directory
-from deviceplugin._server import _advised, _check_exists
+from deviceplugin._kubelet.server import _advised, _check_exists
+from deviceplugin._registration.kubelet_socket import is_directory
 
 needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 
@@ -20,13 +20,13 @@ SERVE = """
 import logging, os, sys
 from pathlib import Path
 import deviceplugin as dp
-from deviceplugin import _log
-from deviceplugin._author import Hooks
-from deviceplugin._inventory import Resource
-from deviceplugin._kubelet import Kubelet
-from deviceplugin._lifecycle import Host
-from deviceplugin._metrics import Metrics
-from deviceplugin._server import Server
+from deviceplugin._telemetry import log
+from deviceplugin._platform.hooks import Hooks
+from deviceplugin._inventory.published import Resource
+from deviceplugin._registration.kubelet_socket import Kubelet
+from deviceplugin._app.host import Host
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._kubelet.server import Server
 
 directory, user = Path(sys.argv[1]), int(sys.argv[2])
 os.setgroups([])
@@ -36,8 +36,8 @@ class Nothing(dp.Plugin):
     def discover(self):
         return []
 
-once = _log.Once(logging.getLogger("tests"))
-_log.configure("info", "text")
+once = log.Once(logging.getLogger("tests"))
+log.configure("info", "text")
 metrics = Metrics()
 for _ in range(3):
     try:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deviceplugin._values import can_parse, metavar, parse, write, write_duration
+from deviceplugin._config.values import can_parse, metavar, parse, write, write_duration
 
 LEVEL = Literal["debug", "info"]
 KINDS: list[Any] = [

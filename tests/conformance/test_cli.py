@@ -11,19 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from deviceplugin.conformance import (
-    CHECKS,
-    GROUPS,
-    QUICK,
-    Check,
-    Limits,
-    Result,
-    Verdict,
-    _cli,
-    _report,
-    main,
-)
+from deviceplugin.conformance import CHECKS, GROUPS, QUICK, Check, Limits, Result, Verdict
 from deviceplugin.conformance.checks import _allocation
+from deviceplugin.tools.conformance import _cli, _report, main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")

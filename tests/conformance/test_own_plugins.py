@@ -7,7 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, Limits, _cli, main
+from deviceplugin.conformance import CHECKS, Limits
+from deviceplugin.tools.conformance import _cli, main
 
 BIN = Path(sys.executable).parent
 GOPHER = [str(BIN / "gopher-device-plugin"), "--directory={devices_dir}"]

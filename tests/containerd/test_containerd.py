@@ -16,8 +16,8 @@ import oci_image
 from container import eventually
 from containerd import BUSYBOX, Containerd
 from cri import read_log
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import RunOptions
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_generic import folders
 from home import LOOK, seen
 from kustomize import render

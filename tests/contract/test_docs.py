@@ -23,30 +23,24 @@ from urllib.request import urlopen
 import pytest
 
 import deviceplugin as dp
-from deviceplugin import (
-    _discovery,
-    _endpoint,
-    _events,
-    _exclusive,
-    _hints,
-    _holders,
-    _kubelet,
-    _lifecycle,
-    _listing,
-    _page,
-    _release,
-    _roster,
-    _servicer,
-    _settings,
-    _values,
-    errors,
-)
-from deviceplugin._listing import sort_out
-from deviceplugin._metrics import Attribution, Metrics
-from deviceplugin._pace import Pace
-from deviceplugin.node_events import _cluster, _look, _notice, _sender, _watch
+from deviceplugin import errors
+from deviceplugin._app import host
+from deviceplugin._attribution import exclusive, release
+from deviceplugin._attribution import holders as _holders
+from deviceplugin._attribution.schedule import Pace
+from deviceplugin._config import settings as _settings
+from deviceplugin._config import values
+from deviceplugin._discovery import found as _found
+from deviceplugin._discovery import loop, retention, triggers
+from deviceplugin._discovery.found import sort_out
+from deviceplugin._http import page as _page
+from deviceplugin._kubelet import endpoint, service
+from deviceplugin._registration import kubelet_socket
+from deviceplugin._telemetry import events
+from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
+from deviceplugin.tools.events import _cluster, _look, _notice, _sender, _watch
 from deviceplugin_gopher import GopherSettings
 
 ROOT = Path(__file__).parents[2]
@@ -207,7 +201,7 @@ def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
     return [
         [
             f"`{_settings.key(field)}`",
-            f"`{_values.write(field.default)}`",
+            f"`{values.write(field.default)}`",
             texts[_settings.key(field)],
         ]
         for field in fields(settings)
@@ -288,23 +282,23 @@ def test_the_plugins_page_lists_every_hook() -> None:
     [
         (
             "plugins",
-            f"`hook-allocate`, a new one for each call | {_servicer._ALLOCATE_TIMEOUT:g} s |",
+            f"`hook-allocate`, a new one for each call | {service._ALLOCATE_TIMEOUT:g} s |",
         ),
-        ("plugins", f"`hook-prefer`, a new one for each call | {_servicer._PREFER_TIMEOUT:g} s |"),
+        ("plugins", f"`hook-prefer`, a new one for each call | {service._PREFER_TIMEOUT:g} s |"),
         ("plugins", f"`hook-pre_start`, a new one for each call | {PRE_START_TIMEOUT - 1:g} s |"),
-        ("plugins", f"a process that stops waits at most {_lifecycle._STOP_TIMEOUT:g} s"),
-        ("plugins", f"tried again after {_endpoint._START_AGAIN:g} s"),
-        ("plugins", f"called again after {_hints._LISTEN_AGAIN:g} s"),
-        ("shutdown", f"is waited for, at most {_lifecycle._STOP_TIMEOUT:g} s"),
-        ("registration", f"a deadline of {_kubelet._REGISTER_TIMEOUT:g} s"),
-        ("registration", f"a bound that doubles to {_kubelet._LONGEST_WAIT:g} s"),
-        ("registration", f"no stream is opened for {_endpoint._STREAM_TIMEOUT:g} s"),
-        ("registration", f"`{_servicer.MAX_STREAMS} streams are open already`"),
+        ("plugins", f"a process that stops waits at most {host._STOP_TIMEOUT:g} s"),
+        ("plugins", f"tried again after {endpoint._START_AGAIN:g} s"),
+        ("plugins", f"called again after {triggers._LISTEN_AGAIN:g} s"),
+        ("shutdown", f"is waited for, at most {host._STOP_TIMEOUT:g} s"),
+        ("registration", f"a deadline of {kubelet_socket._REGISTER_TIMEOUT:g} s"),
+        ("registration", f"a bound that doubles to {kubelet_socket._LONGEST_WAIT:g} s"),
+        ("registration", f"no stream is opened for {endpoint._STREAM_TIMEOUT:g} s"),
+        ("registration", f"`{service.MAX_STREAMS} streams are open already`"),
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
-        ("discovery", f"more than {_listing.MAX_DEVICES:,} devices"),
-        ("discovery", f"a rest of {1000 * _discovery._REST:g} ms"),
-        ("plugins", f"`hook-released`, a new one for each call | {_release._TIMEOUT:g} s |"),
-        ("attribution", f"does not return within {_release._TIMEOUT:g} s"),
+        ("discovery", f"more than {_found.MAX_DEVICES:,} devices"),
+        ("discovery", f"a rest of {1000 * loop._REST:g} ms"),
+        ("plugins", f"`hook-released`, a new one for each call | {release._TIMEOUT:g} s |"),
+        ("attribution", f"does not return within {release._TIMEOUT:g} s"),
         ("attribution", f"every `pod-resources-interval` ({PACE.interval:g} s)"),
         (
             "attribution",
@@ -315,7 +309,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"two looks, at least {PACE.confirm:g} s apart"),
         ("attribution", f"has run for two intervals ({PACE.settle:g} s)"),
         ("attribution", f"once it is free for {PACE.admission:g} s"),
-        ("attribution", f"which may take {_exclusive._TIMEOUT:g} s at most"),
+        ("attribution", f"which may take {exclusive._TIMEOUT:g} s at most"),
         ("attribution", f"from 3 intervals ({PACE.stale:g} s) after"),
         ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("events", f"which names {_notice.MOST_NAMED} of them"),
@@ -327,10 +321,10 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("events", f"and {_look.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
-        ("page", f"the last {_events.MAX_EVENTS}, of this process"),
-        ("vanished-devices", f"at most every {_discovery._ASK_INTERVAL:g} s"),
-        ("vanished-devices", f"`{_roster.VANISHED}`"),
-        ("vanished-devices", f"`{_roster.HELD_BUT_ABSENT}`"),
+        ("page", f"the last {events.MAX_EVENTS}, of this process"),
+        ("vanished-devices", f"at most every {loop._ASK_INTERVAL:g} s"),
+        ("vanished-devices", f"`{retention.VANISHED}`"),
+        ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
     ],
 )
 def test_limits_and_reasons_are_those_of_the_code(page: str, text: str) -> None:

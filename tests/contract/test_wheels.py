@@ -60,7 +60,7 @@ def test_the_framework_brings_the_wire_protocols(wheels: dict[str, Path]) -> Non
     services = ("v1beta1/deviceplugin", "pluginregistration/pluginregistration")
     for service in (*services, "podresources/podresources"):
         assert {
-            f"deviceplugin/{service}{suffix}" for suffix in (".proto", "_pb2.py", "_pb2.pyi")
+            f"deviceplugin/proto/{service}{suffix}" for suffix in (".proto", "_pb2.py", "_pb2.pyi")
         } <= names
 
 

@@ -11,10 +11,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.devices import FORMAT, Device, Holder, Inventory, _report, main
-from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet
+from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _report, main
 
 R = "example.com/dev"
 KEYS = [

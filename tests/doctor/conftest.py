@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import node_tree
-from deviceplugin.doctor import Node
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
+from deviceplugin.tools.doctor import Node
 from node_tree import RESOURCE
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
-from deviceplugin.doctor.checks import (
+from deviceplugin.tools.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
+from deviceplugin.tools.doctor.checks import (
     _cdi_files,
     _directories,
     _generic,
@@ -21,7 +21,7 @@ from deviceplugin.doctor.checks import (
     _pod_resources,
     _versions,
 )
-from deviceplugin.doctor.checks._cdi_files import SpecError
+from deviceplugin.tools.doctor.checks._cdi_files import SpecError
 from node_tree import PROC, write
 
 HARDWARE = {
@@ -249,7 +249,7 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
     if os.geteuid():
         plugin_dir.chmod(0o555)
     program = (
-        "import os, sys; from deviceplugin.doctor import main; "
+        "import os, sys; from deviceplugin.tools.doctor import main; "
         "os.geteuid() or os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", program, f"--root={root}", "--only=plugin-directory"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.doctor import CHECKS, FORMAT, Finding, Node, Result, Verdict, _report, main
-from deviceplugin.doctor._cli import _parser
+from deviceplugin.tools.doctor import CHECKS, FORMAT, Finding, Node, Result, Verdict, _report, main
+from deviceplugin.tools.doctor._cli import _parser
 
 DOCUMENT_KEYS = ["format", "deviceplugin", "root", "user", "failed", "counts", "findings"]
 FINDING_KEYS = ["check", "verdict", "looked_at", "found", "means", "do"]
@@ -114,8 +114,8 @@ def test_nothing_on_the_node_is_changed(node: Node) -> None:
 
 def test_serving_imports_neither_command() -> None:
     program = (
-        "import sys, deviceplugin, deviceplugin._cli, deviceplugin._lifecycle; "
-        "sys.exit(any(n.startswith(('deviceplugin.doctor', 'deviceplugin.devices')) "
+        "import sys, deviceplugin, deviceplugin._app.command, deviceplugin._app.host; "
+        "sys.exit(any(n.startswith(('deviceplugin.tools.doctor', 'deviceplugin.tools.devices')) "
         "for n in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

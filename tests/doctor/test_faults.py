@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.doctor import CHECKS, Finding, Node, Verdict, run
 from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.tools.doctor import CHECKS, Finding, Node, Verdict, run
 from node_tree import RESOURCE, write
 
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin.node_events import (
+from deviceplugin.tools.events import (
     Cluster,
     Fact,
     Notice,

@@ -16,8 +16,8 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.node_events import NoAnswerError, _cli, _look, look, main
 from deviceplugin.testing import Kubelet
+from deviceplugin.tools.events import NoAnswerError, _cli, _look, look, main
 from event_api import Answer, Api
 from patience import PATIENCE
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deviceplugin.node_events import Fact, Notice, as_event
+from deviceplugin.tools.events import Fact, Notice, as_event
 from event_api import invalid
 
 R = "example.com/camera"

@@ -5,7 +5,15 @@ import logging
 
 import pytest
 
-from deviceplugin.node_events import Fact, Notice, NotNowError, RefusedError, Sender, Watch, _sender
+from deviceplugin.tools.events import (
+    Fact,
+    Notice,
+    NotNowError,
+    RefusedError,
+    Sender,
+    Watch,
+    _sender,
+)
 
 R = "example.com/camera"
 

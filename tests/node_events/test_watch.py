@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deviceplugin.node_events import Fact, Notice, Watch, _watch
+from deviceplugin.tools.events import Fact, Notice, Watch, _watch
 
 R = "example.com/camera"
 AT = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)

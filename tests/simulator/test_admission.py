@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     Behaviour,
     Container,
@@ -18,7 +19,6 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 

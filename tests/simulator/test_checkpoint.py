@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.simulator._checkpoint import (
     FILE_NAME,
@@ -18,7 +19,6 @@ from deviceplugin.simulator._checkpoint import (
     write,
 )
 from deviceplugin.simulator._records import Entry, Grant
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 

@@ -11,18 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import (
-    ManualClock,
-    SimulatedKubelet,
-    StubPlugin,
-    _kubelet_cli,
-    _stub_cli,
-)
-from deviceplugin.simulator._console import Command, CommandError, Console, listening, send
-from deviceplugin.simulator._kubelet_commands import KubeletCommands, LeapingClock
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator import ManualClock, SimulatedKubelet, StubPlugin
 from deviceplugin.simulator._live import LiveView, describe
-from deviceplugin.simulator._stub_commands import StubCommands, parse_devices
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.tools._console import Command, CommandError, Console, listening, send
+from deviceplugin.tools.kubelet import _cli as _kubelet_cli
+from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
+from deviceplugin.tools.stub import _cli as _stub_cli
+from deviceplugin.tools.stub._commands import StubCommands, parse_devices
 
 R = "x.io/dev"
 
@@ -439,7 +435,7 @@ def test_a_stub_tells_what_cannot_be_done(
 ) -> None:
     with pytest.raises(CommandError, match="unknown code 'bad'; known are OK, CANCELLED"):
         scripted.execute("fail Allocate bad")
-    monkeypatch.setattr("deviceplugin.simulator._stub_commands._WAIT", 0)
+    monkeypatch.setattr("deviceplugin.tools.stub._commands._WAIT", 0)
     with pytest.raises(CommandError, match="waited 0 s"):
         scripted.execute("wait Allocate")
 

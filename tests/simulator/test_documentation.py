@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from deviceplugin.simulator import Behaviour, SimulatedKubelet
-from deviceplugin.simulator._console import Console
-from deviceplugin.simulator._kubelet_commands import KubeletCommands, LeapingClock
+from deviceplugin.tools._console import Console
+from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "common/docs/simulator.md"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     Behaviour,
     ManualClock,
@@ -13,7 +14,6 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 

@@ -8,11 +8,11 @@ import grpc
 import inotify_simple
 import pytest
 
-from deviceplugin import _rpc
-from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
 from deviceplugin.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.simulator._podresources import TokenBucket
-from deviceplugin.v1beta1 import deviceplugin_pb2 as plugin_pb
 
 R = "x.io/dev"
 
@@ -25,7 +25,7 @@ def agent(kubelet: SimulatedKubelet) -> Iterator[Calls]:
     """A client of the pod resources API."""
     service = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
     with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        yield _rpc.calls(channel, service)
+        yield rpc.calls(channel, service)
 
 
 def listed(agent: Calls) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     Behaviour,
     Container,
@@ -28,7 +29,6 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 RESOURCES = ("x.io/one", "x.io/two")
 IDS = ("a", "b", "c")

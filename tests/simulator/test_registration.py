@@ -7,11 +7,11 @@ from typing import cast
 import grpc
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
 from deviceplugin.simulator._clients import DialError, PluginClient
 from deviceplugin.simulator._connections import ConnectError
 from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource, socket_path
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)

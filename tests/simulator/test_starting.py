@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     ContainerStartError,
     ManualClock,
@@ -13,7 +14,6 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 PRE_START = pb.DevicePluginOptions(pre_start_required=True)

@@ -12,13 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from deviceplugin.simulator import (
-    Pod,
-    SimulatedKubelet,
-    StubError,
-    StubPlugin,
-)
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator import Pod, SimulatedKubelet, StubError, StubPlugin
 
 R = "x.io/dev"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     Container,
     KubeletConfig,
@@ -18,7 +19,6 @@ from deviceplugin.simulator import (
 from deviceplugin.simulator._config import TopologyPolicy
 from deviceplugin.simulator._hints import HintProvider
 from deviceplugin.simulator._topology import Hint, affinity, mask, masks
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 R = "x.io/dev"
 PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 import cri_runtime_pb2 as pb
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
 
 PATIENCE = 60
 """Seconds for anything: a runtime that takes longer hangs."""
@@ -30,8 +30,8 @@ class Runtime:
         self._channel = grpc.insecure_channel(f"unix://{socket}")
         services = pb.DESCRIPTOR.services_by_name
         self._calls: Mapping[str, Any] = {
-            **_rpc.calls(self._channel, services["RuntimeService"]),
-            **_rpc.calls(self._channel, services["ImageService"]),
+            **rpc.calls(self._channel, services["RuntimeService"]),
+            **rpc.calls(self._channel, services["ImageService"]),
         }
 
     def close(self) -> None:

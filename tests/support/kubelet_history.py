@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import KubeletCrashed, Pod, StubError
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from kubelet_chance import RESOURCES, Chance, shown, shown_devices
 from kubelet_twins import WAYS, Twin, answering
 

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, StubError, StubPlugin
 from deviceplugin.simulator import _checkpoint as checkpoint
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from patience import PATIENCE
 
 _FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")

@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from deviceplugin import _rpc
-from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 
 
 class PodResources:
@@ -41,7 +41,7 @@ def pod_resources(socket: Path, **methods: Callable[..., Any]) -> Iterator[PodRe
     for name, method in methods.items():
         setattr(answers, name, method)
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    server = grpc.server(ThreadPoolExecutor(2), handlers=[_rpc.service(lister, answers)])
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[rpc.service(lister, answers)])
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     try:

@@ -4,9 +4,9 @@ Derive from ``Plugin``, say in ``discover`` which devices are here and how they 
 ``main``. Everything else has a default.
 """
 
-from deviceplugin._cli import main
-from deviceplugin._run import run
-from deviceplugin._settings import Settings
+from deviceplugin._app.command import main
+from deviceplugin._app.run import run
+from deviceplugin._config.settings import Settings
 from deviceplugin.errors import (
     AllocationError,
     ConfigError,

@@ -21,19 +21,24 @@ class Command:
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "kubelet": Command(
-        "deviceplugin.simulator._kubelet_cli", "run a simulated kubelet to try plugins on"
+        "deviceplugin.tools.kubelet._cli", "run a simulated kubelet to try plugins on"
     ),
     "stub": Command(
-        "deviceplugin.simulator._stub_cli", "run a plugin that does what it is told, to try a node"
+        "deviceplugin.tools.stub._cli", "run a plugin that does what it is told, to try a node"
     ),
     "conformance": Command(
-        "deviceplugin.conformance._cli", "check any device plugin against what a kubelet expects"
+        "deviceplugin.tools.conformance._cli",
+        "check any device plugin against what a kubelet expects",
     ),
-    "bench": Command("deviceplugin.bench._cli", "measure any device plugin from outside"),
-    "doctor": Command("deviceplugin.doctor._cli", "look at a node and say what is wrong with it"),
-    "devices": Command("deviceplugin.devices._cli", "list a node's devices and who holds them"),
+    "bench": Command("deviceplugin.tools.bench._cli", "measure any device plugin from outside"),
+    "doctor": Command(
+        "deviceplugin.tools.doctor._cli", "look at a node and say what is wrong with it"
+    ),
+    "devices": Command(
+        "deviceplugin.tools.devices._cli", "list a node's devices and who holds them"
+    ),
     "events": Command(
-        "deviceplugin.node_events._cli", "tell the cluster which devices of a node are not well"
+        "deviceplugin.tools.events._cli", "tell the cluster which devices of a node are not well"
     ),
 }
 """Imported when they are called, so that none pays for the others."""

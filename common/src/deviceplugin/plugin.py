@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from deviceplugin import _recipes
+from deviceplugin import _allocation as _recipes
 from deviceplugin.model import Allocation, Device
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import time
 import grpc
 from tests.conformance.bad_plugins.good import Good
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import StubError
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class RefusesAHealthyDevice(Good):

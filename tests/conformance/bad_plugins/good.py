@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import grpc
 
+from deviceplugin.proto.v1beta1 import HEALTHY, KUBELET_SOCKET, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import StubError, StubPlugin
-from deviceplugin.v1beta1 import HEALTHY, KUBELET_SOCKET, UNHEALTHY
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 LOOK = 0.2
 """Seconds between looks at what no event tells."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import grpc
 from tests.conformance.bad_plugins.good import Good, Identity, device
 
-from deviceplugin.v1beta1 import HEALTHY
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import HEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 class LateFirstList(Good):

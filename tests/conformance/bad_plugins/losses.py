@@ -7,7 +7,7 @@ import time
 import grpc
 from tests.conformance.bad_plugins.good import Good, Identity, device
 
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 class IgnoresRestarts(Good):

@@ -8,8 +8,8 @@ from contextlib import suppress
 import grpc
 from tests.conformance.bad_plugins.good import Good, Identity
 
-from deviceplugin.v1beta1 import VERSION
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 class NeverRegisters(Good):

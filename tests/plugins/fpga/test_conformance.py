@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance import Limits, _cli, main
+from deviceplugin.conformance import Limits
+from deviceplugin.tools.conformance import _cli, main
 from fpga_trees import AFU, OTHER_AFU, FpgaTree
 
 BIN = Path(sys.executable).parent

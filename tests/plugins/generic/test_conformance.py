@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, Limits, _cli, main
+from deviceplugin.conformance import CHECKS, Limits
+from deviceplugin.tools.conformance import _cli, main
 from hardware import Hardware
 
 PLUGIN = str(Path(sys.executable).with_name("generic-device-plugin"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 import deviceplugin as dp
-from deviceplugin import _settings
+from deviceplugin._config import settings
 from deviceplugin_gpu._choices import Naming
 from deviceplugin_gpu._document import read
 from deviceplugin_gpu._settings import GpuSettings
@@ -24,13 +24,13 @@ COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    texts = _settings.helps(GpuSettings)
-    defaults = _settings.dump(GpuSettings())
+    texts = settings.helps(GpuSettings)
+    defaults = settings.dump(GpuSettings())
     expected = []
     for field in fields(GpuSettings):
         if field.name not in common:
-            key = _settings.key(field)
-            others = [*_settings.flags(field)[1:], *_settings.variables(field)[1:]]
+            key = settings.key(field)
+            others = [*settings.flags(field)[1:], *settings.variables(field)[1:]]
             also = ", ".join(f"`{name}`" for name in others) or "-"
             expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
     table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin import _settings, _values
+from deviceplugin._config import settings, values
 from deviceplugin_simulated import SimulatedSettings, _commands, _control
 from deviceplugin_simulated._life import Action
 from deviceplugin_simulated._profiles import PROFILES
@@ -19,11 +19,11 @@ PAGE = (ROOT / "plugins/simulated/README.md").read_text()
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    texts = _settings.helps(SimulatedSettings)
+    texts = settings.helps(SimulatedSettings)
     expected = [
-        f"| `{key}` | `{_values.write(field.default)}` | {texts[key]} |"
+        f"| `{key}` | `{values.write(field.default)}` | {texts[key]} |"
         for field in fields(SimulatedSettings)
-        if field.name not in common and (key := _settings.key(field))
+        if field.name not in common and (key := settings.key(field))
     ]
     table = PAGE.partition("## Settings\n")[2]
     assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._rules import device_problem, resource_name_problem
+from deviceplugin._inventory.validation import device_problem, resource_name_problem
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from deviceplugin_simulated._life import Action, Event
 from deviceplugin_simulated._process import Process

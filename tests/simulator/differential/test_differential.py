@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Behaviour, KubeletConfig, Pod, StubError
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 from kubelet_chance import Chance
 from kubelet_history import DifferenceError, History
 from kubelet_twins import Kubelet, Twin

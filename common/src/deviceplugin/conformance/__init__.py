@@ -4,7 +4,6 @@ The plugin runs as a process of its own, whatever it is written in, on a simulat
 """
 
 from deviceplugin.conformance._check import Check, Result, Verdict
-from deviceplugin.conformance._cli import main
 from deviceplugin.conformance._limits import QUICK, Limits
 from deviceplugin.conformance._runner import run
 from deviceplugin.conformance._subject import Subject
@@ -21,6 +20,5 @@ __all__ = [
     "Subject",
     "Trial",
     "Verdict",
-    "main",
     "run",
 ]

@@ -10,8 +10,8 @@ from typing import Final
 from typing_extensions import override
 
 from deviceplugin.conformance import _wire
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import KubeletConfig, Observer, SimulatedKubelet
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _NUMA_NODES: Final = 8
 

@@ -11,7 +11,7 @@ from deviceplugin.conformance._kubelet import Listed, ObservedKubelet, Registere
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._plugin import Plugin
 from deviceplugin.conformance._subject import Place, Subject
-from deviceplugin.v1beta1 import HEALTHY
+from deviceplugin.proto.v1beta1 import HEALTHY
 
 _LOOK: Final = 0.2
 """Seconds between looks whether the plugin has ended."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.bench._output import last_words
+from deviceplugin.conformance._output import last_words
 from deviceplugin.errors import ConfigError
 
 _LAST_LINES: Final = 3

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
 from deviceplugin.conformance._check import Check, Failed, NotApplicable, Result, Verdict
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
@@ -42,7 +42,7 @@ def _run(trial: Trial, check: Check) -> tuple[Verdict, str]:
     except Failed as failure:
         return Verdict.FAIL, str(failure)
     except grpc.RpcError as error:
-        return Verdict.FAIL, f"a call failed: {_rpc.status_text(error)}"
+        return Verdict.FAIL, f"a call failed: {rpc.status_text(error)}"
     except (KubeletCrashed, KubeletStopped) as end:
         trial.discard()
         return Verdict.NOT_APPLICABLE, str(end)

@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 import grpc
 
-from deviceplugin import _rpc
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -74,7 +74,7 @@ class Stream:
     """A ListAndWatch stream that any client may open; takes lists of any size."""
 
     def __init__(self, path: Path) -> None:
-        self._channel = _rpc.connect(
+        self._channel = rpc.connect(
             path, default_authority="localhost", max_receive_message_length=-1
         )
         self._first = threading.Event()
@@ -102,7 +102,7 @@ class Stream:
         return self.waited is not None
 
     def _read(self) -> None:
-        call: Any = _rpc.calls(self._channel, _SERVICE)["ListAndWatch"]
+        call: Any = rpc.calls(self._channel, _SERVICE)["ListAndWatch"]
         try:
             for message in call(pb.Empty()):
                 if self.waited is None:
@@ -110,7 +110,7 @@ class Stream:
                     self.size = message.ByteSize()
                     self._first.set()
         except grpc.RpcError as error:
-            self.error = _rpc.status_text(error)
+            self.error = rpc.status_text(error)
         except ValueError:  # closed before the call
             pass
         finally:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._choosing import Chooser, Taking
 from deviceplugin.simulator._errors import AllocationRefusedError, CallError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod
 from deviceplugin.simulator._records import NO_NODE, Entry, Grant
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Allocator:

@@ -10,8 +10,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._records import Entry, Grant
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 FILE_NAME = "kubelet_internal_checkpoint"
 

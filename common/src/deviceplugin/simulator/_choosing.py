@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._errors import AllocationRefusedError, CallError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager, Endpoint
 from deviceplugin.simulator._records import numa_nodes
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Taking:

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._naming import dialled_path
 from deviceplugin.simulator._wire import LARGEST_MESSAGE, wait_until_ready
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 
@@ -58,13 +58,13 @@ class PluginClient:
         if not wait_until_ready(channel, timeout):
             self.close()
             raise DialError("context deadline exceeded")
-        self._calls = _rpc.calls(channel, _DEVICE_PLUGIN)
+        self._calls = rpc.calls(channel, _DEVICE_PLUGIN)
 
     def _open(self, path: str, timeout: float) -> grpc.Channel:
         with self._lock:
             if self._closed:
                 raise DialError("context canceled")
-            self._channel = _rpc.connect(
+            self._channel = rpc.connect(
                 path,
                 default_authority="localhost",
                 max_receive_message_length=LARGEST_MESSAGE,

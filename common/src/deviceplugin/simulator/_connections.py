@@ -4,11 +4,11 @@ import threading
 
 import grpc
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._clients import DialError, PluginClient
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._wire import go_error
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class ConnectError(Exception):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import PodState
-from deviceplugin.v1beta1 import KUBELET_SOCKET
 
 
 @dataclass(slots=True)

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._errors import KubeletCrashed
 from deviceplugin.simulator._pods import Outcome, Pod, RunOptions
 from deviceplugin.simulator._process import Process
 from deviceplugin.simulator._view import KubeletView
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class SimulatedKubelet(KubeletView):

@@ -9,14 +9,14 @@ from typing import Any
 
 import grpc
 
+from deviceplugin.proto.v1beta1 import HEALTHY, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import _checkpoint
 from deviceplugin.simulator._clients import PluginClient
 from deviceplugin.simulator._errors import CallError, KubeletCrashed, KubeletStopped
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._records import Records, numa_nodes
 from deviceplugin.simulator._wire import go_error
-from deviceplugin.v1beta1 import HEALTHY, UNHEALTHY
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Observer:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
-from deviceplugin.podresources import podresources_pb2 as pb
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Pod

@@ -4,8 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from deviceplugin import _rpc
-from deviceplugin.podresources import podresources_pb2
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2
 from deviceplugin.simulator import _checkpoint
 from deviceplugin.simulator._admission import Admission, SyncLoop
 from deviceplugin.simulator._allocating import Allocator
@@ -17,7 +18,6 @@ from deviceplugin.simulator._registration import Registration
 from deviceplugin.simulator._starting import Starter
 from deviceplugin.simulator._watcher import PluginWatcher
 from deviceplugin.simulator._wire import UnixServer
-from deviceplugin.v1beta1 import deviceplugin_pb2
 
 _REGISTRATION = deviceplugin_pb2.DESCRIPTOR.services_by_name["Registration"]
 _POD_RESOURCES = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
@@ -43,14 +43,14 @@ class Process:
         self.watcher = PluginWatcher(host, self.connections, dial_timeout=dial_timeout)
         self._pod_resources = UnixServer(
             host.pod_resources_socket,
-            [_rpc.service(_POD_RESOURCES, PodResources(host, self.manager))],
+            [rpc.service(_POD_RESOURCES, PodResources(host, self.manager))],
             scratch=host.root / ".pr",
             publish=_rename,
             workers=_POD_RESOURCES_WORKERS,
         )
         self._registration = UnixServer(
             host.kubelet_socket,
-            [_rpc.service(_REGISTRATION, Registration(host, self.connections))],
+            [rpc.service(_REGISTRATION, Registration(host, self.connections))],
             scratch=host.root / ".dp",
             publish=_link,
             workers=_REGISTER_WORKERS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 NO_NODE = -1
 """Stands for the NUMA node of a device that has none."""

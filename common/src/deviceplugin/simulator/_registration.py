@@ -2,11 +2,11 @@
 
 import grpc
 
+from deviceplugin.proto.v1beta1 import VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._connections import ConnectError, Connections
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._naming import go_quote, is_extended_resource, socket_path
-from deviceplugin.v1beta1 import VERSION
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Registration:

@@ -1,11 +1,11 @@
 """Starting containers: what a plugin answered at admission is replayed, never asked again."""
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._allocating import Allocator
 from deviceplugin.simulator._errors import AllocationRefusedError, CallError, ContainerStartError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod, RunOptions
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Starter:

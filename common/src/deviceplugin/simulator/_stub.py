@@ -6,11 +6,11 @@ from typing import Self
 
 import grpc
 
-from deviceplugin import _rpc
-from deviceplugin.pluginregistration import pluginregistration_pb2 as watcher_pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._stub_service import Devices, StubService
-from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 _REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
@@ -67,7 +67,7 @@ class StubPlugin(StubService):
     def start(self) -> None:
         """Serve, without registering."""
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix=self.socket.name)
-        services = [_rpc.service(_DEVICE_PLUGIN, self), _rpc.service(_WATCHER_REGISTRATION, self)]
+        services = [rpc.service(_DEVICE_PLUGIN, self), rpc.service(_WATCHER_REGISTRATION, self)]
         self._server = grpc.server(self._executor, handlers=services)
         self._server.add_insecure_port(f"unix:{self.socket}")
         self._server.start()
@@ -85,8 +85,8 @@ class StubPlugin(StubService):
             endpoint=self.socket.name if endpoint is None else endpoint,
             resource_name=self.resource,
         )
-        with _rpc.connect(self.socket.with_name(KUBELET_SOCKET)) as channel:
-            _rpc.calls(channel, _REGISTRATION)["Register"](request, timeout=timeout)
+        with rpc.connect(self.socket.with_name(KUBELET_SOCKET)) as channel:
+            rpc.calls(channel, _REGISTRATION)["Register"](request, timeout=timeout)
 
     def stop(self) -> None:
         """Stop serving: streams end, other calls are cut off, the socket is gone. Idempotent."""

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import grpc
 
-from deviceplugin.pluginregistration import pluginregistration_pb2 as watcher_pb
-from deviceplugin.v1beta1 import HEALTHY, VERSION
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
+from deviceplugin.proto.v1beta1 import HEALTHY, VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 _T = TypeVar("_T")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, TypeVar
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._errors import KubeletStopped
@@ -13,7 +14,6 @@ from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import Pod, PodState
 from deviceplugin.simulator._process import Process
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 _T = TypeVar("_T")
 

@@ -12,13 +12,13 @@ from urllib.parse import quote
 import grpc
 import inotify_simple
 
-from deviceplugin import _rpc
-from deviceplugin.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin._platform import rpc
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.proto.v1beta1 import VERSION
 from deviceplugin.simulator._connections import ConnectError, Connections
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource
 from deviceplugin.simulator._wire import LARGEST_MESSAGE, wait_until_ready
-from deviceplugin.v1beta1 import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class PluginWatcher:
 
     def _introduce(self, path: str) -> str:
         """Register the plugin at ``path`` and tell it the result; return its resource."""
-        channel = _rpc.connect(
+        channel = rpc.connect(
             dialled_path(path),
             default_authority=quote(path, safe=""),
             max_receive_message_length=LARGEST_MESSAGE,
@@ -218,7 +218,7 @@ class PluginWatcher:
         try:
             if self._stop.is_set() or not wait_until_ready(channel, self._dial_timeout):
                 raise _NotRegisteredError(f"dial failed at socket {path}")
-            return self._converse(_rpc.calls(channel, _REGISTRATION), path)
+            return self._converse(rpc.calls(channel, _REGISTRATION), path)
         except (grpc.RpcError, ValueError) as error:
             raise _NotRegisteredError(str(error)) from None
         finally:

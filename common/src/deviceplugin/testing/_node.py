@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
-from deviceplugin._lifecycle import Host
-from deviceplugin._settings import Settings
-from deviceplugin._wire import decode_allocation
+from deviceplugin._app.host import Host
+from deviceplugin._config.settings import Settings
+from deviceplugin._inventory.encoding import decode_allocation
 from deviceplugin.model import Allocation
 from deviceplugin.plugin import Plugin
 from deviceplugin.simulator import KubeletConfig, Pod, SimulatedKubelet

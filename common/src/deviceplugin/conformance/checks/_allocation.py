@@ -9,12 +9,12 @@ from typing import Final
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
 from deviceplugin.conformance import _wire
 from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
 
@@ -72,7 +72,7 @@ def _allocate_one(node: Node, id_: str) -> Allocated:
     try:
         responses, error = tuple(allocate(node, [id_]).container_responses), ""
     except grpc.RpcError as refusal:
-        responses, error = (), _rpc.status_text(refusal)
+        responses, error = (), rpc.status_text(refusal)
     return Allocated(id_, responses, time.monotonic() - begin, error)
 
 
@@ -148,7 +148,7 @@ def _refusal(node: Node, id_: str) -> str:
     try:
         answer = allocate(node, [id_])
     except grpc.RpcError as error:
-        return f"refused {id_} with {_rpc.status_text(error)}"
+        return f"refused {id_} with {rpc.status_text(error)}"
     raise Failed(f"{id_} was answered with {len(answer.container_responses)} container responses")
 
 

@@ -10,8 +10,8 @@ from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplic
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
-from deviceplugin.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("lists", "Lists and health", lane=FIRST_LANE)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deviceplugin.bench._proc import PROC, activity
 from deviceplugin.conformance._check import NotApplicable
 from deviceplugin.conformance._kubelet import Listed, Registered
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._node import Node
+from deviceplugin.conformance._proc import PROC, activity
 from deviceplugin.conformance._trial import Trial
 
 

@@ -5,11 +5,11 @@ from typing import Final
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
 from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._allocation import allocate, healthy
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("pre-start", "Pre-start", lane=FIRST_LANE)
 
@@ -37,7 +37,7 @@ def _in_time(trial: Trial) -> str:
     try:
         return f"took {_pre_start(trial, 1):.2f} s"
     except grpc.RpcError as error:
-        raise Failed(f"did not succeed: {_rpc.status_text(error)}") from error
+        raise Failed(f"did not succeed: {rpc.status_text(error)}") from error
 
 
 @GROUP.check(
@@ -49,9 +49,9 @@ def _again(trial: Trial) -> str:
     try:
         _pre_start(trial, 1)
     except grpc.RpcError as error:
-        raise NotApplicable(f"not even once: {_rpc.status_text(error)}") from error
+        raise NotApplicable(f"not even once: {rpc.status_text(error)}") from error
     try:
         _pre_start_again = _pre_start(trial, 2)
     except grpc.RpcError as error:
-        raise Failed(f"did not succeed again: {_rpc.status_text(error)}") from error
+        raise Failed(f"did not succeed again: {rpc.status_text(error)}") from error
     return f"took {_pre_start_again:.2f} s for a restart"

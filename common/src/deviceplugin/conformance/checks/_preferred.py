@@ -5,12 +5,12 @@ from typing import Final
 
 import grpc
 
-from deviceplugin import _rpc
+from deviceplugin._platform import rpc
 from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._allocation import healthy
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("preferred", "Preferred allocation", lane=FIRST_LANE)
 
@@ -101,5 +101,5 @@ def _no_errors(trial: Trial) -> str:
         try:
             _prefer(node, available, required, size)
         except grpc.RpcError as error:
-            raise Failed(f"asked for {name}: {_rpc.status_text(error)}") from error
+            raise Failed(f"asked for {name}: {rpc.status_text(error)}") from error
     return f"answered {len(odd)} odd requests"

@@ -8,9 +8,9 @@ from deviceplugin.conformance._check import FIRST_LANE, Failed, Group, NotApplic
 from deviceplugin.conformance._kubelet import Registered
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._naming import dialled_path, is_extended_resource, socket_path
-from deviceplugin.v1beta1 import KUBELET_SOCKET, VERSION
-from deviceplugin.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("registration", "Registration", lane=FIRST_LANE)
 

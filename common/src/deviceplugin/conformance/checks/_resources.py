@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from deviceplugin.bench._proc import Holdings, holdings
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
+from deviceplugin.conformance._proc import Holdings, holdings
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import calmed, need_proc, quiet
 from deviceplugin.conformance.checks._restart import restart

@@ -7,7 +7,7 @@ from typing import Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance._trial import Trial
-from deviceplugin.v1beta1 import KUBELET_SOCKET
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 GROUP: Final = Group("shutdown", "Shutdown")
 

@@ -1,0 +1,80 @@
+"""A single discovery, shown: what ``--once`` prints."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from deviceplugin._discovery.found import Groups, describe, discover
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.plugin import Plugin
+
+_HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
+
+
+def show(plugins: Sequence[Plugin], output: str) -> int:
+    """Print what ``plugins`` would advertise, as a ``table`` or ``json``.
+
+    Returns the exit status: 1 if a discovery failed, or there is not one device to advertise.
+    """
+    groups: Groups = {}
+    status = 0
+    for plugin in plugins:
+        try:
+            more, problems = discover(plugin)
+        except DevicePluginError as error:
+            sys.stderr.write(f"{type(plugin).__name__}: discovery failed: {error}\n")
+            status = 1
+            continue
+        problems.update(
+            f"resource belongs to another plugin: {name}" for name in more.keys() & groups.keys()
+        )
+        groups |= {name: group for name, group in more.items() if name not in groups}
+        sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
+    text = _as_json(groups) if output == "json" else _as_table(groups)
+    # A reason may name a file whose name is no Unicode.
+    sys.stdout.write(text.encode(errors="backslashreplace").decode())
+    sys.stdout.flush()  # what is said about the table comes after it, also in a pipe
+    if not (status or any(groups.values())):
+        sys.stderr.write("no device would be advertised\n")
+        status = 1
+    return status
+
+
+def _as_json(groups: Groups) -> str:
+    resources = [
+        {
+            "name": name,
+            "devices": [
+                {k: v for k, v in describe(group[i], 0).items() if k != "since"}
+                for i in sorted(group, key=natural_key)
+            ],
+        }
+        for name, group in sorted(groups.items())
+    ]
+    return json.dumps({"resources": resources}, indent=2) + "\n"
+
+
+def _as_table(groups: Groups) -> str:
+    rows = [_HEADER]
+    for name, group in sorted(groups.items()):
+        for device_id in sorted(group, key=natural_key):
+            device = group[device_id]
+            numa = device.topology.numa_nodes if device.topology else ()
+            rows.append(
+                (
+                    name,
+                    device.id,
+                    str(device.health),
+                    ",".join(map(str, numa)) or "-",
+                    ",".join(node.host_path for node in device.nodes) or "-",
+                    ",".join(f"{k}={v}" for k, v in device.attributes.items()) or "-",
+                )
+            )
+        if not group:
+            rows.append((name, "(none now)", "-", "-", "-", "-"))
+    if not groups:
+        return "nothing to advertise\n"
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)

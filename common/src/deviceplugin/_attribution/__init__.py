@@ -1,0 +1,1 @@
+"""Which pods hold which devices, and when they have given them back."""

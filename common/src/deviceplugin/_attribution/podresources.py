@@ -1,0 +1,189 @@
+"""What pods hold, asked from the kubelet's PodResources socket where it is mounted."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from deviceplugin._platform import open_files, rpc
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.proto.podresources import podresources_pb2 as pb
+
+_TIMEOUT: Final = 2.0
+_MAX_BYTES: Final = 16 * 1024 * 1024
+"""The kubelet sets no bound to its answers."""
+_TOO_LONG: Final = "Received message larger than max"
+_ANSWERS: Final[Mapping[str, Any]] = {
+    "List": pb.ListPodResourcesResponse,
+    "Get": pb.GetPodResourcesResponse,
+}
+_NOT_FOUND: Final = "not found"
+"""How the kubelet says that a pod has gone; the code is the same as for all its other troubles."""
+
+PodName = tuple[str, str]
+"""Namespace and name. The kubelet does not tell a pod's uid."""
+
+
+class Hold(NamedTuple):
+    """One device in the hands of one container."""
+
+    resource: str
+    device: str
+    namespace: str
+    pod: str
+    container: str
+
+    @property
+    def owner(self) -> PodName:
+        """The pod."""
+        return self.namespace, self.pod
+
+
+class NoGetError(KubeletUnavailableError):
+    """This kubelet does not answer Get; ask it for a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Who holds what; ``holds`` is None where that cannot be known on this node."""
+
+    holds: frozenset[Hold] | None = None
+    pods: frozenset[PodName] = frozenset()
+    """All pods that were listed, with devices or without."""
+    complete: bool = True
+    """Whether what is not in here is not held. A kubelet that has just started, and has not heard
+    of its pods yet, lists none at all, or its static ones."""
+    _index: dict[str, dict[str, list[Hold]]] = field(
+        default_factory=dict, init=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for hold in sorted(self.holds or ()):
+            self._index.setdefault(hold.resource, {}).setdefault(hold.device, []).append(hold)
+
+    def holders(self, resource: str) -> Mapping[str, Sequence[Hold]]:
+        """Return who holds devices of ``resource``, by the device's id."""
+        return self._index.get(resource, {})
+
+    def of(self, resource: str) -> AbstractSet[str] | None:
+        """Return the ids of ``resource`` that are held; None where that cannot be known."""
+        return None if self.holds is None else self.holders(resource).keys()
+
+
+class PodResources:
+    """The kubelet's PodResources service at ``socket``.
+
+    ``count`` is told of each call: the method and the gRPC code of the answer.
+    """
+
+    def __init__(self, socket: Path, count: Callable[[str, str], None]) -> None:
+        self.socket = socket
+        self._count = count
+
+    def list(self) -> Holdings:
+        """Return what all active pods hold.
+
+        It cannot be known where the socket's directory does not exist, so has not been mounted.
+        Devices of ordinary init containers are not told: the kubelet does not list those. Each
+        call also makes the kubelet collect the devices of finished pods, so call it seldom.
+
+        Raises:
+            KubeletUnavailableError: There is no answer now.
+        """
+        if not self._exists(self.socket.parent):
+            return Holdings()
+        with self._connected() as call:
+            answer = call("List", pb.ListPodResourcesRequest(), _TIMEOUT)
+        pods = answer.pod_resources
+        return Holdings(
+            frozenset(hold for pod in pods for hold in _holds(pod)),
+            frozenset((pod.namespace, pod.name) for pod in pods),
+            complete=bool(pods),
+        )
+
+    def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> frozenset[Hold]:
+        """Return what ``pods`` hold; nothing for those that are not active. No side effect.
+
+        ``timeout`` is for all of them together.
+
+        Raises:
+            NoGetError: This kubelet cannot be asked so.
+            KubeletUnavailableError: There is no answer now.
+        """
+        found: set[Hold] = set()
+        deadline = time.monotonic() + timeout
+        with self._connected() as call:
+            for namespace, name in sorted(pods):
+                request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+                answer = call("Get", request, max(0.0, deadline - time.monotonic()))
+                if answer is not None:
+                    found.update(_holds(answer.pod_resources))
+        return frozenset(found)
+
+    def _exists(self, path: Path) -> bool:
+        try:
+            return path.exists()
+        except OSError as error:  # not permitted, maybe, which is not for us to mend
+            raise KubeletUnavailableError(f"{self.socket}: {error.strerror}") from error
+
+    @contextmanager
+    def _connected(self) -> Iterator[Callable[[str, Any, float], Any]]:
+        if not self._exists(self.socket):
+            raise KubeletUnavailableError(f"{self.socket}: no such socket")
+        if problem := open_files.shortage():
+            raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
+        lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+        with rpc.connect(self.socket, max_receive_message_length=_MAX_BYTES) as channel:
+            methods = rpc.calls(channel, lister, encoded=True)
+
+            def call(method: str, request: Any, timeout: float) -> Any:
+                try:
+                    answer = _ANSWERS[method].FromString(methods[method](request, timeout=timeout))
+                except grpc.RpcError as error:
+                    if _says_not_found(method, error):
+                        self._count(method, "NOT_FOUND")
+                        return None
+                    self._count(method, cast("grpc.Call", error).code().name)
+                    raise _failure(method, error, self.socket) from error
+                except DecodeError as error:
+                    self._count(method, "INTERNAL")
+                    raise KubeletUnavailableError(
+                        f"{self.socket}: {method}: the answer cannot be read"
+                    ) from error
+                self._count(method, "OK")
+                return answer
+
+            yield call
+
+
+def _says_not_found(method: str, error: grpc.RpcError) -> bool:
+    call = cast("grpc.Call", error)
+    unknown = call.code() is grpc.StatusCode.UNKNOWN
+    return method == "Get" and unknown and _NOT_FOUND in str(call.details())
+
+
+def _failure(method: str, error: grpc.RpcError, socket: Path) -> KubeletUnavailableError:
+    # The latter is what a kubelet says that has the method, but not switched on.
+    disabled = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
+    without = method == "Get" and cast("grpc.Call", error).code() in disabled
+    kind = NoGetError if without else KubeletUnavailableError
+    text = rpc.status_text(error)
+    if _TOO_LONG in text:  # with its length, which changes
+        text = f"{method}: the answer is longer than {_MAX_BYTES} bytes"
+    return kind(f"{socket}: {text}")
+
+
+def _holds(pod: pb.PodResources) -> Iterator[Hold]:
+    """Yield what ``pod`` holds; as often as it is listed, so once for each NUMA node."""
+    for container in pod.containers:
+        for devices in container.devices:
+            for device_id in devices.device_ids:
+                yield Hold(
+                    devices.resource_name, device_id, pod.namespace, pod.name, container.name
+                )

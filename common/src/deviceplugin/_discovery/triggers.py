@@ -1,0 +1,142 @@
+"""Reasons to look for devices now: files that change, and events that a plugin knows of."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._discovery import watched_paths
+from deviceplugin._platform import hooks
+from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._telemetry.log import Once
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
+
+_LISTEN_AGAIN: Final = 5.0
+"""Seconds before ``changes()`` is called again after it ended."""
+_UNHEARD: Final = (1.0, 10.0)
+"""Seconds after the call of ``changes()`` at which to look as long as it has not yielded."""
+
+
+class Hints:
+    """Hints for one plugin. Several that come before they are taken are one."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self._given = threading.Event()
+        self._watches: dict[Path, Callable[[], None]] = {}
+        self._named: set[Path] = set()
+        """What is watched as its author named it."""
+        self._large = Once(log)
+        self._lock = threading.Lock()
+        self._listening: threading.Event | None = None
+        self._due: list[float] = []
+        """When to look although nobody has given a hint."""
+
+    def give(self) -> None:
+        """Give a hint."""
+        self._given.set()
+
+    def take(self) -> None:
+        """Forget the hints so far."""
+        self._given.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a hint, ``seconds`` at most; less while a source may not be listening yet."""
+        with self._lock:
+            due = min(self._due, default=float("inf"))
+        self._given.wait(min(seconds, max(0.0, due - time.monotonic())))
+        with self._lock:
+            self._due = [at for at in self._due if at > time.monotonic()]
+
+    def watch(self, paths: Iterable[Path | str]) -> None:
+        """Give a hint whenever one of ``paths``, and no others, changes.
+
+        For one that ends in ``/**``, whenever anything below that directory does.
+        """
+        named = {Path(path) for path in paths}
+        trees = {path: watched_paths.expanded(path) for path in named}
+        wanted = {path for tree in trees.values() for path in tree[: watched_paths.MAX_DIRECTORIES]}
+        self._tell(named - self._named, wanted)
+        self._tell_large(trees)
+        self._named = named
+        for path in self._watches.keys() - wanted:
+            self._watches.pop(path)()
+        for path in wanted - self._watches.keys():
+            self._watches[path] = self._poller.watch(path, lambda _name: self.give())
+            self.give()  # it may have changed before the watch was there
+
+    def _tell(self, new: Iterable[Path], watched: Collection[Path]) -> None:
+        """Say once what of ``new`` paths can change unseen."""
+        for path in sorted(new):
+            if advice := watched_paths.blind_spot(path, watched):
+                log.info(
+                    "not all changes of a watched path are seen at once",
+                    extra={"path": str(path), "advice": advice},
+                )
+
+    def _tell_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
+        large = [path for path, tree in trees.items() if len(tree) > watched_paths.MAX_DIRECTORIES]
+        for path in large:
+            self._large.say(
+                str(path),
+                "too many directories to watch",
+                path=str(path),
+                watched=watched_paths.MAX_DIRECTORIES,
+                advice="name those that matter",
+            )
+        self._large.keep(set(map(str, large)))
+
+    def listen(self, plugin: Plugin) -> None:
+        """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin.
+
+        What happens before it listens is not lost: either it yields once when it does, or hints
+        are given for it a while after the call.
+        """
+        stop = threading.Event() if overrides(plugin, "changes") else None
+        with self._lock:
+            before, self._listening = self._listening, stop
+            self._due = []
+        if before is not None:
+            before.set()
+        if stop is not None:
+            self._expect(stop)
+            threading.Thread(
+                target=self._listen, args=(plugin, stop), name="changes", daemon=True
+            ).start()
+
+    def _listen(self, plugin: Plugin, stop: threading.Event) -> None:
+        def pass_on() -> None:
+            for _ in plugin.changes(stop):
+                self._expect(stop, ())  # it listens
+                self.give()
+
+        problems = Once(log)
+        name = type(plugin).__name__
+        while not stop.is_set():
+            try:
+                hooks.call(pass_on)
+            except DevicePluginError as error:
+                problems.say("changes", "changes() failed", plugin=name, error=str(error))
+            self._expect(stop, ())
+            stop.wait(_LISTEN_AGAIN)
+            self._expect(stop)
+            self.give()  # for whatever happened while nobody listened
+
+    def _expect(self, stop: threading.Event, delays: Iterable[float] = _UNHEARD) -> None:
+        """Look after ``delays`` if that is still the source that is listened to."""
+        now = time.monotonic()
+        with self._lock:
+            if self._listening is stop:
+                self._due = [now + delay for delay in delays]
+
+    def close(self) -> None:
+        """Watch and listen no longer."""
+        with self._lock:
+            if self._listening is not None:
+                self._listening.set()
+        self.watch(())

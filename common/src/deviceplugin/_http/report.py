@@ -1,0 +1,68 @@
+"""A resource as it is told over HTTP: its devices, who holds them, its registration."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deviceplugin._attribution.podresources import Hold, Holdings
+from deviceplugin._discovery.found import describe
+from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.metrics import Attribution
+from deviceplugin.model import Device
+
+NOT_ADVERTISED: Final = "not advertised"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One resource at one moment."""
+
+    name: str
+    plugin: str
+    problem: str
+    """Why it is not registered; empty where it is."""
+    devices: Mapping[str, Device]
+    since: Mapping[str, float]
+    """When the health of a device last changed, in seconds since the epoch."""
+    holders: Mapping[str, Sequence[Hold]] | None
+    """Who holds a device, by its id; None where that is not known."""
+
+    @classmethod
+    def of(cls, resource: Resource, problem: str, holdings: Holdings | None) -> "Report":
+        """Return what there is to tell of ``resource``."""
+        devices = resource.devices
+        return cls(
+            name=resource.name,
+            plugin=type(resource.plugin).__name__,
+            problem=problem,
+            devices=devices,
+            since={device_id: resource.since(device_id) for device_id in devices},
+            holders=None if holdings is None else holdings.holders(resource.name),
+        )
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return all but the devices, ready for JSON."""
+        return {
+            "name": self.name,
+            "plugin": self.plugin,
+            "registered": not self.problem,
+            "problem": self.problem,
+        }
+
+    def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the devices, ready for JSON."""
+        for device in self.devices.values():
+            holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
+            yield {**describe(device, self.since[device.id]), "holders": holders}
+
+
+def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
+    return [{"namespace": h.namespace, "pod": h.pod, "container": h.container} for h in holds]
+
+
+def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
+    """Return what the metrics tell about the holders of devices of ``resource``."""
+    healthy = [device.id for device in resource.devices.values() if device.health]
+    holders = None if holdings is None else holdings.holders(resource.name)
+    free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
+    return Attribution(resource.name, len(healthy), free, holders)

@@ -1,0 +1,290 @@
+"""Metrics, probes and the inventory over HTTP. Nothing on the device path depends on it."""
+
+import errno
+import json
+import logging
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from typing import Any, Final, Protocol, cast
+
+from typing_extensions import override
+
+from deviceplugin._config import values
+from deviceplugin._http.page import render
+from deviceplugin._http.report import Report
+from deviceplugin._http.single_flight import Shared
+from deviceplugin._platform import open_files
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_CLIENT_TIMEOUT: Final = 10
+"""Seconds that a client may keep a connection without saying anything."""
+_CLIENT_DEADLINE: Final = 15.0
+"""Seconds that a client may take in all."""
+MAX_CLIENTS: Final = 32
+"""Clients that are answered at a time, if there are open files enough for them."""
+_FEWEST: Final = 2
+"""The same, however few there are: a probe must get through."""
+_PATIENCE: Final = 0.5
+"""Seconds that the next client waits for one of them to end, before all of them are cut off."""
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NEVER: Final = 24 * 3600.0
+"""Seconds between wake-ups that serve no purpose here."""
+_INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
+
+
+_ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
+"""A line for each value, by the fast encoder: it has no indentation."""
+_PIECE: Final = 50
+"""Devices that are written at once."""
+
+_Answer = tuple[int, str, bytes]
+"""Status, content type and body."""
+
+
+class View(Protocol):
+    """What there is to tell."""
+
+    def alive(self) -> str:
+        """Return an empty text, or why the process should be restarted."""
+
+    def ready(self) -> str:
+        """Return an empty text, or why devices cannot be allocated."""
+
+    def reports(self) -> Sequence[Report]:
+        """Return all resources and their devices."""
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; ``:port`` is every address of the machine.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    try:
+        return values.parse_address(address)
+    except ValueError as error:
+        raise ConfigError(f"http-address {address!r} {error}") from error
+
+
+class Server:
+    """The HTTP server. ``run`` is its thread.
+
+    Raises:
+        ConfigError: Nothing can listen on ``address``.
+    """
+
+    def __init__(self, address: str, view: View, metrics: Metrics) -> None:
+        host, port = parse_address(address)
+        routes: Mapping[str, Callable[[str], _Answer]] = {
+            "/": _shared(lambda: _page(view, metrics)),
+            "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
+            "/healthz": lambda _: _probe(view.alive()),
+            "/readyz": lambda _: _probe(view.ready()),
+            "/devices": _shared(lambda: _devices(view.reports())),
+        }
+        try:
+            self._server = _Listener((host, port), _handler(routes))
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+        ) as error:  # a ValueError where the host cannot be a name
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"http-address {address!r}: cannot listen there: {reason}; "
+                "choose another address, or off"
+            ) from error
+        self.port: int = self._server.server_address[1]
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        with self._server:
+            self._server.serve_forever(poll_interval=_NEVER)
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        # shutdown() waits for the loop, which wakes up as its socket is shut down.
+        threading.Thread(target=self._server.shutdown, daemon=True).start()
+        with suppress(OSError):
+            self._server.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # with the usual 5, clients that come together wait a second
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        everywhere = not address[0] and socket.has_dualstack_ipv6()
+        if everywhere or ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        self._everywhere = everywhere
+        self._ended = threading.Condition()
+        """A client did."""
+        self._clients: dict[socket.socket, None] = {}
+        self._waiting: set[socket.socket] = set()
+        """Clients that wait for us, not we for them."""
+        super().__init__(address, handler)
+
+    @override
+    def server_bind(self) -> None:
+        if self._everywhere:  # IPv4 as well, whatever the system's default
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Not HTTPServer's, which asks the DNS for a name that nobody needs.
+        socketserver.TCPServer.server_bind(self)
+
+    @override
+    def get_request(self) -> Any:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:  # who tries again at once does so for ever
+                self._cut_off_slow()
+                with self._ended:
+                    self._ended.wait(_PATIENCE)
+            raise
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # More clients wait in the backlog: threads and descriptors without end would end us.
+        if not self._wait_for_room():
+            self._cut_off_slow()  # behind them a probe would find us dead
+            if not self._wait_for_room():
+                self.shutdown_request(request)
+                return
+        self._clients[request] = None
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the node has no thread left
+            self._end(request)
+            self.shutdown_request(request)
+
+    def _wait_for_room(self) -> bool:
+        with self._ended:
+            return self._ended.wait_for(self._has_room, _PATIENCE)
+
+    def _has_room(self) -> bool:
+        clients = len(self._clients)
+        enough = clients < _FEWEST or open_files.spare() >= open_files.RESERVE
+        return enough and clients < MAX_CLIENTS
+
+    def _cut_off_slow(self) -> None:
+        for client in set(self._clients) - self._waiting:
+            _cut_off(client)
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(_CLIENT_DEADLINE, _cut_off, args=[request])
+        deadline.daemon = True
+        try:
+            deadline.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self._end(request)
+
+    @contextmanager
+    def working_for(self, client: socket.socket) -> Iterator[None]:
+        """Take ``client`` for one that is not slow itself while its answer is made."""
+        self._waiting.add(client)
+        try:
+            yield
+        finally:
+            self._waiting.discard(client)
+
+    def _end(self, request: socket.socket) -> None:
+        with self._ended:
+            del self._clients[request]
+            self._ended.notify_all()
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        log.debug("http client failed", extra={"error": str(sys.exc_info()[1])})
+
+
+def _cut_off(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _handler(
+    routes: Mapping[str, Callable[[str], _Answer]],
+) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _CLIENT_TIMEOUT
+
+        def do_GET(self) -> None:
+            route = routes.get(self.path.partition("?")[0])
+            accept = self.headers.get("Accept", "")
+            with cast("_Listener", self.server).working_for(self.connection):
+                status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            log.debug(format, *args)
+
+    return Handler
+
+
+def _shared(make: Callable[[], _Answer]) -> Callable[[str], _Answer]:
+    """Return the route to what does not depend on the kind of answer that is asked for."""
+    shared = Shared(lambda _: make())
+    return lambda _: shared()
+
+
+def _metrics(metrics: Metrics, accept: str) -> _Answer:
+    return 200, *metrics.expose(accept)
+
+
+def _probe(problem: str) -> _Answer:
+    return (
+        (503, _TEXT, f"{problem}\n".encode(errors="replace")) if problem else (200, _TEXT, b"ok\n")
+    )
+
+
+def _devices(reports: Iterable[Report]) -> _Answer:
+    """Return all of it as JSON, in pieces: an Allocate that comes meanwhile need not wait."""
+    resources = (
+        f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_pieces(report)}]}}'
+        for report in reports
+    )
+    text = f'{{"resources": [{",".join(resources)}]}}\n'
+    return 200, "application/json", text.encode()
+
+
+def _pieces(report: Report) -> str:
+    devices = report.devices_as_json()
+    pieces = []
+    while piece := list(islice(devices, _PIECE)):
+        pieces.append(_ENCODER.encode(piece)[1:-1])
+        time.sleep(0)  # whoever waits for the interpreter goes first
+    return ",\n".join(pieces)
+
+
+def _page(view: View, metrics: Metrics) -> _Answer:
+    page = render(
+        view.reports(),
+        metrics.events.latest(),
+        name=socket.gethostname(),
+        problem=view.ready(),
+        now=time.time(),
+    )
+    return 200, "text/html; charset=utf-8", page

@@ -1,0 +1,1 @@
+"""What the kubelet is offered: resources, their devices, the rules for both, their encoding."""

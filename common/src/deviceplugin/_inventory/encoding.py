@@ -1,0 +1,58 @@
+"""The model as v1beta1 messages, and back."""
+
+from collections.abc import Iterable
+
+from deviceplugin.model import Allocation, Device, DeviceNode, Mount
+from deviceplugin.proto.v1beta1 import HEALTHY, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+
+
+def encode_list(devices: Iterable[Device]) -> bytes:
+    """Return ``devices`` as an encoded ``ListAndWatchResponse``, in the order given."""
+    response = pb.ListAndWatchResponse()
+    add = response.devices.add
+    for device in devices:
+        entry = add()  # filled in place: three times as fast as building messages to copy
+        entry.ID = device.id
+        entry.health = HEALTHY if device.health.healthy else UNHEALTHY
+        if device.topology is not None:
+            # Never present but empty: the kubelet then hides the device from PodResources.
+            for node in device.topology.numa_nodes:
+                entry.topology.nodes.add(ID=node)
+    return response.SerializeToString()
+
+
+def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
+    """Return ``allocation`` as the answer for one container."""
+    return pb.ContainerAllocateResponse(
+        envs=dict(allocation.envs),
+        mounts=[
+            pb.Mount(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                read_only=mount.read_only,
+            )
+            for mount in allocation.mounts
+        ],
+        devices=[
+            pb.DeviceSpec(
+                container_path=node.container_path,
+                host_path=node.host_path,
+                permissions=node.permissions,
+            )
+            for node in allocation.nodes
+        ],
+        annotations=dict(allocation.annotations),
+        cdi_devices=[pb.CDIDevice(name=name) for name in allocation.cdi_names],
+    )
+
+
+def decode_allocation(response: pb.ContainerAllocateResponse) -> Allocation:
+    """Return what ``response`` gives to a container."""
+    return Allocation(
+        nodes=[DeviceNode(n.host_path, n.container_path, n.permissions) for n in response.devices],
+        mounts=[Mount(m.host_path, m.container_path, m.read_only) for m in response.mounts],
+        envs=dict(response.envs),
+        annotations=dict(response.annotations),
+        cdi_names=[device.name for device in response.cdi_devices],
+    )

@@ -1,0 +1,152 @@
+"""The latest list of each resource, and waiting for the next one."""
+
+import threading
+import time
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from deviceplugin._inventory.chunks import Piece, cut
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin.errors import DiscoveryError
+from deviceplugin.model import Device, Health
+from deviceplugin.plugin import Plugin
+from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
+
+_LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
+_NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
+_FEW: Final = 16
+"""To put one device into its place costs as much as to sort this many, about."""
+
+
+Guard = Callable[["Resource", Collection[str]], AbstractContextManager[None]]
+"""Entered around each Allocate of these ids; what it raises refuses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The devices of a resource at one moment, by id in natural order."""
+
+    devices: Mapping[str, Device]
+    encoded: bytes
+    """The same as the kubelet gets it; encoded once, however many streams send it."""
+    pieces: Sequence[Piece]
+    """Of which ``encoded`` is made."""
+
+
+_NOTHING: Final = Snapshot(_NO_DEVICES, b"", ())
+
+
+class Resource:
+    """One resource name, the plugin that serves it and its latest snapshot. Thread-safe."""
+
+    def __init__(
+        self, name: str, plugin: Plugin, guard: Guard = lambda _resource, _ids: nullcontext()
+    ) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.guard = guard
+        self._changed = threading.Condition()
+        self._snapshot: Snapshot | None = None
+        self._since: dict[str, float] = {}
+        self._final = False
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """The devices as last published."""
+        snapshot = self._snapshot
+        return _NO_DEVICES if snapshot is None else snapshot.devices
+
+    def since(self, device_id: str) -> float:
+        """Return when the device's health last changed, in seconds since the epoch."""
+        return self._since.get(device_id, 0.0)
+
+    def publish(self, devices: Iterable[Device]) -> list[Device]:
+        """Make ``devices`` the latest snapshot and return those whose health changed.
+
+        Raises:
+            DiscoveryError: The list is too long for the kubelet; the last one stays.
+        """
+        before = self._snapshot or _NOTHING
+        new = _ordered({device.id: device for device in devices}, before.devices)
+        pieces = cut(list(new.values()), before.pieces)
+        encoded = b"".join(piece.encoded for piece in pieces)
+        # It must still fit when the devices turn unhealthy, which is a longer word.
+        longest = len(encoded) + _LONGER * sum(piece.healthy for piece in pieces)
+        if longest > MAX_LIST_BYTES:
+            raise DiscoveryError(
+                f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
+                f"kubelet takes {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
+            )
+        changed = list(_changed(pieces, before))
+        now = time.time()
+        with self._changed:
+            if self._final:
+                return []
+            if self._since.keys() != new.keys():
+                self._since = {device_id: self._since.get(device_id, now) for device_id in new}
+            self._since.update((device.id, now) for device in changed)
+            stale = self._snapshot is None or self._snapshot.encoded != encoded
+            self._snapshot = Snapshot(MappingProxyType(new), encoded, pieces)
+            if stale:
+                self._changed.notify_all()
+        return changed
+
+    def close(self) -> None:
+        """Keep the present snapshot for good."""
+        with self._changed:
+            self._final = True
+
+    def next_list(self, last: bytes | None, done: Callable[[], bool]) -> bytes | None:
+        """Wait for an encoded list other than ``last`` and return it; None once ``done`` says so.
+
+        A list that is waiting when ``done`` comes true is still returned: a stream that is being
+        closed sends what it has to say first. Call ``wake`` to have ``done`` asked again.
+        """
+        with self._changed:
+            while True:
+                snapshot = self._snapshot
+                if snapshot is not None and snapshot.encoded != last:
+                    return snapshot.encoded
+                if done():
+                    return None
+                self._changed.wait()
+
+    def wake(self) -> None:
+        """Let everyone in ``next_list`` look at ``done``."""
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str, Device]:
+    """Return ``devices`` in natural order, that in which ``old`` is."""
+    ids = list(old)
+    if list(devices) == ids:
+        return devices
+    if devices.keys() != old.keys():
+        # The keys of the order cost more than all the rest: make as few of them as possible.
+        added = [device_id for device_id in devices if device_id not in old]
+        if len(added) * _FEW > len(devices):
+            ids = sorted(devices, key=natural_key)
+        else:
+            ids = [device_id for device_id in ids if device_id in devices]
+            for device_id in added:
+                insort(ids, device_id, key=natural_key)
+    return {device_id: devices[device_id] for device_id in ids}
+
+
+def _changed(pieces: Iterable[Piece], before: Snapshot) -> Iterator[Device]:
+    """Yield the devices that were not there before, or whose health was another one."""
+    old = {id(piece) for piece in before.pieces}
+    for piece in pieces:
+        for device in piece.devices if id(piece) not in old else ():
+            was = before.devices.get(device.id)
+            if was is None or not _same(was.health, device.health):
+                yield device
+
+
+def _same(one: Health, other: Health) -> bool:
+    return one is other or one == other  # mostly the same object, and comparing costs more

@@ -1,0 +1,233 @@
+"""What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+
+MAX_ID_LENGTH: Final = 63
+_MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_ENV_NAME: Final = re.compile(r"[^=\0]+")
+_PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
+_CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
+_CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
+_CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+>")
+_MAX_SHOWN: Final = 200
+_DIGITS: Final = re.compile(r"\d+", re.ASCII)
+_NUMA_NODES: Final = range(1024)  # as many as Linux can have
+
+
+def natural_key(text: str) -> tuple[str, str]:
+    """Return a sort key that puts ``gpu2`` before ``gpu10``. Different texts never tie."""
+    return _DIGITS.sub(_padded, text), text
+
+
+def _padded(digits: re.Match[str]) -> str:
+    return digits[0].zfill(MAX_ID_LENGTH)
+
+
+def resource_name_problem(name: str) -> str:
+    """Return what is wrong with ``name`` as an extended resource, or an empty string."""
+    domain, slash, last = name.partition("/")
+    if not slash:
+        return "it needs a domain, as in example.com/gpu"
+    if "kubernetes.io/" in name or name.startswith("requests."):
+        return "kubernetes.io/ and requests. are reserved by Kubernetes"
+    if len(domain) > _MAX_DOMAIN or not _DOMAIN.fullmatch(domain):
+        return (
+            f"the domain must be lower-case labels of letters, digits and hyphens with dots "
+            f"between them, {_MAX_DOMAIN} characters at most"
+        )
+    if not _NAME.fullmatch(last):
+        return (
+            "the name after the slash must be 1 to 63 letters, digits, '-', '_' or '.', with a "
+            "letter or digit at both ends"
+        )
+    return ""
+
+
+def socket_name_problem(name: object) -> str:
+    """Return what is wrong with ``name`` as a plugin's ``socket_name``, or an empty string."""
+    if not isinstance(name, str):
+        return "it must be a text"
+    if "/" in name:
+        return "it must be the name of a file, without a slash"
+    if not name.isprintable():
+        return "it must be of readable characters"
+    if f"{name}.sock" == KUBELET_SOCKET:
+        return f"{KUBELET_SOCKET} is the kubelet's own socket"
+    return ""
+
+
+def device_problem(device: object) -> str:
+    """Return why ``device`` cannot be advertised, or an empty string."""
+    if not isinstance(device, Device):
+        return f"discover() must give Device objects, not {type(device).__name__}"
+    if problem := _id_problem(device.id):
+        return f"id {_shortened(device.id)!r} {problem}"
+    try:
+        problem = next(_problems(device), "")
+    except Exception as error:  # a class of the author's own, whose fields do what they like
+        problem = f"{type(error).__name__}: {error}"
+    return problem and f"device {device.id}: {problem}"
+
+
+def _problems(device: Device) -> Iterator[str]:
+    yield from _mapping_problems(device)  # first: the others take mappings for mappings
+    yield from _kind_problems((*_description(device), *_recipe(device)))
+    yield from _device_problems(device)
+
+
+def _mapping_problems(device: Device) -> Iterator[str]:
+    for what in ("envs", "annotations", "attributes"):
+        if type(given := getattr(device, what)) is not MappingProxyType:
+            yield f"{what} is of type {type(given).__name__}, not a mapping"  # it may have secrets
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for a message: short, and the same whenever an equal one is made.
+
+    A message that had an address in it would be logged anew at each discovery.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an author's class
+        return f"<{type(value).__name__}>"
+    text = _ADDRESS.sub(">", text)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def allocation_problem(allocation: Allocation) -> str:
+    """Return why no container can get ``allocation``, or an empty string."""
+    return next(
+        itertools.chain(_kind_problems(_recipe(allocation)), _recipe_problems(allocation)), ""
+    )
+
+
+_Kinds = tuple[tuple[str, type, Iterable[object]], ...]
+"""What it is called, of which type it is declared, and what there is of it."""
+
+
+def _recipe(of: Device | Allocation) -> _Kinds:
+    return (
+        ("node", DeviceNode, of.nodes),
+        ("mount", Mount, of.mounts),
+        ("environment variable", str, of.envs),
+        ("environment variable's value", str, of.envs.values()),
+        ("annotation", str, of.annotations),
+        ("annotation's value", str, of.annotations.values()),
+        ("CDI name", str, of.cdi_names),
+    )
+
+
+def _description(device: Device) -> _Kinds:
+    return (
+        ("resource", str, (device.resource,)),
+        ("health", Health, (device.health,)),
+        ("topology", Topology, () if device.topology is None else (device.topology,)),
+        ("attribute", str, device.attributes),
+        ("attribute's value", str, device.attributes.values()),
+    )
+
+
+def _kind_problems(kinds: _Kinds) -> Iterator[str]:
+    """Yield what is not of its declared type: authors need not run a type checker."""
+    for what, kind, values in kinds:
+        for value in values:
+            if not isinstance(value, kind):
+                yield f"{what} {shown(value)} is not a {kind.__name__}"
+            elif isinstance(value, str) and not value.isascii() and not _is_unicode(value):
+                yield f"{what} {value!r} is not valid Unicode"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _device_problems(device: Device) -> Iterator[str]:
+    healthy: object = device.health.healthy
+    if not isinstance(healthy, bool):
+        yield f"health's healthy {shown(healthy)} is not a bool"
+    yield from _recipe_problems(device)
+    if device.topology is not None:
+        yield from _numa_problems(device.topology)
+
+
+def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
+    for node in of.nodes:
+        yield from _node_problems(node)
+    for mount in of.mounts:
+        yield from _mount_problems(mount)
+    for name in of.envs:
+        if not _ENV_NAME.fullmatch(name):
+            yield f"environment variable {name!r} is no variable name"
+        if "\0" in of.envs[name]:
+            yield f"environment variable {name!r} has a NUL character in its value"
+    yield from _annotation_problems(of.annotations)
+    for name in of.cdi_names:
+        if not _CDI_NAME.fullmatch(name):
+            yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+
+
+def _id_problem(device_id: object) -> str:
+    if not isinstance(device_id, str) or not device_id:
+        return "must be a text that is not empty"
+    if len(device_id) > MAX_ID_LENGTH:
+        return f"has {len(device_id)} characters, of at most {MAX_ID_LENGTH}"
+    if not device_id.isprintable() or device_id.strip() != device_id:
+        return "has control characters, unreadable bytes or blanks at an end"
+    return ""
+
+
+def _shortened(text: object) -> object:
+    return f"{text[:MAX_ID_LENGTH]}..." if isinstance(text, str) and len(text) > 80 else text  # noqa: PLR2004
+
+
+def _node_problems(node: DeviceNode) -> Iterator[str]:
+    yield from _path_problems("device node", node)
+    permissions: object = node.permissions
+    if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
+        yield (f"device node {node.host_path}: permissions {shown(permissions)} are not r, w and m")
+
+
+def _mount_problems(mount: Mount) -> Iterator[str]:
+    yield from _path_problems("mount", mount)
+    read_only: object = mount.read_only
+    if not isinstance(read_only, int):  # a bool, or 0 or 1
+        yield f"mount {mount.host_path}: read_only {shown(read_only)} is not a bool"
+
+
+def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[str]:
+    for key, value in annotations.items():
+        if not key:
+            yield "an annotation has an empty key"
+        for what, text in (("key", key), ("value", value)):
+            if "\0" in text:
+                yield f"annotation {key!r} has a NUL character in its {what}"
+
+
+def _numa_problems(topology: Topology) -> Iterator[str]:
+    for number in topology.numa_nodes:
+        if type(number) is not int or number not in _NUMA_NODES:
+            yield f"NUMA node {shown(number)} is no number of a node"
+
+
+def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:
+    for path in (paths.host_path, paths.container_path):
+        if not path.startswith("/"):
+            yield f"{what} path {path!r} is not absolute"
+        elif "\0" in path:
+            yield f"{what} path {path!r} has a NUL character"
+        elif not _is_unicode(path):
+            yield f"{what} path {path!r} is not valid Unicode"

@@ -1,0 +1,148 @@
+"""Whether the plugin's own sockets still answer: what a restart of the process would mend.
+
+Asked in a thread of its own, never by who asks for ``/healthz``. A socket counts as dead only after
+minutes in which nothing has moved behind it: a restart that mends nothing costs a node its devices.
+"""
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+from deviceplugin._platform import open_files
+from deviceplugin._telemetry.events import Events
+from deviceplugin._telemetry.log import Once
+
+log = logging.getLogger(__name__)
+
+_INTERVAL: Final = 60.0
+_TIMEOUT: Final = 10.0
+"""Seconds for an answer. That a worker began anything meanwhile is as good as one."""
+_AT_A_TIME: Final = 8
+"""Sockets that are asked in a round; those of hundreds of resources take turns."""
+_SPAN: Final = 300.0
+"""Seconds of silence after which a socket is dead, if it was asked often enough."""
+_FEWEST: Final = 5
+"""Questions in a row without an answer: a process that was stopped for an hour asks once."""
+
+
+class Served(Protocol):
+    """A socket that is served."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has been removed or replaced: its endpoint starts over by itself."""
+
+    def answers(self, timeout: float) -> bool:
+        """Return whether it answers, or anything moves behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A socket that does not answer."""
+
+    path: Path
+    since: float
+    at: str
+    """The same in the time of people."""
+    questions: int = 0
+
+    def is_death(self, now: float) -> bool:
+        return self.questions >= _FEWEST and now - self.since >= _SPAN
+
+
+class Pulse:
+    """Asks what ``served`` returns, the sockets by resource. ``run`` is its thread."""
+
+    def __init__(
+        self,
+        served: Callable[[], Mapping[str, Served]],
+        events: Events,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._served = served
+        self._events = events
+        self._clock = clock
+        self._silent: Mapping[str, _Silence] = {}
+        """By resource. Replaced, not changed: others read it."""
+        self._known_to_work = False
+        self._rounds = itertools.count()
+        self._problems = Once(log)
+        self._failures = Once(log, logging.ERROR)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Ask now and then, until stopped."""
+        while not self._stopped.wait(_INTERVAL):
+            try:
+                self.ask()
+            except Exception as error:  # no thread left, maybe: nothing that ends a plugin
+                text = f"{type(error).__name__}: {error}"
+                self._failures.say("ask", "asking the sockets failed", cause=error, error=text)
+            else:
+                self._failures.over("ask")
+
+    def stop(self) -> None:
+        """Let ``run`` return."""
+        self._stopped.set()
+
+    def problem(self) -> str:
+        """Return an empty text, or which socket is dead and since when.
+
+        Where none has ever answered it is not this process that is ill, and a restart mends
+        nothing.
+        """
+        now = self._clock()
+        dead = [each for each in self._silent.values() if each.is_death(now)]
+        if not (dead and self._known_to_work):
+            return ""
+        return f"{dead[0].path} has not answered since {dead[0].at}"
+
+    def ask(self) -> None:
+        """Ask some of the sockets, those first that were silent."""
+        served = self._served()
+        self._silent = {name: kept for name, kept in self._silent.items() if name in served}
+        self._problems.keep(served)
+        for name in self._turn(served):
+            server, began = served[name], self._clock()
+            if open_files.shortage():
+                return  # it could not be asked, whether it answers or not
+            if server.answers(_TIMEOUT):
+                self._answered(name)
+            elif not server.gone and self._served().get(name) is server:
+                self._unanswered(name, server.path, began)
+                return  # others would be as silent, and take as long
+
+    def _turn(self, served: Mapping[str, Served]) -> list[str]:
+        names = sorted(served)
+        start = next(self._rounds) * _AT_A_TIME % max(1, len(names))
+        rotated = names[start:] + names[:start]
+        return list(dict.fromkeys([*self._silent, *rotated[:_AT_A_TIME]]))
+
+    def _answered(self, name: str) -> None:
+        self._known_to_work = True
+        if name in self._silent:
+            silent = self._silent[name]
+            self._silent = {key: kept for key, kept in self._silent.items() if key != name}
+            event = "the plugin's socket answers again"
+            log.info(event, extra={"resource": name, "socket": str(silent.path)})
+            self._events.add(event, resource=name)
+            self._problems.over(name)
+
+    def _unanswered(self, name: str, path: Path, began: float) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        silence = self._silent.get(name, _Silence(path, began, at))
+        silence = replace(silence, path=path, questions=silence.questions + 1)
+        self._silent = {**self._silent, name: silence}
+        event = "the plugin's socket does not answer"
+        if self._problems.say(name, event, resource=name, socket=str(path)):
+            self._events.add(event, resource=name, detail=str(path))

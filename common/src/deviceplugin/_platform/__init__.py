@@ -1,0 +1,1 @@
+"""What the rest stands on: an author's code contained, file events, gRPC."""

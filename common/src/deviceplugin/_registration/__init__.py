@@ -1,0 +1,1 @@
+"""The two ways to be registered with the kubelet."""

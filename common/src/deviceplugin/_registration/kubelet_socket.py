@@ -1,0 +1,207 @@
+"""The kubelet as a plugin sees it: a socket that comes and goes, and takes registrations."""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import grpc
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from deviceplugin._platform import open_files, rpc
+from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin._platform.waiting import wait_unless
+from deviceplugin._registration.concurrency import Turns
+from deviceplugin._telemetry.log import Seldom
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_REGISTER_TIMEOUT: Final = 20.0
+"""More than the 10 s that a kubelet takes to find that it cannot dial back."""
+_AT_A_TIME: Final = 8
+"""Calls of Register: hundreds would keep each other from being answered before they time out."""
+_FIRST_WAIT: Final = 0.005
+"""Seconds: a kubelet listens this soon after its socket appears."""
+_LONGEST_WAIT: Final = 5.0
+_FOR_EVER_NO: Final = (
+    "requested API version",
+    "the ResourceName",
+)
+"""How refusals begin that no repetition changes. Their code is the same as all others'."""
+
+
+class Registrar(Protocol):
+    """A way to be registered, and the directory in which the plugin's socket has to be."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the socket has to be."""
+
+    def token(self) -> str:
+        """Return what tells the name of the socket from others'."""
+
+    def services(
+        self, resource: str, told: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return what to serve beside the plugin's own service."""
+
+    def identity(self) -> Identity:
+        """Return what changes when there is another kubelet to register with."""
+
+    def register(
+        self,
+        resource: str,
+        socket_name: str,
+        *,
+        wake: threading.Event,
+        over: Callable[[], bool],
+        watched: Callable[[], bool],
+    ) -> Identity:
+        """Return the kubelet that has the registration; None if it is time to look again."""
+
+
+class Kubelet:
+    """The kubelet of one plugin directory."""
+
+    def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:
+        self.directory = plugin_dir
+        self.socket = plugin_dir / KUBELET_SOCKET
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._last: Identity = None
+        self._turns = Turns(_AT_A_TIME)
+        self._waiting = Seldom(log)
+
+    def token(self) -> str:
+        """Return what tells a socket's name from others': a new one each time.
+
+        grpcio removes the socket by name when a server stops, also if a newer one has the name.
+        """
+        return secrets.token_hex(3)
+
+    def services(
+        self, _resource: str, _told: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return what has to be served beside the plugin's own service: nothing."""
+        return ()
+
+    def identity(self) -> Identity:
+        """Return what tells one kubelet's socket from the next one's; None without a socket."""
+        now = file_identity(self.socket)
+        with self._lock:
+            if now is not None and now != self._last:
+                if self._last is not None:
+                    log.info("the kubelet restarted")
+                    self._metrics.kubelet_restarts.inc()
+                    self._metrics.events.add("the kubelet restarted")
+                self._last = now
+        return now
+
+    def register(
+        self,
+        resource: str,
+        socket_name: str,
+        *,
+        wake: threading.Event,
+        over: Callable[[], bool],
+        watched: Callable[[], bool],
+    ) -> Identity:
+        """Register until a kubelet accepts, and return its identity.
+
+        Waits between attempts, longer each time up to 5 s. None if there is no point in going on:
+        the kubelet is another one now, ``over`` says so, or an attempt failed that nevertheless
+        left a stream, which ``watched`` tells: a second one would confuse the kubelet. Setting
+        ``wake`` has all that looked at again; this clears it.
+
+        Raises:
+            RegistrationRefusedError: This kubelet will never accept the resource.
+        """
+        first = self.identity()
+
+        def moot() -> bool:
+            return over() or self.identity() != first
+
+        def failed(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self._metrics.registration_failures.labels(resource, "unavailable").inc()
+            # For all resources once: there may be hundreds, and all wait for the same.
+            self._waiting.say("waiting for the kubelet", error=str(error))
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(KubeletUnavailableError),
+            wait=wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT, min=_FIRST_WAIT),
+            stop=lambda _: moot() or watched(),
+            sleep=lambda seconds: wait_unless(moot, wake, seconds),
+            before_sleep=failed,
+            reraise=True,
+        )
+        try:
+            kubelet = retrying(self._register_once, resource, socket_name, wake=wake, over=over)
+        except KubeletUnavailableError:
+            return None
+        except RegistrationRefusedError:
+            self._metrics.registration_failures.labels(resource, "refused").inc()
+            raise
+        self._metrics.registrations.labels(resource).inc()
+        return kubelet
+
+    def _register_once(
+        self, resource: str, socket_name: str, *, wake: threading.Event, over: Callable[[], bool]
+    ) -> Identity:
+        kubelet = self.identity()
+        if kubelet is None:
+            raise KubeletUnavailableError(f"{self.socket}: no such socket")
+
+        def moot() -> bool:
+            return over() or self.identity() != kubelet
+
+        with self._turns.turn(wake, moot) as is_ours:
+            if not is_ours or moot():
+                # A kubelet removes sockets before it listens: it would try to reach ours in vain.
+                raise KubeletUnavailableError("a socket was removed before registering")
+            self._call(resource, socket_name, wake=wake, moot=moot)
+        return kubelet
+
+    def _call(
+        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
+    ) -> None:
+        if problem := open_files.shortage():
+            raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
+        request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
+        with rpc.connect(self.socket) as channel:
+            registration = pb.DESCRIPTOR.services_by_name["Registration"]
+            call = rpc.calls(channel, registration)["Register"].future(
+                request, timeout=_REGISTER_TIMEOUT
+            )
+            call.add_done_callback(lambda _: wake.set())
+            while not call.done():
+                # Before the first wait: the news may have come before there was a call.
+                if moot():
+                    call.cancel()
+                    raise KubeletUnavailableError("a socket was removed while registering")
+                wake.wait()
+                wake.clear()
+            if call.code() is not grpc.StatusCode.OK:
+                raise _failure(call, self.socket)
+
+
+def _failure(call: grpc.RpcError, socket: Path) -> Exception:
+    text = rpc.status_text(call)
+    details = str(call.details())
+    if details.startswith(_FOR_EVER_NO):
+        return RegistrationRefusedError(details)
+    return KubeletUnavailableError(f"{socket}: {text}")
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether ``path`` is a directory, as far as this process may know."""
+    with suppress(OSError):  # not permitted, maybe
+        return path.is_dir()
+    return False

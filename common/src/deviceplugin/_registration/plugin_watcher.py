@@ -1,0 +1,87 @@
+"""The other way to be registered: the kubelet's plugin watcher finds a socket and asks."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin._platform.file_identity import Identity
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.proto.v1beta1 import VERSION
+
+_WATCHER: Final = (0, 0, 0)
+"""Any kubelet: it looks again for our socket by itself when it has been restarted."""
+
+
+class Registry:
+    """The plugins_registry directory of a kubelet; takes the place of ``Kubelet``."""
+
+    def __init__(self, directory: Path, metrics: Metrics) -> None:
+        self.directory = directory
+        self._metrics = metrics
+
+    def token(self) -> str:
+        """Return what tells the socket's name from others': always the same.
+
+        The watcher undoes a registration when its file goes, by the resource's name. Under the
+        same file name it does so before it looks at the new file, and not after.
+        """
+        return "reg"
+
+    def services(
+        self, resource: str, told: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return what has to be served beside the plugin's own service.
+
+        ``told`` is called with the kubelet's verdict: empty for a success.
+        """
+        service = pb.DESCRIPTOR.services_by_name["Registration"]
+        return [rpc.service(service, _Servicer(resource, told, self._metrics))]
+
+    def identity(self) -> Identity:
+        """Return the same for every kubelet."""
+        return _WATCHER
+
+    def register(
+        self,
+        _resource: str,
+        _socket_name: str,
+        *,
+        wake: threading.Event,
+        over: Callable[[], bool],
+        watched: Callable[[], bool],
+    ) -> Identity:
+        """Wait until the kubelet has come and is ``watched`` to watch; None once ``over``."""
+        while not over():
+            if watched():
+                return _WATCHER
+            wake.wait()
+            wake.clear()
+        return None
+
+
+class _Servicer:
+    """The pluginregistration service of one resource; answers at once, from memory."""
+
+    def __init__(self, resource: str, told: Callable[[str], None], metrics: Metrics) -> None:
+        self._resource = resource
+        self._told = told
+        self._metrics = metrics
+
+    def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
+        # No endpoint: the plugin's service is on this very socket.
+        return pb.PluginInfo(type="DevicePlugin", name=self._resource, supported_versions=[VERSION])
+
+    def NotifyRegistrationStatus(  # noqa: N802
+        self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
+    ) -> pb.RegistrationStatusResponse:
+        if request.plugin_registered:
+            self._metrics.registrations.labels(self._resource).inc()
+        else:
+            self._metrics.registration_failures.labels(self._resource, "refused").inc()
+        self._told("" if request.plugin_registered else request.error or "no reason given")
+        return pb.RegistrationStatusResponse()

@@ -1,0 +1,1 @@
+"""Metrics, events and log lines."""

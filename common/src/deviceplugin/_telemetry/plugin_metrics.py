@@ -1,0 +1,150 @@
+"""The metrics that plugins add to those of the framework."""
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from typing_extensions import override
+
+from deviceplugin._platform import hooks as _hooks
+from deviceplugin._telemetry.log import Once
+from deviceplugin._telemetry.metrics import series
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT: Final = 2.0
+"""Seconds for ``metrics`` to return; Prometheus waits 10 for the whole scrape."""
+_FRESH: Final = 1.0
+"""Seconds that an answer is good for, however many scrape."""
+_PART: Final[Mapping[str, str]] = {
+    "histogram": "le",
+    "gaugehistogram": "le",
+    "summary": "quantile",
+}
+"""The label that tells one part of a metric from the next, by the metric's type."""
+
+
+class Additions(Collector):
+    """What the ``metrics`` hooks of ``plugins``, by their names, return, asked when scraped.
+
+    A hook that raises, hangs or returns what cannot be written costs its own metrics only. So does
+    one that returns what is there already: who scrapes would refuse all. ``taken`` has the names
+    that are no longer free, and ``skipped`` is told how many samples of a plugin are left out.
+    """
+
+    def __init__(
+        self,
+        plugins: Callable[[], Mapping[str, Plugin]],
+        taken: Iterable[str],
+        skipped: Callable[[str, int], None],
+    ) -> None:
+        self._plugins = plugins
+        self._taken = frozenset(taken)
+        self._skipped = skipped
+        self._lock = threading.Lock()
+        self._hooks: defaultdict[str, _hooks.Hooks] = defaultdict(_hooks.Hooks)
+        """By the names of plugins: calls that hang keep only those of the same one away."""
+        self._problems = Once(log)
+        self._answer: Sequence[Metric] = ()
+        self._asked_at = float("-inf")
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            if time.monotonic() - self._asked_at > _FRESH:
+                self._answer = self._ask()
+                self._asked_at = time.monotonic()
+            yield from self._answer
+
+    def _ask(self) -> Sequence[Metric]:
+        families: dict[str, Metric] = {}
+        for name, plugin in self._plugins().items():
+            if not overrides(plugin, "metrics"):
+                continue
+            try:
+                found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)
+            except DevicePluginError as error:
+                self._problems.say(name, "no metrics of a plugin", plugin=name, error=str(error))
+                continue
+            self._problems.over(name)
+            left_out = sum(self._add(families, family, name) for family in found)
+            self._skipped(name, left_out)
+        return tuple(families.values())
+
+    def _add(self, families: dict[str, Metric], family: Metric, plugin: str) -> int:
+        """Add what is new in ``family``, and return how many samples are not."""
+        first = families.get(family.name)
+        others = (series(other) for other in families.values() if other is not first)
+        taken = self._taken.union(*others)
+        if taken & series(family) or (first is not None and first.type != family.type):
+            self._problems.say(
+                family.name, "metric name is taken", plugin=plugin, metric=family.name
+            )
+            return len(family.samples)
+        earlier = () if first is None else first.samples  # from the same class of plugin, maybe
+        new = _new(family, earlier)
+        if left_out := len(family.samples) - len(new):
+            self._problems.say(
+                f"samples of {family.name}",
+                "name and labels of a metric are taken",
+                plugin=plugin,
+                metric=family.name,
+            )
+        families[family.name] = copy(family)
+        families[family.name].samples = [*earlier, *new]
+        return left_out
+
+
+def _new(family: Metric, earlier: Iterable[Sample]) -> Sequence[Sample]:
+    """Return the samples of ``family`` that may stand beside ``earlier`` ones of its name.
+
+    Where one of a histogram or summary may not, none of its parts is taken.
+    """
+    part = _PART.get(family.type, "")
+    there = {_labels(sample, part) for sample in earlier}
+    new: dict[Any, Sample] = {}
+    for sample in family.samples:
+        if _labels(sample, part) not in there:
+            new.setdefault((sample.name, _labels(sample)), sample)
+    return list(new.values())
+
+
+def _labels(sample: Sample, without: str = "") -> frozenset[tuple[str, str]]:
+    """Return what tells ``sample`` from others; a label without value is as good as none."""
+    return frozenset(
+        (name, value) for name, value in sample.labels.items() if value and name != without
+    )
+
+
+def _collect(plugin: Plugin) -> Sequence[Metric]:
+    """Return the plugin's metrics, if they can be written in either format."""
+    families = list(plugin.metrics())
+    registry = CollectorRegistry()
+    registry.register(_Given(families))
+    for write in (generate_latest, openmetrics.generate_latest):
+        write(registry)
+    for family in families:
+        for sample in family.samples:
+            if sample.name not in series(family):
+                raise ValueError(f"{family.name} has a sample of {sample.name}")
+    return families
+
+
+class _Given(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families

@@ -1,0 +1,1 @@
+"""The commands of ``deviceplugin``, one a package."""

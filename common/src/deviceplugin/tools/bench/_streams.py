@@ -1,0 +1,66 @@
+"""Many streams at a time: does a plugin still answer?"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.tools.bench._figures import Figure
+from deviceplugin.tools.bench._measure import allocations
+from deviceplugin.tools.bench._subject import BenchError, Run
+
+_FIRST_LIST: Final = 5.0
+"""Seconds for all streams to bring a first list, before they count as not taken."""
+_ALLOCATE: Final = 10.0
+"""Seconds for Allocate; the kubelet would wait for ever."""
+
+
+def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
+    """Allocate one device ``count`` times while ``streams`` more ListAndWatch are open.
+
+    A plugin may refuse some of them; how many it took is one of the figures.
+    """
+    resource = min(run.kubelet.registered)
+    with _open(f"unix:{run.kubelet.socket_of(resource)}", streams) as taken:
+        try:
+            figures = [
+                Figure(f"{figure.name} under {streams} streams", figure.unit, figure.values)
+                for figure in allocations(run, count, 1, timeout=_ALLOCATE)
+            ]
+        except grpc.RpcError as error:  # no worker left for it, as in many plugins
+            raise BenchError(
+                f"Allocate under {streams} streams: {rpc.status_text(error)}"
+            ) from error
+    return [Figure(f"of {streams} streams more, taken", "", [taken]), *figures]
+
+
+@contextmanager
+def _open(target: str, count: int) -> Iterator[int]:
+    """Open ``count`` streams, each on a connection of its own; give how many brought a list."""
+    with ExitStack() as stack:
+        firsts = [_first_list(stack, target, number) for number in range(count)]
+        deadline = time.monotonic() + _FIRST_LIST
+        yield sum(first.wait(max(0.0, deadline - time.monotonic())) for first in firsts)
+
+
+def _first_list(stack: ExitStack, target: str, number: int) -> threading.Event:
+    """Open a stream until ``stack`` is left; the event is set by its first list."""
+    options = [("grpc.use_local_subchannel_pool", 1), ("bench.stream", number)]
+    channel = stack.enter_context(grpc.insecure_channel(target, options))
+    watch = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])["ListAndWatch"]
+    call = watch(pb.Empty())
+    stack.callback(call.cancel)
+    came = threading.Event()
+
+    def read() -> None:
+        with suppress(grpc.RpcError, StopIteration):  # refused, or cancelled in the end
+            next(call)
+            came.set()
+
+    threading.Thread(target=read, name="stream", daemon=True).start()
+    return came

@@ -1,0 +1,186 @@
+"""A plugin under measurement: its command, and its process on a simulated kubelet."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.conformance._output import last_words
+from deviceplugin.conformance._proc import Holdings, holdings
+from deviceplugin.simulator import SimulatedKubelet
+
+_TIMEOUT: Final = 30.0
+"""Seconds for a plugin to do anything that is waited for."""
+_STOP_TIMEOUT: Final = 10.0
+_LOOK: Final = 0.2
+"""Seconds between looks whether the plugin has died."""
+_LONGEST_TEMPORARY: Final = 24
+"""Bytes of the path of the directory for temporary ones: sockets below it have long names."""
+_TAIL: Final = 5
+"""Lines of a failed plugin's output that are shown."""
+
+
+class BenchError(Exception):
+    """Something could not be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A plugin command to measure.
+
+    ``{plugin_dir}`` and ``{devices_dir}`` stand for directories that each run has of its own.
+    """
+
+    title: str
+    command: Sequence[str]
+    resources: int = 1
+    """How many resources it advertises; it has started when all are registered."""
+    files: int = 8
+    """How many files are in ``{devices_dir}`` at the start."""
+    touch: str = ""
+    """Directory in which a file that comes or goes changes the list of devices."""
+    http_address: str = "off"
+    """What the plugin finds in ``DP_HTTP_ADDRESS``."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Run:
+    """One process of ``subject`` and the kubelet that it runs on."""
+
+    def __init__(self, subject: Subject, root: Path) -> None:
+        self.subject = subject
+        self.kubelet = SimulatedKubelet(root)
+        self.started_at = 0.0
+        self._devices_dir = root / "devices"
+        self._devices_dir.mkdir()
+        self._output = root / "output"
+        self._process: subprocess.Popen[bytes] | None = None
+        for number in range(subject.files):
+            (self._devices_dir / f"dev{number}").touch()
+
+    def start(self) -> None:
+        """Start the process; the kubelet must be running."""
+        command = [self._fill(word) for word in self.subject.command]
+        environment = {
+            **os.environ,
+            "DP_PLUGIN_DIR": str(self.kubelet.plugin_dir),
+            "DP_POD_RESOURCES_SOCKET": str(self.kubelet.pod_resources_socket),
+            "DP_HTTP_ADDRESS": self.subject.http_address,
+            **self.subject.environment,
+        }
+        with self._output.open("ab") as output:
+            self.started_at = time.monotonic()
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                    command, env=environment, stdout=output, stderr=output, start_new_session=True
+                )
+            except OSError as error:
+                raise BenchError(f"{command[0]}: {error.strerror}") from error
+
+    def stop(self) -> float:
+        """End the process as Kubernetes does, and return the seconds that it took."""
+        if self._process is None:
+            return 0.0
+        begin = time.monotonic()
+        self._process.terminate()
+        if not _ends_within(self._process, _STOP_TIMEOUT):
+            self._process.kill()
+        self._process.wait()
+        return time.monotonic() - begin
+
+    @property
+    def pid(self) -> int:
+        """The process that was started."""
+        if self._process is None:
+            raise BenchError("the plugin has not been started")
+        return self._process.pid
+
+    @property
+    def touch_dir(self) -> Path | None:
+        """Where a file that comes or goes changes the list; None if nobody told."""
+        return Path(self._fill(self.subject.touch)) if self.subject.touch else None
+
+    def holdings(self) -> Holdings:
+        """Return what the process has now."""
+        return holdings(self.pid)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
+        """Wait until ``condition`` on the kubelet's state holds, and return when it did.
+
+        Raises:
+            BenchError: It does not within ``timeout`` seconds, or the plugin has died.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            with suppress(TimeoutError):
+                self.kubelet.wait(condition, timeout=_LOOK, what=what)
+                return time.monotonic()
+            if self._process is None or self._process.poll() is not None:
+                raise BenchError(f"the plugin ended before {what}{self._tail()}")
+            if time.monotonic() > deadline:
+                raise BenchError(f"no {what} within {timeout:g} s{self._tail()}")
+
+    def wait_registered(self) -> float:
+        """Wait until all resources are registered, and return when they were."""
+        expected = self.subject.resources
+        return self.wait(
+            lambda: len(self.kubelet.registered) >= expected, f"registration of {expected}"
+        )
+
+    def wait_listed(self) -> float:
+        """Wait until there is a list of all resources, and return when there was."""
+        self.wait(self._listed, "a list of devices")
+        return self.listed_at(self.kubelet.registered)
+
+    def listed_at(self, names: Iterable[str]) -> float:
+        """Return when the kubelet knew what the latest list of resources ``names`` says.
+
+        It may be writing its checkpoint still, which costs one in Python far more than a real one.
+        """
+        return max(map(self.kubelet.metrics.listed_at.__getitem__, names))
+
+    def _listed(self) -> bool:
+        names = self.kubelet.registered
+        return len(names) >= self.subject.resources and all(map(self.kubelet.lists_received, names))
+
+    def _fill(self, text: str) -> str:
+        text = text.replace("{plugin_dir}", str(self.kubelet.plugin_dir))
+        return text.replace("{devices_dir}", str(self._devices_dir))
+
+    def _tail(self) -> str:
+        lines = last_words(self._output, _TAIL)
+        return "; its last words:" + "".join(f"\n  {line}" for line in lines)
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for the end of ``process``, and say whether it came."""
+    # With a timeout, it would itself sleep between looks, and notice the end up to 50 ms late.
+    waiting = threading.Thread(target=process.wait, name="wait", daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return not waiting.is_alive()
+
+
+@contextmanager
+def running(subject: Subject) -> Iterator[Run]:
+    """Run ``subject`` on a kubelet of its own, in a directory that is deleted afterwards."""
+    parent = tempfile.gettempdir()
+    parent = parent if len(os.fsencode(parent)) <= _LONGEST_TEMPORARY else "/tmp"  # noqa: S108
+    root = Path(tempfile.mkdtemp(prefix="dpb-", dir=parent))
+    try:
+        run = Run(subject, root)
+        with run.kubelet:
+            try:
+                run.start()
+                yield run
+            finally:
+                run.stop()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,144 @@
+"""Two plugins, or two runs, side by side: ratios, and whether they can be told apart."""
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin.tools.bench import _plan
+from deviceplugin.tools.bench._figures import Figure, Section
+from deviceplugin.tools.bench._plan import Plan, Say
+from deviceplugin.tools.bench._subject import BenchError, Subject
+
+ROUNDS: Final = 4
+"""Even, so that each goes first as often as the other."""
+_ENOUGH: Final = 4
+"""Values on each side below which a difference is not called one."""
+_NAME_WIDTH: Final = 46
+_WIDTH: Final = 11
+
+
+def alternate(both: tuple[Subject, Subject], plan: Plan, say: Say) -> tuple[Section, Section]:
+    """Measure ``both`` in turns, ABBA, so that what else the machine does hits both alike."""
+    part = _divided(plan, ROUNDS)
+    sections: dict[int, list[Section]] = {0: [], 1: []}
+    for turn in range(ROUNDS):
+        for which in (0, 1) if turn % 2 == 0 else (1, 0):
+            say(f"round {turn + 1} of {ROUNDS}")
+            subject = both[which]
+            sections[which].append(_plan.measure(subject, replace(part, seed=turn), say))
+    return _merged(sections[0]), _merged(sections[1])
+
+
+def _divided(plan: Plan, rounds: int) -> Plan:
+    def share(number: int, least: int = 1) -> int:
+        return max(least, number // rounds)
+
+    return replace(
+        plan,
+        starts=share(plan.starts),
+        idle=plan.idle / rounds,
+        allocations=share(plan.allocations),
+        changes=share(plan.changes),
+        restarts=share(plan.restarts, 2) if plan.restarts else 0,
+    )
+
+
+def _merged(sections: Sequence[Section]) -> Section:
+    figures: dict[str, Figure] = {}
+    for figure in (figure for section in sections for figure in section.figures):
+        before = figures.get(figure.name)
+        values = [*(before.values if before else ()), *figure.values]
+        figures[figure.name] = replace(figure, values=values)
+    return replace(sections[0], figures=list(figures.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One figure of both sides."""
+
+    name: str
+    unit: str
+    first: float
+    """Medians."""
+    second: float
+    told_apart: bool
+    """Whether the middle halves of the values of both sides do not overlap."""
+
+    @property
+    def factor(self) -> float | None:
+        """The second's median by the first's; None where the first's is 0."""
+        return self.second / self.first if self.first else None
+
+
+def ratios(first: Section, second: Section) -> list[Ratio]:
+    """Return the figures that both have, in the order of the first."""
+    others = {figure.name: figure for figure in second.figures}
+    return [
+        Ratio(one.name, one.unit, one.median, other.median, _apart(one.values, other.values))
+        for one in first.figures
+        if (other := others.get(one.name)) is not None
+    ]
+
+
+def _apart(one: Sequence[float], other: Sequence[float]) -> bool:
+    if min(len(one), len(other)) < _ENOUGH:
+        return False
+    (a, _, b), (c, _, d) = statistics.quantiles(one), statistics.quantiles(other)
+    return b < c or d < a
+
+
+def table(first: str, second: str, found: Sequence[Ratio]) -> str:
+    """Return ``found`` as text; ``first`` and ``second`` name the sides."""
+    return "\n".join(_lines(first, second, found))
+
+
+def _lines(first: str, second: str, found: Sequence[Ratio]) -> Iterator[str]:
+    yield f"A is {first}, B is {second}; medians."
+    yield ""
+    heads = "".join(head.rjust(_WIDTH) for head in ("A", "B", "B/A"))
+    yield f"  {'':{_NAME_WIDTH}}{heads}"
+    for ratio in found:
+        factor = "" if ratio.factor is None else f"{ratio.factor:.2f}"
+        numbers = "".join(
+            text.rjust(_WIDTH) for text in (f"{ratio.first:,.2f}", f"{ratio.second:,.2f}", factor)
+        )
+        verdict = "" if ratio.told_apart else "  cannot be told apart"
+        yield f"  {ratio.name:{_NAME_WIDTH}}{numbers}  {ratio.unit:5}{verdict}".rstrip()
+
+
+def saved(path: Path) -> Mapping[str, Section]:
+    """Return the sections that ``--json`` has written to ``path``, by title.
+
+    Raises:
+        BenchError: It is no such file.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {each["title"]: _section(each) for each in document["sections"]}
+    except OSError as error:
+        raise BenchError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path}: no figures of deviceplugin bench --json") from error
+
+
+def _section(given: Mapping[str, Any]) -> Section:
+    figures = [Figure(each["name"], each["unit"], each["values"]) for each in given["figures"]]
+    return Section(given["title"], given["command"], figures)
+
+
+def compare(old: Path, new: Path, say: Callable[[str], None]) -> None:
+    """Say the ratios of all sections that two files have both.
+
+    Raises:
+        BenchError: A file cannot be read, or they have no section in common.
+    """
+    before, after = saved(old), saved(new)
+    common = [title for title in before if title in after]
+    if not common:
+        raise BenchError(f"{old} and {new} have no section in common")
+    for title in common:
+        say(f"\n{title}")
+        say(table(str(old), str(new), ratios(before[title], after[title])))

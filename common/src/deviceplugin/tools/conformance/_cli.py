@@ -1,0 +1,186 @@
+"""The command line of ``deviceplugin conformance``."""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._app.exit_status import FAILED
+from deviceplugin.conformance._check import Check, Result
+from deviceplugin.conformance._lanes import InOrder, SideBySide
+from deviceplugin.conformance._limits import QUICK, Limits
+from deviceplugin.conformance._progress import Progress
+from deviceplugin.conformance._subject import Subject
+from deviceplugin.conformance._trial import Trial
+from deviceplugin.conformance.checks import CHECKS, GROUPS
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line
+from deviceplugin.tools.conformance import _report
+
+_JOBS: Final = 4
+_DESCRIPTION: Final = """\
+Check a device plugin, whatever it is written in, against what a kubelet expects of it.
+
+The plugin is started many times, on simulated kubelets, which do to it what a node would: each
+allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
+
+A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
+DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
+DP_HTTP_ADDRESS. Where it wants them as arguments, write {plugin_dir}, {pod_resources_socket},
+{registry_dir}, {http_address} or {kubelet_dir}; and {devices_dir} for a directory with a few
+files in it, made for each start."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin conformance -- my-device-plugin --plugin-dir {plugin_dir}
+  deviceplugin conformance --trigger-change 'touch {devices_dir}/new' \\
+    -- gopher-device-plugin --directory {devices_dir}
+  deviceplugin conformance --kubelet-dir /var/lib/kubelet -- plugin-with-a-fixed-path
+  deviceplugin conformance --quick --junit report.xml -- my-device-plugin
+
+Exit status: 0 if no check failed, 1 if one did or the plugin did not come up, 2 if the command
+line is wrong or the command cannot be run."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin conformance`` with the arguments ``argv`` and return its exit status.
+
+    0 if no check failed, 1 if one did or nothing could be checked, 2 for a wrong command line.
+    """
+    words, command = _split(argv)
+    return _command_line.run(_parser(), words, lambda options: _run(options, command))
+
+
+def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    if options.list:
+        print(_report.catalogue(CHECKS))  # noqa: T201
+        return 0
+    if not command:
+        raise ConfigError("give the plugin's command, after --")
+    checks = _chosen(options.only)
+    subject = Subject(
+        command=command,
+        resource=options.resource,
+        trigger=options.trigger_change,
+        kubelet_dir=options.kubelet_dir,
+    )
+    subject.check()
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    limits = QUICK if options.quick else Limits()
+    if options.within is not None:
+        limits = replace(limits, within=options.within, start=options.within)
+    jobs = 1 if options.kubelet_dir else options.jobs
+    report = _try(subject, limits, seed, checks, jobs)
+    for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
+        if path is not None:
+            _write(path, write(report))
+    return 0 if report.passed else FAILED
+
+
+def _try(
+    subject: Subject, limits: Limits, seed: int, checks: Sequence[Check], jobs: int
+) -> _report.Run:
+    colour = _command_line.has_colour()
+    width = max(len(check.id) for check in checks)
+
+    def say(result: Result) -> None:
+        progress.print(_report.line(result, width=width, colour=colour))
+
+    begin, order = time.monotonic(), InOrder(checks, say)
+    with Progress(order, sys.stderr) as progress, Trial(subject, limits, seed) as trial:
+        lanes = SideBySide(trial, order, jobs)
+        lanes.run(checks)
+    report = _report.Run(
+        command=subject.command,
+        resource=trial.resource,
+        others=trial.others,
+        seed=seed,
+        seconds=time.monotonic() - begin,
+        results=order.results,
+        problem=trial.hopeless,
+        only_one=lanes.only_one,
+    )
+    print(f"\n{_report.summary(report)}")  # noqa: T201
+    return report
+
+
+def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
+    """Return the checks of the groups and ids in ``wanted``; all for none."""
+    groups = {group.name for group in GROUPS}
+    known = groups | {check.id for check in CHECKS}
+    _command_line.check_names("check or group", wanted, known)
+    return [
+        check
+        for check in CHECKS
+        if not wanted or {check.id, check.id.partition(".")[0]} & set(wanted)
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what stands before and after ``--``."""
+    if "--" not in argv:
+        return argv, ()
+    index = list(argv).index("--")
+    return argv[:index], argv[index + 1 :]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    usage = "%(prog)s [options] -- COMMAND..."
+    parser = _command_line.parser("conformance", _DESCRIPTION, _EXAMPLES, usage)
+    add = parser.add_argument
+    add("--resource", default="", metavar="NAME", help="check this one of its resources")
+    add(
+        "--kubelet-dir",
+        type=Path,
+        metavar="DIR",
+        help="run the kubelet in DIR, which must not be one's own kubelet's (a temporary one)",
+    )
+    add(
+        "--trigger-change",
+        default="",
+        metavar="CMD",
+        help="shell command that changes the plugin's devices; may have the same {names}",
+    )
+    add("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE")
+    add("--json", type=Path, metavar="FILE", help="write JSON to FILE")
+    add("--list", action="store_true", help="list all checks, and exit")
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GROUP_OR_CHECK",
+        help="run this group or check only; may be given several times",
+    )
+    add(
+        "--jobs",
+        type=_count,
+        default=_JOBS,
+        metavar="N",
+        help=f"run up to N of the plugin at a time ({_JOBS}); 1 if two would disturb each other",
+    )
+    add("--seed", type=int, metavar="N", help="decides every random choice (a new one)")
+    add("--quick", action="store_true", help="shorter observations, fewer restarts")
+    add(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="what a plugin does by itself must be done within SECONDS (10)",
+    )
+    return parser

@@ -1,0 +1,7 @@
+"""Lists a node's devices and who holds them: ``deviceplugin devices``."""
+
+from deviceplugin.tools.devices._cli import main
+from deviceplugin.tools.devices._inventory import Device, Holder, Inventory
+from deviceplugin.tools.devices._report import FORMAT
+
+__all__ = ["FORMAT", "Device", "Holder", "Inventory", "main"]

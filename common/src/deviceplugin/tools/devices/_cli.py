@@ -1,0 +1,96 @@
+"""The command line of ``deviceplugin devices``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._config import settings
+from deviceplugin._config.settings import Settings
+from deviceplugin.tools import _command_line
+from deviceplugin.tools._answer import NoAnswerError
+from deviceplugin.tools.devices import _report
+from deviceplugin.tools.devices._inventory import Inventory
+from deviceplugin.tools.devices._sources import ask_kubelet, ask_plugin
+
+_SETTING: Final = "pod-resources-socket"
+
+_DESCRIPTION: Final = """\
+List the devices of this node and which container has which, as the kubelet knows it; and with
+--plugin also health and reasons, as the plugin knows them. Needs the kubelet's pod resources
+socket, and no access to the cluster.
+
+The kubelet answers by first taking back the devices of pods that have ended, as it also does
+before it gives devices to a new pod. Do not run it in a loop of less than some seconds."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin devices
+  deviceplugin devices --plugin http://127.0.0.1:9494 --json
+
+Exit status: 0 if all who were asked have answered, 1 if not, 2 if the command line is wrong."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin devices`` with the arguments ``argv`` and return its exit status.
+
+    0 if all who were asked have answered, 1 if not, 2 for a wrong command line.
+    """
+    return _command_line.run(_parser(), argv, _list)
+
+
+def _list(options: argparse.Namespace) -> int:
+    _command_line.check_timeout(options.timeout)
+    given = {_SETTING: options.socket} if options.socket else {}
+    socket = settings.load(Settings, flags=given).pod_resources_socket
+    inventory = Inventory()
+    problems = _ask(inventory, socket, options)
+    for problem in problems:
+        complain("deviceplugin devices", problem)
+    form = _report.to_json if options.json else _report.table
+    sys.stdout.write(form(inventory))
+    return FAILED if problems else 0
+
+
+def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> list[str]:
+    problems = []
+    for url in options.plugin:
+        try:
+            ask_plugin(inventory, url, options.timeout)
+        except NoAnswerError as error:
+            problems.append(str(error))
+    try:
+        ask_kubelet(inventory, socket, options.timeout, told=bool(options.plugin))
+    except NoAnswerError as error:
+        inventory.unknown.append("which devices pods have: the kubelet does not answer")
+        problems.append(str(error))
+    return problems
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("devices", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("--json", action="store_true", help="print JSON")
+    add(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="also ask the plugin at URL; may be given several times",
+    )
+    add(
+        f"--{_SETTING}",
+        dest="socket",
+        metavar="PATH",
+        help="the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="how long each of them has to answer (5)",
+    )
+    return parser

@@ -1,0 +1,90 @@
+"""An inventory as a table for people and as JSON for programs."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from deviceplugin.tools.devices._inventory import Device, Inventory
+
+FORMAT: Final = 1
+"""Version of the JSON; raised when something that was there means something else or is gone."""
+
+_HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
+_NONE: Final = "-"
+
+
+def table(inventory: Inventory) -> str:
+    """Return the devices as a table, sums, and what is not known."""
+    devices = list(inventory)
+    lines = _align([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
+    lines += _sums(devices)
+    lines += [f"not known: {text}" for text in inventory.unknown]
+    return "\n".join([*lines, ""])
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    holders = [f"{h.namespace}/{h.pod}/{h.container}" for h in sorted(device.holders)]
+    return (
+        device.resource,
+        device.id,
+        device.state,
+        ",".join(map(str, sorted(device.numa_nodes))) or _NONE,
+        ", ".join(holders) or _NONE,
+        _reason(device) or _NONE,
+    )
+
+
+def _reason(device: Device) -> str:
+    since = f" (since {device.since})" if device.reason and device.since else ""
+    return " ".join(f"{device.reason}{since}".split())
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _sums(devices: Sequence[Device]) -> list[str]:
+    if not devices:
+        return []
+    parts = []
+    for resource in dict.fromkeys(device.resource for device in devices):
+        states = Counter(device.state for device in devices if device.resource == resource)
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        parts.append(f"{resource}: {counts}")
+    return ["", *parts]
+
+
+def document(inventory: Inventory) -> Mapping[str, Any]:
+    """Return everything, ready for JSON. ``null`` is what is not known."""
+    return {
+        "format": FORMAT,
+        "deviceplugin": version("deviceplugin"),
+        "devices": [_entry(device) for device in inventory],
+        "unknown": inventory.unknown,
+    }
+
+
+def _entry(device: Device) -> Mapping[str, Any]:
+    return {
+        "resource": device.resource,
+        "id": device.id,
+        "state": device.state,
+        "allocatable": device.allocatable,
+        "healthy": device.healthy,
+        "reason": device.reason,
+        "since": device.since,
+        "numa_nodes": sorted(device.numa_nodes),
+        "attributes": device.attributes,
+        "holders": [
+            {"namespace": h.namespace, "pod": h.pod, "container": h.container}
+            for h in sorted(device.holders)
+        ],
+    }
+
+
+def to_json(inventory: Inventory) -> str:
+    """Return everything as JSON."""
+    return json.dumps(document(inventory), indent=1) + "\n"

@@ -1,0 +1,111 @@
+"""The command line of ``deviceplugin doctor``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._app.exit_status import FAILED
+from deviceplugin._config import settings as _settings
+from deviceplugin._config.settings import Settings
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line
+from deviceplugin.tools.doctor import _report
+from deviceplugin.tools.doctor._finding import Check
+from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._runner import run
+from deviceplugin.tools.doctor.checks import CHECKS, PLUGINS
+
+_DESCRIPTION: Final = """\
+Look at a node and say in plain words what is wrong for device plugins, what that means and what
+to do. Run it where the plugin runs: on the node as root, or in the plugin's pod. It changes
+nothing, needs no cluster access, and is done within seconds."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin doctor                            look at this machine
+  deviceplugin doctor --plugin gpu               there should be GPUs here
+  deviceplugin doctor --root /host --verbose     the node is mounted at /host; tell all
+  kubectl exec POD -- python3 -m deviceplugin doctor --json
+
+--plugin-dir, --registry-dir, --pod-resources-socket and --registration are the plugin's settings,
+and are taken from the same DP_ environment variables.
+
+Exit status: 0 if nothing has failed, 1 if something has, 2 if the command line is wrong."""
+
+_SETTINGS: Final = ("plugin-dir", "registry-dir", "pod-resources-socket", "registration")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin doctor`` with the arguments ``argv`` and return its exit status.
+
+    0 if nothing has failed, 1 if something has, 2 for a wrong command line.
+    """
+    return _command_line.run(_parser(), argv, _examine)
+
+
+def _examine(options: argparse.Namespace) -> int:
+    if options.list:
+        print(_catalogue())  # noqa: T201
+        return 0
+    node, checks = _node(options), _chosen(options.only)
+    results = list(run(node, checks))
+    if options.json:
+        sys.stdout.write(_report.to_json(node, results))
+    else:
+        colour = _command_line.has_colour()
+        sys.stdout.write(_report.text(results, verbose=options.verbose, colour=colour))
+    return FAILED if _report.failed(results) else 0
+
+
+def _node(options: argparse.Namespace) -> Node:
+    given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
+    if not options.root.is_dir():
+        raise ConfigError(f"--root {str(options.root)!r} is not a directory")
+    _command_line.check_timeout(options.timeout)
+    return Node(
+        root=options.root,
+        settings=_settings.load(Settings, flags=given),
+        plugins=frozenset(options.plugin),
+        config=options.config,
+        timeout=options.timeout,
+    )
+
+
+def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
+    _command_line.check_names("check", wanted, [check.name for check in CHECKS])
+    return [check for check in CHECKS if not wanted or check.name in wanted]
+
+
+def _catalogue() -> str:
+    width = max(len(check.name) for check in CHECKS)
+    return "\n".join(f"{check.name:{width}}  {check.title}" for check in CHECKS)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("doctor", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("--verbose", "-v", action="store_true", help="show what is ok, too")
+    add("--json", action="store_true", help="print JSON, with what is ok")
+    add(
+        "--plugin",
+        action="append",
+        default=[],
+        choices=PLUGINS,
+        help="the devices of this plugin should be here; may be given several times",
+    )
+    add("--root", type=Path, default=Path("/"), metavar="DIR", help="where the node's / is (/)")
+    add("--config", type=Path, metavar="FILE", help="the generic plugin's configuration file")
+    add("--only", action="append", default=[], metavar="CHECK", help="make this check only")
+    add("--list", action="store_true", help="list all checks, and exit")
+    add(
+        "--timeout",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="how long whoever listens on a socket has to answer (2)",
+    )
+    for name in _SETTINGS:
+        add(f"--{name}", dest=name, metavar="VALUE", help="as of the plugin")
+    return parser

@@ -1,0 +1,28 @@
+"""Runs checks one after the other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deviceplugin.tools.doctor._finding import Check, Finding, unknown
+from deviceplugin.tools.doctor._node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finding, and the check that made it."""
+
+    check: str
+    finding: Finding
+
+
+def run(node: Node, checks: Sequence[Check]) -> Iterator[Result]:
+    """Run ``checks`` on ``node`` and yield what each finds. One that cannot look says so."""
+    for check in checks:
+        try:
+            findings = list(check.look(node))
+        except OSError as error:
+            path = error.filename or check.title
+            do = "run as root." if isinstance(error, PermissionError) else ""
+            findings = [unknown(str(path), f"cannot be looked at: {error.strerror or error}", do)]
+        for finding in findings:
+            yield Result(check.name, finding)

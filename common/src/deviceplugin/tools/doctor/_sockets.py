@@ -1,0 +1,89 @@
+"""Asking who is on the other side of a socket, in a bounded time."""
+
+import errno
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, cast
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2 as pb
+
+_MAX_BYTES: Final = 16 * 1024 * 1024
+"""The kubelet sets no bound to its answers."""
+_NO_METHOD: Final = "/v1beta1.Registration/AreYouThere"
+
+
+class State(StrEnum):
+    """What is at the path of a socket."""
+
+    LISTENED_TO = "somebody listens on it"
+    MISSING = "it does not exist"
+    NO_SOCKET = "it is not a socket"
+    DEAD = "nobody listens on it"
+    DENIED = "this process may not connect to it"
+    BUSY = "whoever listens on it does not take connections"
+    UNCLEAR = "connecting to it fails"
+
+
+_BY_ERROR: Final = {
+    errno.ECONNREFUSED: State.DEAD,
+    errno.ENOENT: State.MISSING,
+    errno.EACCES: State.DENIED,
+    errno.EPERM: State.DENIED,
+    errno.EAGAIN: State.BUSY,
+}
+
+
+def state_of(path: Path, timeout: float) -> State:
+    """Connect to ``path``, hang up at once, and return how that went."""
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            return State.NO_SOCKET
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(timeout)
+            client.connect(str(path))
+    except TimeoutError:
+        return State.BUSY
+    except OSError as error:
+        return _BY_ERROR.get(error.errno or 0, State.UNCLEAR)
+    return State.LISTENED_TO
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a gRPC server said."""
+
+    code: grpc.StatusCode
+    details: str
+    message: Any = None
+
+
+def ask_kubelet(path: Path, timeout: float) -> Answer:
+    """Call a method that no kubelet has. One that speaks gRPC says that it has none."""
+    with rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
+        call = channel.unary_unary(
+            _NO_METHOD, request_serializer=bytes, response_deserializer=bytes
+        )
+        return _result(lambda: call(b"", timeout=timeout))
+
+
+def ask_allocatable(path: Path, timeout: float) -> Answer:
+    """Call GetAllocatableResources, which changes nothing, unlike List."""
+    lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+    with rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
+        call = rpc.calls(channel, lister)["GetAllocatableResources"]
+        return _result(lambda: call(pb.AllocatableResourcesRequest(), timeout=timeout))
+
+
+def _result(ask: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(grpc.StatusCode.OK, "", ask())
+    except grpc.RpcError as error:
+        call = cast("grpc.Call", error)
+        return Answer(call.code(), call.details() or "")

@@ -1,0 +1,84 @@
+"""The directories of CDI specifications, by which runtimes give devices to containers."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
+from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor.checks._cdi_files import READ, SpecError, UnreadableYAML, names
+
+_STATIC: Final = "etc/cdi"
+_DYNAMIC: Final = "var/run/cdi"
+"""Wins over the other."""
+_MEANS: Final = (
+    "runtimes leave the file out; pods that are given its devices fail with 'unresolvable CDI "
+    "devices'."
+)
+
+
+def _look(node: Node) -> Iterator[Finding]:
+    owners: defaultdict[str, list[Path]] = defaultdict(list)
+    for directory in (node.at(_STATIC), _dynamic(node)):
+        if not directory.is_dir():
+            yield ok(directory, "does not exist; made by the first who needs it")
+            continue
+        for path in sorted(directory.iterdir()):
+            yield from _file(path, owners)
+    yield from _conflicts(owners)
+
+
+def _dynamic(node: Node) -> Path:
+    # A link to /run would lead out of the root of a node that is mounted elsewhere.
+    return node.at("run/cdi" if node.at("var/run").is_symlink() else _DYNAMIC)
+
+
+def _file(path: Path, owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
+    if path.suffix not in READ:
+        if path.suffix == ".yml":
+            yield warning(
+                path,
+                "ends in .yml",
+                means="runtimes read .yaml and .json only, and do not see it.",
+                do="rename it to .yaml.",
+            )
+        return
+    try:
+        devices = names(path)
+    except UnreadableYAML:
+        yield unknown(path, "is YAML, and PyYAML is not installed", "pip install pyyaml.")
+    except SpecError as error:
+        do = "remove it, and restart the plugin that made it, which writes it again."
+        yield failure(path, str(error), means=_MEANS, do=do)
+    except OSError as error:
+        yield failure(path, f"cannot be read: {error.strerror}", means=_MEANS, do="run as root.")
+    else:
+        yield ok(path, f"has {len(devices)} devices")
+        for device in devices:
+            owners[device].append(path)
+
+
+def _conflicts(owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
+    for device, paths in sorted(owners.items()):
+        if len(paths) < 2:  # noqa: PLR2004
+            continue
+        files = " and ".join(map(str, paths))
+        if len({path.parent for path in paths}) == len(paths):
+            yield warning(
+                device,
+                f"is in {files}",
+                means=f"the one in {paths[-1].parent} is used, and the other is not.",
+                do="remove the one that is out of date.",
+            )
+        else:
+            yield failure(
+                device,
+                f"is in {files}",
+                means="runtimes use neither: a pod that is given it fails with 'unresolvable CDI "
+                "devices'.",
+                do="remove one of the files; two plugins, or versions of one, made them.",
+            )
+
+
+CHECK: Final = Check("cdi", "specifications of CDI devices, and names that are there twice", _look)

@@ -1,0 +1,84 @@
+"""The file in which the kubelet remembers which container has which device."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from deviceplugin.simulator._checkpoint import FILE_NAME, Checkpoint, CheckpointError, read
+from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
+from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._sockets import State, ask_allocatable, state_of
+from deviceplugin.tools.doctor.checks._pod_resources import allocatable
+
+
+def _look(node: Node) -> Iterator[Finding]:
+    path = node.plugin_dir / FILE_NAME
+    if not path.exists():
+        yield ok(path, "does not exist; the kubelet writes it with the first list of a plugin")
+        return
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+        checkpoint = read(path.parent)
+    except PermissionError:
+        yield unknown(path, f"may not be read by this user ({path.owner()} may)", "run as root.")
+        return
+    except (ValueError, RecursionError) as error:
+        yield _corrupt(path, f"is no JSON: {error}")
+        return
+    except CheckpointError:
+        yield _corrupt(path, "its contents do not fit its checksum")
+        return
+    pods = len({entry.pod for entry in checkpoint.entries})
+    yield ok(path, f"is sound, and has devices of {pods} pods")
+    yield from _resources(node, path, checkpoint)
+
+
+def _corrupt(path: Path, how: str) -> Finding:
+    return failure(
+        path,
+        how,
+        means="the kubelet goes on now, but its next start begins with an empty record: devices "
+        "that running pods have are then given to other pods too.",
+        do="drain the node, stop the kubelet, remove the file and start the kubelet. See why it "
+        "broke: a full disk, or a hard power-off.",
+    )
+
+
+def _resources(node: Node, path: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
+    names = sorted(checkpoint.registered | {entry.resource for entry in checkpoint.entries})
+    present = _present(node)
+    if present is None:
+        if names:
+            yield unknown(
+                path,
+                f"has {', '.join(names)}, and whether these have a plugin now is not known",
+                do="let this command reach the pod resources socket.",
+            )
+        return
+    for name in names:
+        if name not in present:
+            held = sum(entry.resource == name for entry in checkpoint.entries)
+            yield warning(
+                name,
+                f"is known to the kubelet, and has no healthy device; {held} containers have some",
+                means="the node's allocatable is 0: the plugin is not registered, or all its "
+                "devices are unhealthy. Containers that restart keep their devices; new pods "
+                "wait or are rejected.",
+                do="see whether the plugin's pod runs on this node, its log, and the reasons on "
+                "its page. Where it was removed for good there is nothing to do.",
+            )
+
+
+def _present(node: Node) -> dict[str, int] | None:
+    """Return the healthy devices by resource; None if nobody tells."""
+    socket = node.pod_resources_socket
+    if state_of(socket, node.timeout) is not State.LISTENED_TO:
+        return None
+    answer = ask_allocatable(socket, node.timeout)
+    return allocatable(answer) if answer.code is grpc.StatusCode.OK else None
+
+
+CHECK: Final = Check("checkpoint", "the kubelet's record of who has which device", _look)

@@ -1,0 +1,65 @@
+"""The directory with the kubelet's socket and the plugins'."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
+from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._sockets import State, state_of
+from deviceplugin.tools.doctor.checks import _directories
+
+_MOST: Final = 64
+"""Sockets that are tried."""
+
+
+def _look(node: Node) -> Iterator[Finding]:
+    path = node.plugin_dir
+    if not path.exists():
+        if node.registry_dir.is_dir():
+            yield ok(path, "does not exist; plugins can still be found in plugins_registry")
+            return
+        yield failure(
+            path,
+            "does not exist",
+            means="there is no kubelet on this machine, or its directory is not mounted here. No "
+            "plugin can register.",
+            do="on a node, start the kubelet, which makes the directory; in a pod, mount the host "
+            f"path {node.settings.plugin_dir} at the same place.",
+        )
+        return
+    found = list(_directories.faults(node, path))
+    yield from found or [ok(path, "is a directory that can be written to")]
+
+
+def sockets(directory: Path) -> list[Path]:
+    """Return the sockets in ``directory`` other than the kubelet's, in natural order."""
+    found = (p for p in directory.iterdir() if p.is_socket() and p.name != KUBELET_SOCKET)
+    return list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
+
+
+def _leftovers(node: Node) -> Iterator[Finding]:
+    directory = node.plugin_dir
+    if not directory.is_dir():
+        return
+    found = sockets(directory)
+    dead = [path.name for path in found if state_of(path, node.timeout / 10) is State.DEAD]
+    if dead:
+        yield warning(
+            directory,
+            f"nobody listens on {', '.join(dead)}",
+            means="a plugin was killed, or died, and left its socket. Its devices are at 0 until "
+            "it registers again; the file itself harms nobody.",
+            do="see whether the pod of that plugin runs (kubectl get pods -A -o wide). The file "
+            "goes at the next start of the kubelet, and often of the plugin.",
+        )
+    yield ok(directory, f"somebody listens on {len(found) - len(dead)} sockets of plugins")
+
+
+DIRECTORY: Final = Check("plugin-directory", "the kubelet's plugin directory", _look)
+LEFTOVERS: Final = Check(
+    "leftover-sockets", "sockets in it that nobody listens on any more", _leftovers
+)

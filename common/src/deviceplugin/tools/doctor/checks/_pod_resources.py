@@ -1,0 +1,95 @@
+"""The kubelet's pod resources API."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
+from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._sockets import Answer, State, ask_allocatable, state_of
+
+_WITHOUT: Final = (
+    "plugins cannot tell which pod has which device: no holders in metrics and on pages, and "
+    "devices that vanish stay listed for a day."
+)
+
+
+def _look(node: Node) -> Iterator[Finding]:
+    path = node.pod_resources_socket
+    if not path.parent.is_dir():
+        yield warning(
+            path.parent,
+            "does not exist",
+            means=_WITHOUT,
+            do="mount the host path of this directory; set pod-resources-socket where the kubelet "
+            "has another --root-dir.",
+        )
+        return
+    state = state_of(path, node.timeout)
+    if state is not State.LISTENED_TO:
+        yield failure(
+            path,
+            state.value,
+            means=f"the kubelet is not running, or this is not its directory; {_WITHOUT}",
+            do="see whether the kubelet runs; mount the directory and not the socket, which is a "
+            "new one after each start of the kubelet.",
+        )
+        return
+    yield from _judge(path, ask_allocatable(path, node.timeout))
+
+
+def allocatable(answer: Answer) -> dict[str, int]:
+    """Return how many healthy devices of each resource the kubelet has."""
+    devices = {
+        (entry.resource_name, device_id)
+        for entry in answer.message.devices
+        for device_id in entry.device_ids
+    }
+    return dict(sorted(Counter(resource for resource, _ in devices).items()))
+
+
+def _judge(path: Path, answer: Answer) -> Iterator[Finding]:
+    if answer.code is grpc.StatusCode.OK:
+        yield from _devices(path, allocatable(answer))
+    elif answer.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        yield warning(
+            path,
+            f"the kubelet refuses to answer now: {answer.details}",
+            means="all clients on the node share 100 calls a second, and some use up all of them.",
+            do="find the agent that asks so often; ask every 10 s instead.",
+        )
+    elif answer.code is grpc.StatusCode.UNIMPLEMENTED:
+        yield warning(
+            path,
+            f"GetAllocatableResources is not offered: {answer.details}",
+            means="the kubelet is older than 1.23, or has it switched off: it cannot be known "
+            "which devices are free.",
+            do="use a newer kubelet.",
+        )
+    else:
+        yield failure(
+            path,
+            f"no answer: {answer.code.name} {answer.details}",
+            means=f"the kubelet is stuck, or somebody else listens there; {_WITHOUT}",
+            do="see the kubelet's log (journalctl -u kubelet), and restart it.",
+        )
+
+
+def _devices(path: Path, counts: dict[str, int]) -> Iterator[Finding]:
+    if counts:
+        told = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
+        yield ok(path, f"the kubelet answers; healthy devices: {told}")
+        return
+    yield warning(
+        path,
+        "the kubelet answers, and has no healthy device of any plugin",
+        means="no plugin has registered, or all devices are unhealthy. Devices whose plugin sends "
+        "an empty topology are not told here.",
+        do="see the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
+    )
+
+
+CHECK: Final = Check("pod-resources", "the socket that tells which pod has which device", _look)

@@ -1,0 +1,153 @@
+"""The command line of ``deviceplugin events``."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from deviceplugin._app.exit_status import FAILED
+from deviceplugin._telemetry import log as _log
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line
+from deviceplugin.tools._answer import NoAnswerError
+from deviceplugin.tools.events._cluster import Cluster
+from deviceplugin.tools.events._look import look
+from deviceplugin.tools.events._notice import Notice, as_event
+from deviceplugin.tools.events._sender import Sender
+from deviceplugin.tools.events._watch import Watch
+
+log = logging.getLogger(__name__)
+
+_PLUGIN_TIMEOUT: Final = 5.0
+_STOP_TIMEOUT: Final = 2.0
+"""Seconds that an Event under way is waited for when told to stop."""
+
+_DESCRIPTION: Final = """\
+Tell the cluster when devices of this node become unhealthy or well again, or their plugin is not
+registered: as Events of the node, which `kubectl describe node` shows. It runs beside a plugin,
+and asks it for its /devices. Without news it asks nothing of the cluster."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin events --node worker-3                       as deployments/components/events does
+  deviceplugin events --node worker-3 --dry-run             print the Events, create none
+  deviceplugin events --node worker-3 --dry-run --once      what is not well now
+  deviceplugin events --node n --dry-run --once --plugin devices.json
+
+In a pod, the API server's address, the token and the certificate are where Kubernetes puts them.
+
+Exit status: 0 if told to stop, or with --once if all was told; 1 with --once if not; 2 if the
+command line is wrong."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin events`` with the arguments ``argv`` and return its exit status.
+
+    0 when told to stop, or with ``--once`` if all was told; 1 with ``--once`` if not; 2 for a wrong
+    command line.
+    """
+    return _command_line.run(_parser(), argv, _tell, (NoAnswerError,))
+
+
+def _tell(options: argparse.Namespace) -> int:
+    post = _post(options)
+    _log.configure("warning" if options.dry_run else "info", "auto")
+    watch = Watch(options.quiet_period, all_news=options.once)
+    sender = Sender(watch, post, time.monotonic)
+    if options.once:
+        return _tell_once(options, watch, sender)
+    return _keep_telling(options, watch, sender)
+
+
+def _tell_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
+    watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
+    while not sender.step():
+        pass
+    return FAILED if sender.refused or watch.news(time.monotonic()) else 0
+
+
+def _keep_telling(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    thread = threading.Thread(target=sender.run, name="sender", daemon=True)
+    thread.start()
+    once = _log.Once(log)
+    while True:
+        try:
+            left_out = watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
+        except NoAnswerError as error:
+            once.say("plugin", "plugin does not answer", error=str(error))
+        else:
+            once.over("plugin")
+            if left_out:
+                once.say("room", "too many devices; the last are not watched")
+            sender.wake()
+        if stop.wait(options.interval):
+            break
+    sender.stop()
+    thread.join(_STOP_TIMEOUT)
+    return 0
+
+
+def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
+    if options.dry_run:
+        return lambda notice: _show(notice, options.node)
+    url = options.api or _address(os.environ)
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise ConfigError(f"--api {url!r} is no http:// or https:// address")
+    cluster = Cluster(url)
+    return lambda notice: cluster.create(as_event(notice, options.node, datetime.now(UTC)))
+
+
+def _show(notice: Notice, node: str) -> None:
+    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}\n"
+    sys.stdout.write(line)
+    sys.stdout.flush()
+
+
+def _address(environ: Mapping[str, str]) -> str:
+    """Return where a pod finds the API server."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigError("this is no pod: give --api URL, or --dry-run")
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _seconds(text: str) -> float:
+    """Return the duration ``text``, of a second at least."""
+    seconds = _command_line.duration(text).total_seconds()
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1s")
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("events", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
+    add(
+        "--plugin",
+        default="http://127.0.0.1:9494",
+        metavar="URL",
+        help="where the plugin serves, or a file with its /devices (%(default)s)",
+    )
+    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between looks (10s)")
+    add(
+        "--quiet-period",
+        type=_seconds,
+        default="5m",
+        metavar="TIME",
+        help="between two Events of a device that say the same (5m)",
+    )
+    add("--api", metavar="URL", help="the API server, where it is not a pod that asks")
+    add("--once", action="store_true", help="tell what is not well now, and exit")
+    add("--dry-run", action="store_true", help="print Events, do not create them")
+    return parser

@@ -1,0 +1,69 @@
+"""What a plugin says of its devices, in a bounded time and size."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from deviceplugin.tools._answer import NoAnswerError, bounded, fetch, page_of
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""What is read of an answer; some 35,000 devices."""
+
+
+class Fact(NamedTuple):
+    """How a device, or the registration of a resource, is at one moment."""
+
+    resource: str
+    device: str
+    """Its id; empty for the registration."""
+    good: bool
+    """Whether it is healthy, or registered."""
+    reason: str = ""
+    """Why it is not."""
+    since: str = ""
+    """When health or reason last changed, as ISO 8601; empty where that is not known."""
+
+
+def look(source: str, timeout: float) -> list[Fact]:
+    """Return what the plugin at ``source`` says, which is a URL or a file with its answer.
+
+    Args:
+        source: Where the plugin serves; ``/devices`` is understood.
+        timeout: Seconds that it may be silent.
+
+    Raises:
+        NoAnswerError: It says nothing, or something else.
+    """
+    try:
+        return list(_facts(json.loads(_read(source, timeout))))
+    except NoAnswerError as error:
+        raise NoAnswerError(f"{source}: {error}") from error
+    except OSError as error:
+        raise NoAnswerError(f"{source}: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise NoAnswerError(f"{source}: is no list of a plugin's devices") from error
+
+
+def _read(source: str, timeout: float) -> bytes:
+    if "://" not in source:
+        with Path(source).open("rb") as file:
+            return bounded(file.read(MAX_BYTES + 1), MAX_BYTES)
+    if urlsplit(source).scheme not in {"http", "https"}:
+        raise NoAnswerError("is neither an http:// address nor a file")
+    return fetch(page_of(source), timeout, MAX_BYTES)
+
+
+def _facts(page: Any) -> Iterator[Fact]:
+    for resource in page["resources"]:
+        name = str(resource["name"])
+        yield Fact(name, "", bool(resource["registered"]), str(resource["problem"]))
+        for device in resource["devices"]:
+            yield Fact(
+                name,
+                str(device["id"]),
+                bool(device["healthy"]),
+                str(device.get("reason", "")),
+                str(device.get("since", "")),
+            )

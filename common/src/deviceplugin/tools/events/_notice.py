@@ -1,0 +1,115 @@
+"""Something to tell, and the Event that tells it."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from deviceplugin.tools.events._look import Fact
+
+COMPONENT: Final = "deviceplugin"
+"""What ``kubectl describe node`` shows as the source."""
+NAMESPACE: Final = "default"
+"""The only one in which the API server takes Events of nodes, which are in none."""
+MOST_NAMED: Final = 5
+"""Devices that one Event names."""
+_REASONS: Final = {
+    (True, False): "DeviceUnhealthy",
+    (True, True): "DeviceHealthy",
+    (False, False): "DevicesNotRegistered",
+    (False, True): "DevicesRegistered",
+}
+_MAX_BYTES: Final = 1024
+"""Of a message; what the API takes."""
+_MAX_TEXT: Final = 100
+"""Characters of an id or a reason."""
+_MAX_NODE: Final = 230
+"""Characters of a node's name in that of an Event, which may have 253 in all."""
+
+
+class Notice(NamedTuple):
+    """Devices of one resource, or its registration, that became well or stopped being so."""
+
+    good: bool
+    facts: tuple[Fact, ...]
+    """One or more, all of one resource: devices, or else the registration."""
+    unhealthy: int = 0
+    """Devices of the resource that are not healthy now."""
+    devices: int = 0
+    """Devices of the resource."""
+    changes: int = 1
+    """How often they changed since they were last told of; more than facts if they flap."""
+
+    @property
+    def reason(self) -> str:
+        """One word for programs."""
+        return _REASONS[bool(self.facts[0].device), self.good]
+
+    @property
+    def kind(self) -> str:
+        """``Normal`` or ``Warning``."""
+        return "Normal" if self.good else "Warning"
+
+    @property
+    def message(self) -> str:
+        """A line for people, of at most 1024 bytes."""
+        first = self.facts[0]
+        text = f"{first.resource}: {self._devices() if first.device else self._registration()}"
+        return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
+
+    def _registration(self) -> str:
+        if self.good:
+            return "the kubelet is watching it again"
+        return f"not registered with the kubelet: {_cut(self.facts[0].reason)}"
+
+    def _devices(self) -> str:
+        state = "healthy again" if self.good else "unhealthy"
+        more = f"; {self.changes} changes" if self.changes > len(self.facts) else ""
+        sums = f"({self.unhealthy:,} of {self.devices:,} unhealthy{more})"
+        if len(self.facts) == 1:
+            why = f": {_cut(self.facts[0].reason)}" if self.facts[0].reason else ""
+            return f"{_cut(self.facts[0].device)} is {state}{why} {sums}"
+        named = ", ".join(map(_named, self.facts[:MOST_NAMED]))
+        hidden = len(self.facts) - MOST_NAMED
+        rest = f" and {hidden:,} more" if hidden > 0 else ""
+        return f"{len(self.facts):,} devices are {state}: {named}{rest} {sums}"
+
+
+def _named(fact: Fact) -> str:
+    return f"{_cut(fact.device)} ({_cut(fact.reason)})" if fact.reason else _cut(fact.device)
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+
+
+def as_event(notice: Notice, node: str, now: datetime) -> Mapping[str, Any]:
+    """Return the core/v1 Event for ``node`` that tells ``notice``.
+
+    The same news of the same devices has the same name, so that the API server itself refuses to
+    be told twice.
+    """
+    moment = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _name(notice, node), "namespace": NAMESPACE},
+        # As the kubelet does: by this uid, `kubectl describe node` finds it, and nobody has to be
+        # allowed to read nodes.
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": notice.kind,
+        "reason": notice.reason,
+        "message": notice.message,
+        "source": {"component": COMPONENT, "host": node},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+
+
+def _name(notice: Notice, node: str) -> str:
+    parts = [(fact.resource, fact.device, fact.since) for fact in notice.facts]
+    digest = sha256(json.dumps([node, notice.good, parts]).encode()).hexdigest()
+    return f"{node[:_MAX_NODE].rstrip('.-')}.{digest[:16]}"

@@ -1,0 +1,107 @@
+"""Tells the news, one Event at a time: not too many, and again if it fails."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from deviceplugin._telemetry.log import Once
+from deviceplugin.tools.events._cluster import NotNowError, RefusedError
+from deviceplugin.tools.events._notice import Notice
+from deviceplugin.tools.events._watch import Watch
+
+log = logging.getLogger(__name__)
+
+BURST: Final = 10
+"""Events that may be created one after the other."""
+REFILL: Final = 60.0
+"""Seconds until there may be one more."""
+FIRST_WAIT: Final = 1.0
+LAST_WAIT: Final = 300.0
+"""Seconds between attempts: doubled from the first to the last, less up to a half by chance."""
+_IDLE: Final = 3600.0
+"""Seconds between wake-ups that serve no purpose here."""
+
+
+class Sender:
+    """Tells what ``watch`` has to tell, by ``post``. ``run`` is its thread.
+
+    Args:
+        watch: Knows the news.
+        post: Tells it; raises NotNowError or RefusedError.
+        clock: Seconds, the same that ``watch`` is given.
+    """
+
+    def __init__(
+        self, watch: Watch, post: Callable[[Notice], None], clock: Callable[[], float]
+    ) -> None:
+        self._watch = watch
+        self._post = post
+        self._clock = clock
+        self._free = float(BURST)
+        self._filled = clock()
+        self._not_before = self._filled
+        self._failures = 0
+        self._once = Once(log)
+        self._wake = threading.Event()
+        self._stopped = False
+        self.refused = 0
+        """Events that the cluster would never take."""
+
+    def run(self) -> None:
+        """Tell the news until stopped."""
+        while not self._stopped:
+            wait = self.step()
+            self._wake.wait(wait)
+            self._wake.clear()
+
+    def wake(self) -> None:
+        """Say that there may be news."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let ``run`` return, after what is under way."""
+        self._stopped = True
+        self._wake.set()
+
+    def step(self) -> float:
+        """Create one Event at most, and return how many seconds there is nothing to do.
+
+        If there is no news that is an hour, and nothing was asked of the cluster.
+        """
+        now = self._clock()
+        self._refill(now)
+        if now < self._not_before:
+            return self._not_before - now
+        if self._free < 1:
+            return (1 - self._free) * REFILL
+        notice = self._watch.news(now)
+        return _IDLE if notice is None else self._tell(notice)
+
+    def _refill(self, now: float) -> None:
+        self._free = min(self._free + (now - self._filled) / REFILL, BURST)
+        self._filled = now
+
+    def _tell(self, notice: Notice) -> float:
+        try:
+            self._post(notice)
+        except NotNowError as error:
+            self._failures += 1
+            wait = min(FIRST_WAIT * 2.0 ** min(self._failures - 1, 16), LAST_WAIT)
+            # Nodes that fail together do not come back together.
+            wait = max(wait * random.uniform(0.5, 1), error.after)  # noqa: S311
+            self._not_before = self._clock() + wait
+            self._once.say("cluster", "event could not be created, trying again", error=str(error))
+            return wait
+        except RefusedError as error:
+            self.refused += 1
+            log.warning("event was refused", extra={"error": str(error), "text": notice.message})
+        else:
+            if self._once.over("cluster"):
+                log.info("events can be created again")
+            log.info("event created", extra={"reason": notice.reason, "text": notice.message})
+        self._failures = 0
+        self._free -= 1
+        self._watch.told(notice, self._clock())
+        return 0.0

@@ -1,0 +1,1 @@
+"""``deviceplugin kubelet``: a simulated kubelet to try plugins on."""

@@ -1,0 +1,161 @@
+"""The command line of ``deviceplugin kubelet``."""
+
+import argparse
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final, get_args
+
+from deviceplugin._app.exit_status import FAILED
+from deviceplugin.errors import ConfigError
+from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._config import KubeletConfig, TopologyPolicy, TopologyScope
+from deviceplugin.simulator._errors import KubeletStopped
+from deviceplugin.simulator._kubelet import SimulatedKubelet
+from deviceplugin.simulator._live import LiveView
+from deviceplugin.tools import _command_line
+from deviceplugin.tools._console import Console, listening, opened, send, serve, stopping
+from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
+
+_CONTROL: Final = "control.sock"
+
+_DESCRIPTION: Final = """\
+Run a simulated kubelet, and show what plugins do to it and it to them.
+
+It listens on DIR/device-plugins/kubelet.sock, watches DIR/plugins_registry, and tells who has
+which device on DIR/pod-resources/kubelet.sock. Without DIR it uses a new temporary directory.
+Plugins that know no other place need DIR to be /var/lib/kubelet.
+
+Commands are typed, read from a script, or sent from elsewhere with --send. 'help' lists them."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin kubelet /tmp/kubelet
+  deviceplugin kubelet /tmp/kubelet --send admit demo example.com/gopher=1
+  deviceplugin kubelet /tmp/kubelet --script checks.txt
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin kubelet`` with the arguments ``argv`` and return its exit status.
+
+    0 when told to stop, 1 if a command of a script or of ``--send`` failed or the kubelet cannot
+    start, 2 for a wrong command line.
+    """
+    return _command_line.run(_parser(), argv, _act, (OSError, ValueError))
+
+
+def _act(options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        root = options.dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if options.send:
+            return _send(root, options.send)
+        return _run(root, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("kubelet", _DESCRIPTION, _EXAMPLES)
+    parser.add_argument(
+        "dir", type=Path, nargs="?", metavar="DIR", help="what /var/lib/kubelet is on a node"
+    )
+    parser.add_argument(
+        "--script", metavar="FILE", help="carry out the commands in FILE (- is stdin) and stop"
+    )
+    parser.add_argument(
+        "--send",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="have the one that runs on DIR carry out a command",
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not show what changes")
+    parser.add_argument("--seed", type=int, default=0, help="decides every random choice")
+    parser.add_argument(
+        "--fixed", action="store_true", help="leave out the known defects of Kubernetes 1.36"
+    )
+    parser.add_argument(
+        "--node-status-interval",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="time between two updates of the node status (default 10)",
+    )
+    parser.add_argument("--topology-policy", choices=get_args(TopologyPolicy), default="none")
+    parser.add_argument("--topology-scope", choices=get_args(TopologyScope), default="container")
+    parser.add_argument(
+        "--numa-nodes", default="0", metavar="IDS", help="the machine's, as in 0,1 (default 0)"
+    )
+    return parser
+
+
+def _send(root: Path, words: Sequence[str]) -> int:
+    line = " ".join(words)
+    try:
+        return 0 if send(root / _CONTROL, line, sys.stdout) else FAILED
+    except OSError as error:
+        raise OSError(f"{root / _CONTROL}: {error.strerror}: no kubelet runs here") from None
+
+
+def _run(root: Path, options: argparse.Namespace) -> int:
+    _refuse_to_replace(root / "device-plugins" / "kubelet.sock")
+    clock = LeapingClock()
+    kubelet = SimulatedKubelet(
+        root,
+        seed=options.seed,
+        clock=clock,
+        behaviour=Behaviour.fixed() if options.fixed else Behaviour.v1_36(),
+        config=KubeletConfig(
+            topology_policy=options.topology_policy,
+            topology_scope=options.topology_scope,
+            numa_nodes=_numa_nodes(options.numa_nodes),
+        ),
+    )
+    console = Console(KubeletCommands(kubelet, clock).table, sys.stdout)
+    with ExitStack() as stack:
+        stack.enter_context(stopping(console.finished))
+        script = opened(options.script, stack)
+        stack.enter_context(kubelet)
+        stack.enter_context(listening(console, root / _CONTROL))
+        stack.enter_context(_node_status(kubelet, options.node_status_interval))
+        if not options.quiet:
+            stack.enter_context(LiveView(kubelet, console.show))
+        return serve(console, script)
+
+
+def _numa_nodes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--numa-nodes {text}: not numbers with commas between them") from None
+
+
+def _refuse_to_replace(path: Path) -> None:
+    """Keep a real kubelet's plugins from being cut off."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise ConfigError(f"{path}: a kubelet is listening here already")
+
+
+@contextmanager
+def _node_status(kubelet: SimulatedKubelet, interval: float) -> Iterator[None]:
+    """Update the node status at intervals, as long as the kubelet runs."""
+    closed = threading.Event()
+
+    def run() -> None:
+        while not closed.wait(interval):
+            with suppress(KubeletStopped):
+                kubelet.tick()
+
+    thread = threading.Thread(target=run, name="node-status")
+    thread.start()
+    try:
+        yield
+    finally:
+        closed.set()
+        thread.join()

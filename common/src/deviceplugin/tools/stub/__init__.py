@@ -1,0 +1,1 @@
+"""``deviceplugin stub``: a plugin that does what it is told."""
