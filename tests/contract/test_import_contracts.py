@@ -1,0 +1,87 @@
+"""Import contracts break where code breaks them: a forbidden import for each, in a copy."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONFIGURATION = ROOT / "pyproject.toml"
+FORBIDDEN = {
+    "The core is layered": (
+        "deviceplugin/_discovery/found.py",
+        "import deviceplugin._kubelet.server",
+    ),
+    "gRPC stays in the two sides of the wire": ("deviceplugin/_discovery/loop.py", "import grpc"),
+    "Prometheus stays in the telemetry": (
+        "deviceplugin/_attribution/release.py",
+        "import prometheus_client",
+    ),
+    "inotify stays in the file watcher": (
+        "deviceplugin/_kubelet/sockets.py",
+        "import inotify_simple",
+    ),
+    "tenacity stays in the registration": ("deviceplugin/_app/host.py", "import tenacity"),
+    "YAML stays where files are read": ("deviceplugin_gpu/_plugin.py", "import yaml"),
+    "NVML is called in one file": ("deviceplugin_gpu/_health.py", "import pynvml"),
+    "udev is asked in one file of each plugin": ("deviceplugin_fpga/_plugin.py", "import pyudev"),
+    "Plugins use public names only": (
+        "deviceplugin_generic/plugin.py",
+        "import deviceplugin._platform.hooks",
+    ),
+    "Plugins never import each other": (
+        "deviceplugin_gopher/__init__.py",
+        "import deviceplugin_fpga",
+    ),
+}
+"""For each contract a file of a package, and a line in it that the contract forbids."""
+
+
+def sources() -> list[Path]:
+    return [*ROOT.glob("common/src/*"), *ROOT.glob("plugins/*/src/*")]
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """Return KEPT or BROKEN for each contract, judged on the packages in ``folder``."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    answer = subprocess.run(
+        [*command, "--config", str(CONFIGURATION)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", answer.stdout, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("packages")
+    for source in sources():
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    assert {"KEPT"} == set(verdicts(folder).values())
+    for name, line in FORBIDDEN.values():
+        with (folder / name).open("a") as file:
+            file.write(f"\n{line}\n")
+    return verdicts(folder)
+
+
+def test_each_contract_has_an_import_that_it_forbids() -> None:
+    configuration = tomllib.loads(CONFIGURATION.read_text())["tool"]["importlinter"]
+    assert set(FORBIDDEN) == {contract["name"] for contract in configuration["contracts"]}
+
+
+@pytest.mark.parametrize("contract", FORBIDDEN)
+def test_a_contract_breaks_at_a_forbidden_import(judged: dict[str, str], contract: str) -> None:
+    assert "BROKEN" == judged[contract]
+
+
+def test_every_plugin_is_under_the_contracts() -> None:
+    configuration = tomllib.loads(CONFIGURATION.read_text())["tool"]["importlinter"]
+    assert {source.name for source in sources()} == set(configuration["root_packages"])
