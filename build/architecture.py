@@ -1,0 +1,161 @@
+"""Draw the picture of `common/docs/architecture.md` from what the code imports, or check it.
+
+.venv/bin/python build/architecture.py            draw it anew
+.venv/bin/python build/architecture.py --check    exit with 1 if it is out of date
+.venv/bin/python build/architecture.py --count    rooms, floors, arrows, largest module
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+import grimp
+
+ROOT: Final = Path(__file__).parent.parent
+CORE: Final = ROOT / "common" / "src" / "deviceplugin"
+PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
+BEGIN: Final = "<!-- drawn by build/architecture.py -->"
+END: Final = "<!-- end of the drawing -->"
+NO_ROOMS: Final = {"__init__", "__main__"}
+
+Arrows = Mapping[str, frozenset[str]]
+
+
+def arrows() -> Arrows:
+    """Return which rooms each room imports; a room is a folder of the core, or a file beside it."""
+    graph = grimp.build_graph("deviceplugin", cache_dir=None)
+    rooms = {room.partition(".")[2] for room in graph.find_children("deviceplugin")}
+    found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            source, target = _room(importer), _room(imported)
+            if source != target and source in found and target in found:
+                found[source].add(target)
+    return {room: frozenset(targets) for room, targets in found.items()}
+
+
+def reduced(given: Arrows) -> Arrows:
+    """Return ``given`` without the arrows that a longer way says too."""
+
+    def reachable(room: str) -> frozenset[str]:
+        return given[room].union(*(reachable(each) for each in given[room]))
+
+    return {
+        room: targets - frozenset().union(*(reachable(target) for target in targets))
+        for room, targets in given.items()
+    }
+
+
+def floors(given: Arrows) -> list[list[str]]:
+    """Return the rooms by floor, the lowest first: each imports only from floors below its own."""
+    sorter = TopologicalSorter(given)
+    sorter.prepare()
+    found = []
+    while sorter.is_active():
+        found.append(sorted(sorter.get_ready()))
+        sorter.done(*found[-1])
+    return found
+
+
+def drawing() -> str:
+    """Return the picture and the list of rooms, as Markdown."""
+    given = arrows()
+    lines = ["```mermaid", "flowchart TD"]
+    lines += [f"  {_node(room)}" for floor in reversed(floors(given)) for room in floor]
+    for room, targets in sorted(reduced(given).items()):
+        lines += [f"  {room} --> {target}" for target in sorted(targets)]
+    lines += ["```", "", "| Room | What is in it |", "|---|---|"]
+    for floor in reversed(floors(given)):
+        lines += [f"| `{room}` | {_purpose(room)} |" for room in floor]
+    return "\n".join(lines)
+
+
+def drawn(page: str) -> str:
+    """Return ``page`` with the picture as the code is now."""
+    block = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
+    return block.sub(lambda _: f"{BEGIN}\n{drawing()}\n{END}", page)
+
+
+def modules() -> Mapping[str, int]:
+    """Return how many lines each module of the core and the plugins has."""
+    return {_name(path): len(path.read_text().splitlines()) for path in _sources()}
+
+
+def functions() -> Mapping[str, int]:
+    """Return how many lines each function of the core and the plugins has."""
+    return {
+        f"{_name(path)}: {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in _sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def count() -> str:
+    """Return the figures that a reader of the code feels, a line each."""
+    given = arrows()
+    module, lines = max(modules().items(), key=lambda item: item[1])
+    function, length = max(functions().items(), key=lambda item: item[1])
+    return "\n".join(
+        (
+            f"rooms            {len(given)}",
+            f"floors           {len(floors(given))}",
+            f"arrows           {sum(map(len, given.values()))}",
+            f"largest module   {lines} lines: {module}",
+            f"largest function {length} lines: {function}",
+        )
+    )
+
+
+def _sources() -> Iterable[Path]:
+    for source in (CORE, *sorted((ROOT / "plugins").glob("*/src"))):
+        yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _room(module: str) -> str:
+    return module.partition(".")[2].partition(".")[0]
+
+
+def _node(room: str) -> str:
+    return f'{room}["{room}"]'
+
+
+def _purpose(room: str) -> str:
+    path = CORE / room / "__init__.py"
+    code = (path if path.exists() else CORE / f"{room}.py").read_text()
+    first = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0].replace("\n", " ")
+    return first.replace("``", "`").replace("|", "\\|")
+
+
+def main() -> int:
+    """Return 1 if ``--check`` finds another picture than the code's."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    parser.add_argument("--count", action="store_true", help="print figures, and write nothing")
+    options = parser.parse_args()
+    if options.count:
+        print(count())
+        return 0
+    page = PAGE.read_text()
+    new = drawn(page)
+    if not options.check:
+        PAGE.write_text(new)
+    elif new != page:
+        print(f"{PAGE}: not what the code imports; run: build/architecture.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
