@@ -95,3 +95,16 @@ def test_wheels_depend_on_what_their_package_says(wheels: dict[str, Path]) -> No
     assert {"grpcio", "inotify-simple", "prometheus-client", "protobuf", "tenacity"} <= {
         text.partition(">")[0] for text in needed if "extra ==" not in text
     }
+
+
+def test_the_framework_brings_every_file_that_stands_beside_its_code(
+    wheels: dict[str, Path],
+) -> None:
+    source = ROOT / "common" / "src"
+    files = {
+        str(path.relative_to(source))
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheels["deviceplugin"]) as archive:
+        assert set() == files - set(archive.namelist())

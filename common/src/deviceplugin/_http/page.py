@@ -1,4 +1,6 @@
-"""The inventory as a page for people: one file of HTML, which needs nothing else.
+"""The inventory as a page for people: one answer of HTML, which needs nothing else.
+
+Put together from ``page.html``, ``page.css`` and ``page.js`` beside this file.
 
 Without JavaScript it is a plain page that the browser loads again every 10 s. With it, what is
 shown is replaced every 5 s, and stays where it is while nobody answers. Whatever is put in is
@@ -10,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
+from pathlib import Path
+from string import Template
 from typing import Final
 
 from deviceplugin._attribution.podresources import Hold
@@ -26,73 +30,14 @@ _MAX_HOLDERS: Final = 4
 _MAX_TEXT: Final = 300
 """Characters of a reason or of attributes that are shown."""
 
-_STYLE: Final = """
-:root{color-scheme:light dark;--line:#d4d9e0;--soft:#5b6675;--card:#fff;--back:#f4f6f8;
---ink:#16202c;--good:#1a7f4b;--bad:#c0262d;--link:#0b62c4}
-@media(prefers-color-scheme:dark){:root{--line:#303a47;--soft:#98a4b3;--card:#1a222c;--back:#11171e;
---ink:#e4e9ef;--good:#4cc38a;--bad:#ff7b78;--link:#6db3ff}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--back);color:var(--ink);font:15px/1.45 system-ui,sans-serif}
-header,main,footer{max-width:1180px;margin:0 auto;padding:0 20px}
-header{padding-top:18px;display:flex;flex-wrap:wrap;gap:4px 18px;align-items:baseline}
-h1{font-size:21px;margin:0;overflow-wrap:anywhere}
-h2{font-size:17px;margin:0;overflow-wrap:anywhere}
-a{color:var(--link)}
-nav a{margin-right:12px}
-section{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:16px 0;
-padding:14px 16px}
-.head{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}
-.soft,footer{color:var(--soft)}
-.good{color:var(--good)}.bad{color:var(--bad)}
-.good,.bad{font-weight:600}
-.note{border-left:4px solid var(--bad);white-space:pre-line}
-p{margin:6px 0 0}
-table{border-collapse:collapse;width:100%;margin-top:10px}
-th,td{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-top:1px solid var(--line);
-overflow-wrap:anywhere}
-thead th{border-top:0;color:var(--soft);font-weight:500;font-size:13px;white-space:nowrap}
-tbody th{font-weight:600;font-size:14px}
-thead th:first-child{width:1%}
-.devices thead th:first-child{width:33%}
-.devices thead th:nth-child(2){width:28%}
-.events thead th:nth-child(2){width:16%}
-.events thead th:nth-child(4){width:30%}
-.events thead th:nth-child(5){width:26%}
-small{display:block;color:var(--soft);font-size:13px;font-weight:400}
-time{white-space:nowrap}
-footer{padding:4px 20px 28px;font-size:13px}
-@media(max-width:640px){
-header,main,footer{padding-left:12px;padding-right:12px}
-thead{position:absolute;clip-path:inset(50%)}
-table,tbody,tr,th,td{display:block}
-tr{border-top:1px solid var(--line);padding:8px 0}
-th,td{border:0;padding:1px 0}
-td[data-name]{display:grid;grid-template-columns:84px 1fr}
-td[data-name]::before{content:attr(data-name);color:var(--soft)}
-td[data-name]>*{grid-column:2}
-td:empty{display:none}
-}
-"""
-_SCRIPT: Final = """
-setInterval(async () => {
-  if (document.hidden) return;
-  const state = document.getElementById("state");
-  try {
-    const answer = await fetch(location.href, {cache: "no-store"});
-    if (!answer.ok) throw new Error(answer.status);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const part of ["main", "#state"])
-      document.querySelector(part).replaceWith(page.querySelector(part));
-    document.title = page.title;
-  } catch {
-    if (!state.dataset.lost) {
-      state.dataset.lost = "yes";
-      state.className = "bad";
-      state.textContent = "no answer; this is how it was: " + state.textContent;
-    }
-  }
-}, 5000);
-"""
+
+def _read(suffix: str) -> str:
+    return Path(__file__).with_suffix(suffix).read_text(encoding="utf-8")
+
+
+_PAGE: Final = Template(_read(".html"))
+_STYLE: Final = _read(".css")
+_SCRIPT: Final = _read(".js")
 
 
 def _digest(text: str) -> str:
@@ -118,34 +63,20 @@ def render(
         now: Seconds since the epoch.
     """
     shown = sorted(reports, key=lambda report: not _troubled(report))[:MAX_RESOURCES]
-    sections = [
+    sections = [_note(problem)]
+    sections += [
         _resource(report, devices, now)
         for report, devices in zip(shown, _choose(shown), strict=True)
     ]
-    title = escape(f"{_summary(reports)} · {name}")
-    text = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<noscript><meta http-equiv="refresh" content="10"></noscript>
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<header><h1>{escape(name)}</h1><span class="soft" id="state">{_clock(now)}</span>
-<nav><a href="devices">devices</a><a href="metrics">metrics</a><a href="readyz">readyz</a></nav>
-</header>
-<main>
-{_note(problem)}{"".join(sections)}{_left_out(len(reports) - len(shown))}{_events(events, now)}
-</main>
-<footer>Times are told as of the moment above; point at one to see it in full.</footer>
-<script>{_SCRIPT}</script>
-</body>
-</html>
-"""
+    text = _PAGE.substitute(
+        policy=escape(_POLICY),
+        title=escape(f"{_summary(reports)} · {name}"),
+        style=_STYLE,
+        name=escape(name),
+        clock=_clock(now),
+        main="".join(sections) + _left_out(len(reports) - len(shown)) + _events(events, now),
+        script=_SCRIPT,
+    )
     return text.encode(errors="replace")
 
 
