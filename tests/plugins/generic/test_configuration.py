@@ -179,6 +179,11 @@ BEYOND_SCHEMA = {
     ],
     "devices: [\n": ["not valid: expected the node content, but found '<stream end>'"],
     "devices: &a [*a]\n": ["nested too deeply"],
+    '- {"\\r\\v": 1}\n': [
+        "[0].'\\r\\x0b': unknown key: known are devicematch, nummaxdevices",
+        "[0]: needs devicematch",
+        "[0]: needs nummaxdevices",
+    ],
     ENTRY % "env: {1: x, 'a=': y}": ["devices[0].env.a=: 'a=' cannot be a name"],
 }
 

@@ -139,7 +139,8 @@ class Cursor:
             if not isinstance(name, yaml.ScalarNode):
                 self.fault("a key must be a text")
                 continue
-            key = f"{self._key}.{name.value}" if self._key else name.value
+            shown = name.value if name.value.isprintable() else repr(name.value)
+            key = f"{self._key}.{shown}" if self._key else shown
             yield name.value, Cursor(self._text, value, key)
 
     def items(self) -> list["Cursor"]:
