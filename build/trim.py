@@ -16,8 +16,11 @@ UNUSED: Final = (
     # For developers.
     "deviceplugin/simulator",
     "deviceplugin/conformance",
-    "deviceplugin/bench",
     "deviceplugin/testing",
+    "deviceplugin/tools/bench",
+    "deviceplugin/tools/conformance",
+    "deviceplugin/tools/kubelet",
+    "deviceplugin/tools/stub",
     "google/protobuf/testdata",
     "**/__pycache__",
     "**/*.pyi",

@@ -11,6 +11,7 @@ import pytest
 
 import images
 from images import in_full
+from trim import UNUSED
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
@@ -93,3 +94,8 @@ def test_a_build_that_fails_is_told_in_a_line(
     assert 1 == images.main(["gopher"])
     (line,) = capfd.readouterr().err.splitlines()
     assert "device-plugin:0.1.0: false ended with status 1, and says above why" in line
+
+
+@pytest.mark.parametrize("pattern", [one for one in UNUSED if one.startswith("deviceplugin/")])
+def test_what_is_left_out_of_images_of_the_framework_is_there(pattern: str) -> None:
+    assert (ROOT / "common" / "src" / pattern).is_dir()
