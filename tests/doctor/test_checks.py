@@ -11,17 +11,17 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin.tools.doctor import CHECKS, Finding, Node, Verdict, _sockets, run
+from deviceplugin.checks import Finding, Node, Verdict
+from deviceplugin.tools.doctor import _sockets, all_checks, run
 from deviceplugin.tools.doctor.checks import (
     _cdi_files,
     _directories,
-    _generic,
-    _hardware_table,
     _kubelet,
     _pod_resources,
     _versions,
 )
 from deviceplugin.tools.doctor.checks._cdi_files import SpecError
+from deviceplugin_gpu._library import DIRECTORIES, SONAME
 from node_tree import PROC, write
 
 HARDWARE = {
@@ -45,7 +45,7 @@ def bare(root: Path) -> Node:
 
 
 def findings(node: Node, check: str) -> list[Finding]:
-    (chosen,) = [each for each in CHECKS if each.name == check]
+    (chosen,) = [each for each in all_checks() if each.name == check]
     return [result.finding for result in run(node, [chosen])]
 
 
@@ -60,13 +60,27 @@ def test_hardware_that_is_complete_is_ok(bare: Node, plugin: str) -> None:
     assert ["ok", "ok"] == verdicts(replace(bare, plugins=frozenset({plugin})), plugin)
 
 
-def test_the_gpu_plugin_finds_its_library_where_the_doctor_does() -> None:
-    from deviceplugin_gpu._library import DIRECTORIES, SONAME
+@pytest.mark.parametrize("above", ["", "driver-root/"])
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_the_library_is_found_where_the_plugin_finds_it(
+    bare: Node, above: str, directory: str
+) -> None:
+    for path in HARDWARE["gpu"][:-1]:
+        write(bare.at(path))
+    write(bare.at(f"{above}{directory}/{SONAME}"))
+    assert ["ok", "ok"] == verdicts(bare, "gpu")
 
-    (need,) = [each for each in _hardware_table.HARDWARE[0].needs if each.what == SONAME]
-    assert {f"{root}{d}/{SONAME}" for root in ("", "driver-root/") for d in DIRECTORIES} <= set(
-        need.any_of
-    )
+
+@pytest.mark.parametrize("place", ["run/nvidia/driver", "usr/local/nvidia"])
+def test_a_library_that_the_plugin_does_not_find_is_told_with_its_place(
+    bare: Node, place: str
+) -> None:
+    for path in HARDWARE["gpu"][:-1]:
+        write(bare.at(path))
+    write(bare.at(f"{place}/usr/lib64/{SONAME}"))
+    there, missing = findings(bare, "gpu")
+    assert (Verdict.OK, Verdict.FAILURE) == (there.verdict, missing.verdict)
+    assert f"there is one below /{place}, " in missing.found
 
 
 def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
@@ -81,25 +95,40 @@ def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ("devices: [{name: a, groups: [{paths: [{path: /proc/self}]}]}]", "ok"),
-        ("devices: [{name: a, groups: [{usb: [{vendor: '1'}]}]}]", "ok"),
-        ("devices: [{groups: [{paths: [{path: /none, optional: true}]}]}]", "ok"),
-        ("devices: [{name: a, groups: [{paths: [{path: '/a[^b]**c'}]}]}]", "warning"),
-        ("devices: [{name: a, groups: [1, {paths: [2, {path: 3}, {path: /}]}]}]", "ok"),
+        ("devices: [{name: serial, groups: [{paths: [{path: /proc/self}]}]}]", "ok"),
+        ("devices: [{name: serial, groups: [{usb: [{vendor: '0403', product: '6001'}]}]}]", "ok"),
+        ("devices: [{name: serial, groups: [{paths: [{path: /none, optional: true}]}]}]", "ok"),
+        ("devices: [{name: serial, groups: [{paths: [{path: '/a[^b]**c'}]}]}]", "warning"),
+        ("[{devicematch: '^self$', nummaxdevices: 1}]", "warning"),
+        ("[{devicematch: '^tty[0-9]$', nummaxdevices: 1}]", "ok"),
+        ("devices: [{name: serial, groups: [1, {paths: [2, {path: 3}, {path: /}]}]}]", "failure"),
+        ("devices: [{name: serial, groups: [{usb: [{vendor: '1'}]}]}]", "failure"),
+        ("devices: [{groups: [{paths: [{path: /proc}]}]}]", "failure"),
         ("devices: [1]", "failure"),
         ("[]", "failure"),
+        ("", "failure"),
     ],
 )
 def test_a_generic_configuration(bare: Node, text: str, verdict: str) -> None:
     write(bare.at("etc/generic-device-plugin/config.yaml"), text)
+    write(bare.at("dev/tty1"))
     assert [verdict] == verdicts(bare, "generic")
+
+
+def test_a_root_that_looks_like_a_pattern_is_none(tmp_path: Path) -> None:
+    bare = Node.at_root(tmp_path / "[a]*")
+    write(bare.at("dev/tty1"))
+    entry = "devices: [{name: serial, groups: [{paths: [{path: '/dev/tty[0-9]'}]}]}]"
+    write(bare.at("etc/generic-device-plugin/config.yaml"), entry)
+    assert ["1 of 1 paths match"] == [finding.found for finding in findings(bare, "generic")]
 
 
 def test_yaml_that_cannot_be_read_here_is_not_judged(
     bare: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    monkeypatch.setattr(_generic, "find_spec", lambda _: None)
+    for name in [name for name in sys.modules if name.startswith("deviceplugin_generic")]:
+        monkeypatch.delitem(sys.modules, name)
     write(bare.at("etc/generic-device-plugin/config.yaml"), "devices: [")
     assert ["unknown"] == verdicts(bare, "generic")
     write(bare.at("etc/cdi/a.yaml"), "x: [")
@@ -336,6 +365,6 @@ def test_no_file_on_the_node_makes_the_doctor_fail(bare: Node, junk: str) -> Non
     for name in names:
         path = write(bare.at(name))
         path.write_bytes(junk.encode(errors="surrogateescape"))
-    found = {result.check for result in run(bare, CHECKS)}
+    found = {result.check for result in run(bare, all_checks())}
     silent = {"kubelet-socket", "leftover-sockets"}  # there is a directory, and nothing in it
-    assert {check.name for check in CHECKS} - silent == found - silent
+    assert {check.name for check in all_checks()} - silent == found - silent

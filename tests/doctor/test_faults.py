@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.simulator import SimulatedKubelet
-from deviceplugin.tools.doctor import CHECKS, Finding, Node, Verdict, run
+from deviceplugin.tools.doctor import all_checks, run
 from node_tree import RESOURCE, write
 
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
@@ -21,7 +22,7 @@ Break = Callable[[Node], Node | None]
 
 
 def troubles(node: Node) -> list[tuple[str, Finding]]:
-    found = [(result.check, result.finding) for result in run(node, CHECKS)]
+    found = [(result.check, result.finding) for result in run(node, all_checks())]
     return [(check, f) for check, f in found if f.verdict is not Verdict.OK]
 
 
@@ -183,6 +184,13 @@ def a_driver_whose_library_is_not_mounted(node: Node) -> None:
         write(node.at(name))
 
 
+@fault("no libnvidia-ml.so.1", "GPU")
+def a_driver_whose_library_is_where_the_plugin_does_not_look(node: Node) -> None:
+    for name in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"):
+        write(node.at(name))
+    write(node.at("run/nvidia/driver/usr/lib64/libnvidia-ml.so.1"))
+
+
 @fault("none in sight", "GPU")
 def no_gpu_where_there_should_be_one(node: Node) -> Node:
     return replace(node, plugins=frozenset({"gpu"}))
@@ -206,6 +214,25 @@ def a_configuration_that_is_no_yaml(node: Node) -> None:
 @fault("has no devices", "GENERIC")
 def a_configuration_without_devices(node: Node) -> None:
     write(node.at("etc/generic-device-plugin/config.yaml"), "domain: example.com")
+
+
+@fault("line 1: devices[0].groups[0].usb[0]: needs a product", "GENERIC")
+def a_configuration_that_the_plugin_refuses(node: Node) -> None:
+    entry = "{name: serial, groups: [{usb: [{vendor: '0403'}]}]}"
+    write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")
+
+
+@fault("nothing below /dev matches", "generic")
+def a_rule_of_smarters_that_nothing_matches(node: Node) -> None:
+    rule = "- {devicematch: '^video[0-9]*$', nummaxdevices: 2}"
+    write(node.at("etc/generic-device-plugin/config.yaml"), rule)
+
+
+@fault("nvidia-gpu is not for this plugin", "generic")
+def a_rule_of_smarters_that_is_left_out(node: Node) -> None:
+    rules = "[{devicematch: nvidia-gpu, nummaxdevices: 1}, {devicematch: snd, nummaxdevices: 1}]"
+    write(node.at("etc/generic-device-plugin/config.yaml"), rules)
+    write(node.at("dev/snd/pcmC0D0p"))
 
 
 @fault("nothing matches /dev/ttyUSB*", "generic")

@@ -30,6 +30,11 @@ class Attempt:
     """Empty if it was loaded."""
 
 
+def candidates(root: Path) -> list[Path]:
+    """Return where the library is looked for below the driver's ``root``, the likeliest first."""
+    return [root / directory / SONAME for directory in DIRECTORIES]
+
+
 class Library:
     """The library as this process has it.
 
@@ -65,8 +70,7 @@ class Library:
         return None
 
     def _places(self) -> Iterator[str]:
-        for directory in DIRECTORIES:
-            path = self.root / directory / SONAME
+        for path in candidates(self.root):
             if path.exists():
                 yield str(path.resolve())
             else:

@@ -9,13 +9,13 @@ from typing import Final
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._config import settings as _settings
 from deviceplugin._config.settings import Settings
+from deviceplugin.checks import Node
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin.tools.doctor import _report
-from deviceplugin.tools.doctor._finding import Check
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._plugins import plugin_checks
 from deviceplugin.tools.doctor._runner import run
-from deviceplugin.tools.doctor.checks import CHECKS, PLUGINS
+from deviceplugin.tools.doctor.checks import AnyCheck, all_checks
 
 _DESCRIPTION: Final = """\
 Look at a node and say in plain words what is wrong for device plugins, what that means and what
@@ -73,14 +73,16 @@ def _node(options: argparse.Namespace) -> Node:
     )
 
 
-def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
-    _command_line.check_names("check", wanted, [check.name for check in CHECKS])
-    return [check for check in CHECKS if not wanted or check.name in wanted]
+def _chosen(wanted: Sequence[str]) -> Sequence[AnyCheck]:
+    checks = all_checks()
+    _command_line.check_names("check", wanted, [check.name for check in checks])
+    return [check for check in checks if not wanted or check.name in wanted]
 
 
 def _catalogue() -> str:
-    width = max(len(check.name) for check in CHECKS)
-    return "\n".join(f"{check.name:{width}}  {check.title}" for check in CHECKS)
+    checks = all_checks()
+    width = max(len(check.name) for check in checks)
+    return "\n".join(f"{check.name:{width}}  {check.title}" for check in checks)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,11 +94,11 @@ def _parser() -> argparse.ArgumentParser:
         "--plugin",
         action="append",
         default=[],
-        choices=PLUGINS,
+        choices=[check.name for check in plugin_checks()],
         help="the devices of this plugin should be here; may be given several times",
     )
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="where the node's / is (/)")
-    add("--config", type=Path, metavar="FILE", help="the generic plugin's configuration file")
+    add("--config", type=Path, metavar="FILE", help="the plugin's configuration file")
     add("--only", action="append", default=[], metavar="CHECK", help="make this check only")
     add("--list", action="store_true", help="list all checks, and exit")
     add(

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-from deviceplugin.tools.doctor._finding import Finding, Verdict
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.tools.doctor._runner import Result
 
 FORMAT: Final = 1

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deviceplugin.tools.doctor._finding import Check, Finding, unknown
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, unknown
+from deviceplugin.tools.doctor.checks import AnyCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Result:
     finding: Finding
 
 
-def run(node: Node, checks: Sequence[Check]) -> Iterator[Result]:
+def run(node: Node, checks: Sequence[AnyCheck]) -> Iterator[Result]:
     """Run ``checks`` on ``node`` and yield what each finds. One that cannot look says so."""
     for check in checks:
         try:

@@ -1,14 +1,15 @@
 """The checks, a module for each topic."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check
+from deviceplugin.tools.doctor._check import Check
+from deviceplugin.tools.doctor._plugins import PluginCheck, plugin_checks
 from deviceplugin.tools.doctor.checks import (
     _cdi,
     _checkpoint,
     _clock,
     _disk,
-    _hardware,
     _inotify,
     _kubelet,
     _mode,
@@ -20,7 +21,9 @@ from deviceplugin.tools.doctor.checks import (
     _versions,
 )
 
-CHECKS: Final[tuple[Check, ...]] = (
+AnyCheck = Check | PluginCheck
+
+KUBELET: Final[tuple[Check, ...]] = (
     _versions.CHECK,
     _kubelet.PROCESS,
     _plugin_directory.DIRECTORY,
@@ -30,7 +33,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     _mode.CHECK,
     _pod_resources.CHECK,
     _checkpoint.CHECK,
-    *_hardware.CHECKS,
+)
+MACHINE: Final[tuple[Check, ...]] = (
     _cdi.CHECK,
     _inotify.CHECK,
     _open_files.CHECK,
@@ -38,7 +42,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     _clock.CHECK,
     _selinux.CHECK,
 )
-"""In the order of a plugin's life: the kubelet, the devices, then what the machine has left."""
 
-PLUGINS: Final = tuple(check.name for check in _hardware.CHECKS)
-"""The plugins whose devices are looked for."""
+
+def all_checks() -> Sequence[AnyCheck]:
+    """Return all checks in the order of a plugin's life.
+
+    The kubelet, the devices of the plugins that are installed, then what the machine has left.
+    """
+    return [*KUBELET, *plugin_checks(), *MACHINE]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor.checks._cdi_files import READ, SpecError, UnreadableYAML, names
 
 _STATIC: Final = "etc/cdi"

@@ -7,9 +7,9 @@ from typing import Final
 
 import grpc
 
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.simulator._checkpoint import FILE_NAME, Checkpoint, CheckpointError, read
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, ask_allocatable, state_of
 from deviceplugin.tools.doctor.checks._pod_resources import allocatable
 

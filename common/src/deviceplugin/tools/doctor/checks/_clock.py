@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.simulator._checkpoint import FILE_NAME
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._check import Check
 
 _EARLIEST: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _INTERVAL: Final = 0.1

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Finding, failure, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, warning
 
 _DELETED: Final = "//deleted"
 """What the kernel adds to the source of a mount that has been removed."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok, warning
+from deviceplugin.tools.doctor._check import Check
 
 _NONE: Final = 1 << 20
 _LITTLE: Final = 64 << 20

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.tools.doctor._check import Check
 
 _KEY: Final = "fs.inotify.max_user_{}"
 _NEARLY: Final = 0.9

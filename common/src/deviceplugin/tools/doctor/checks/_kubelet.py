@@ -6,9 +6,9 @@ from typing import Final
 
 import grpc
 
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import Answer, State, ask_kubelet, state_of
 
 _ROOT_DIR: Final = "--root-dir"

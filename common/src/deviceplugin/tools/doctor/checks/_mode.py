@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok
+from deviceplugin.tools.doctor._check import Check
 
 
 def _look(node: Node) -> Iterator[Finding]:

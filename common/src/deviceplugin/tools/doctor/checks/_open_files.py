@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, unknown, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.tools.doctor._check import Check
 
 _ENOUGH: Final = 1024
 """A plugin has some 10 sockets and files for each resource."""

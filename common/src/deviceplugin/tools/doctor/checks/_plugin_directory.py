@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._inventory.validation import natural_key
+from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, state_of
 from deviceplugin.tools.doctor.checks import _directories
 

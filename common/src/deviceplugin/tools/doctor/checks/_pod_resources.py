@@ -7,8 +7,8 @@ from typing import Final
 
 import grpc
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok, warning
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import Answer, State, ask_allocatable, state_of
 
 _WITHOUT: Final = (

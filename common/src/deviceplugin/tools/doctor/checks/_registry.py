@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, ok, warning
+from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, state_of
 from deviceplugin.tools.doctor.checks import _directories
 from deviceplugin.tools.doctor.checks._plugin_directory import sockets

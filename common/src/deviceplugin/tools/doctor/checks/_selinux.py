@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, ok, warning
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, ok, warning
+from deviceplugin.tools.doctor._check import Check
 
 _CONFINED: Final = "container_t"
 _FIT: Final = "container_device_plugin_t"

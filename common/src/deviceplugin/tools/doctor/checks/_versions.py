@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from deviceplugin.tools.doctor._finding import Check, Finding, failure, ok
-from deviceplugin.tools.doctor._node import Node
+from deviceplugin.checks import Finding, Node, failure, ok
+from deviceplugin.tools.doctor._check import Check
 
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
 

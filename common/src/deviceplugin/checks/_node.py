@@ -22,9 +22,10 @@ class Node:
     settings: Settings
     """As a plugin would have them; their paths are the node's."""
     plugins: frozenset[str] = frozenset()
-    """Plugins whose devices should be here. Of others it is only said what is wrong with them."""
+    """Plugins whose devices should be here, by the names of their checks. Of others it is only said
+    what is wrong with them."""
     config: Path | None = None
-    """The generic plugin's configuration file, where it is not the usual one."""
+    """The plugin's configuration file, where it is not the usual one."""
     timeout: float = 2.0
     """Seconds that anybody on the other side of a socket has to answer."""
     wall: Callable[[], float] = time.time

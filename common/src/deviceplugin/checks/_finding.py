@@ -1,11 +1,8 @@
-"""What a check is, and what it finds."""
+"""What a check finds."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-
-from deviceplugin.tools.doctor._node import Node
 
 
 class Verdict(StrEnum):
@@ -32,16 +29,6 @@ class Finding:
     """What follows from it; empty where nothing does."""
     do: str = ""
     """What to do about it; empty where there is nothing to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Looks at one topic, within a few seconds, and changes nothing."""
-
-    name: str
-    title: str
-    look: Callable[[Node], Iterable[Finding]]
-    """May raise OSError, which is a finding of its own."""
 
 
 def ok(looked_at: Path | str, found: str) -> Finding:

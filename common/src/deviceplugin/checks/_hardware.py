@@ -1,0 +1,98 @@
+"""Hardware as it shows itself on a node, and what must be there for it to be usable."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from deviceplugin.checks._finding import Finding, failure, ok
+from deviceplugin.checks._node import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Something that must be there; without it there are no devices."""
+
+    what: str
+    means: str
+    """What follows if it is missing."""
+    do: str
+    any_of: tuple[str, ...] = ()
+    """Patterns below the node's root, any of which is enough."""
+    missing: Callable[[Node], str] | None = None
+    """Asked instead of the patterns: returns where it was looked for in vain, and an empty text if
+    it is there."""
+    follows: bool = True
+    """Whether it is there only if what stands before it is."""
+    is_driver: bool = False
+
+    def sought(self, node: Node) -> str:
+        """Return where it was looked for in vain; empty if it is there."""
+        if self.missing is not None:
+            return self.missing(node)
+        if any(map(node.exists, self.any_of)):
+            return ""
+        return f"for {', '.join(f'/{path}' for path in self.any_of)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """A kind of card on the PCI bus, with its driver."""
+
+    plugin: str
+    """The name of the check: ``--plugin`` with it says that there should be some."""
+    what: str
+    vendor: str
+    """As in sysfs."""
+    pci_class: str
+    """The beginning of it, as in sysfs."""
+    signs: tuple[str, ...]
+    """Patterns that show, without the PCI bus, that the hardware is here."""
+    needs: tuple[Need, ...]
+    rivals: tuple[str, ...] = ()
+    """Kernel modules that keep the right one from having the hardware."""
+
+    def look(self, node: Node) -> Iterator[Finding]:
+        """Yield whether the hardware is here, and which of its needs are not met."""
+        cards = list(self._cards(node))
+        signs = [sign for sign in self.signs if node.exists(sign)]
+        if not cards and not signs:
+            yield self._nothing(node)
+            return
+        yield ok(self.what, f"{len(cards)} on the PCI bus" if cards else f"/{signs[0]} exists")
+        unmet = [(need, places) for need in self.needs if (places := need.sought(node))]
+        # What comes after a link of the chain that is missing is missing because of it.
+        chain = [each for each in unmet if each[0].follows][:1]
+        for need, places in [*chain, *(each for each in unmet if not each[0].follows)]:
+            yield self._missing(need, places, node, cards)
+        if not unmet:
+            yield ok(self.what, f"there are {', '.join(need.what for need in self.needs)}")
+
+    def _cards(self, node: Node) -> Iterator[str]:
+        """Yield the PCI address of each card, with the name of the driver that has it."""
+        for path in sorted(node.matches("sys/bus/pci/devices/*")):
+            relative = path.relative_to(node.root)
+            vendor, kind = node.peek(relative / "vendor"), node.peek(relative / "class")
+            if vendor == self.vendor and kind.startswith(self.pci_class):
+                link = path / "driver"
+                driver = link.readlink().name if link.is_symlink() else "no driver"
+                yield f"{path.name} ({driver})"
+
+    def _nothing(self, node: Node) -> Finding:
+        if self.plugin not in node.plugins:
+            return ok(self.what, "none in sight")
+        return failure(
+            self.what,
+            f"none in sight: no PCI device of vendor {self.vendor} and class "
+            f"{self.pci_class}, and no /{', no /'.join(self.signs)}",
+            means=f"the {self.plugin} plugin advertises 0 devices.",
+            do="lspci -nn shows what the machine has; a virtual machine needs the card passed "
+            "through. In a pod, mount /sys and /dev of the host.",
+        )
+
+    def _missing(self, need: Need, places: str, node: Node, cards: list[str]) -> Finding:
+        found = f"no {need.what}; looked {places}"
+        rivals = [name for name in self.rivals if node.exists(f"sys/module/{name}")]
+        if need.is_driver and rivals:
+            found += f"; loaded instead: {', '.join(rivals)}"
+        if need.is_driver and cards:
+            found += f"; cards: {', '.join(cards)}"
+        return failure(self.what, found, means=need.means, do=need.do)

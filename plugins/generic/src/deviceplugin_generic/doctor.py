@@ -1,0 +1,83 @@
+"""What ``deviceplugin doctor`` looks at for this plugin: its file, and what matches it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from deviceplugin import ConfigError
+from deviceplugin.checks import Finding, Node, failure, ok, warning
+from deviceplugin_generic import DEFAULT_CONFIG, globs
+from deviceplugin_generic.entries import Configuration, Entry, Rule
+from deviceplugin_generic.matching import of_rule
+from deviceplugin_generic.plugin import GenericSettings
+from deviceplugin_generic.sysfs import Roots, Tree
+
+_NONE: Final = "the generic plugin advertises nothing."
+_PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
+_MAGIC: Final = re.compile(r"([*?\[\\])")
+
+
+def look(node: Node) -> Iterable[Finding]:
+    """The generic plugin's configuration, and what matches it."""
+    path = node.config or node.at(DEFAULT_CONFIG)
+    if not path.exists():
+        return [_absent(node, path)]
+    try:
+        configuration = GenericSettings.of_file(path).device.configuration
+    except ConfigError as error:
+        means = "the generic plugin exits with status 2, and its pod restarts for ever."
+        do = f"generic-device-plugin check {path} tells all that is wrong, with lines."
+        found = str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
+        return [failure(path, found, means=means, do=do)]
+    return _devices(node, path, configuration)
+
+
+def _absent(node: Node, path: Path) -> Finding:
+    if node.config or "generic" in node.plugins:
+        return failure(
+            path,
+            "does not exist",
+            means=_NONE,
+            do="mount the ConfigMap there, or name the file with --config.",
+        )
+    return ok(path, "does not exist; needed by the generic plugin only")
+
+
+def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[Finding]:
+    for reason in configuration.left_out:
+        means = "the generic plugin advertises nothing for this entry."
+        yield warning(path, f"{reason}; left out", means=means, do="take the entry out.")
+    if not (configuration.entries or configuration.rules):
+        do = "add entries to the list called devices."
+        yield failure(path, "has no devices", means=_NONE, do=do)
+    for entry in configuration.entries:
+        yield _entry(node, path, entry)
+    for rule in configuration.rules:
+        yield _rule(node, path, rule)
+
+
+def _entry(node: Node, path: Path, entry: Entry) -> Finding:
+    specs = [spec for group in entry.groups for spec in group.paths]
+    patterns = sorted({spec.path for spec in specs if not spec.optional})
+    bare = [pattern for pattern in patterns if not globs.glob(_below(node.root, pattern))]
+    looked_at = f"{path}: {entry.name}"
+    if patterns and bare == patterns:
+        found = f"nothing matches {', '.join(patterns)}"
+        means = "the resource has no device, unless its other selectors find some."
+        return warning(looked_at, found, means=means, do=_PLUG_IN)
+    return ok(looked_at, f"{len(patterns) - len(bare)} of {len(patterns)} paths match")
+
+
+def _rule(node: Node, path: Path, rule: Rule) -> Finding:
+    looked_at = f"{path}: {rule.pattern}"
+    found = list(of_rule(rule, Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys")))))
+    if found:
+        return ok(looked_at, f"{len(found)} paths below /dev match")
+    means = "there is no resource of it."
+    return warning(looked_at, "nothing below /dev matches", means=means, do=_PLUG_IN)
+
+
+def _below(root: Path, pattern: str) -> str:
+    """Return a pattern of the node, where the node's ``/`` is at ``root``."""
+    return _MAGIC.sub(r"\\\1", str(root)).rstrip("/") + pattern

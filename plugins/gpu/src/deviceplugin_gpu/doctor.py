@@ -1,0 +1,94 @@
+"""What ``deviceplugin doctor`` looks at for this plugin."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.checks import Finding, Hardware, Need, Node
+from deviceplugin_gpu._library import DIRECTORIES, MISSING, SONAME, Library, candidates
+from deviceplugin_gpu._settings import GpuSettings
+
+_LINKED: Final = ("lib", "usr/lib")
+"""Where a dynamic linker looks besides ``DIRECTORIES``."""
+_ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
+"""Roots of drivers that come as a container or with an image of the node."""
+
+
+def look(node: Node) -> Iterable[Finding]:
+    """NVIDIA GPUs: driver, device files, libraries."""
+    return _GPUS.look(node)
+
+
+def _missing_library(node: Node) -> str:
+    """Return where the plugin looks for its library in vain; empty if it finds it."""
+    mounted = GpuSettings().driver_root_ctr_path
+    library = Library(node.at(mounted))
+    if node.root == Path("/"):
+        if library.load() is not None:
+            return ""
+        refused = [f"; {one.outcome}" for one in library.attempts if one.outcome != MISSING]
+    else:  # by this machine's linker nothing would be known of that node's
+        if any(map(Path.exists, [*candidates(library.root), *_linked(node)])):
+            return ""
+        refused = []
+    places = f"in {', '.join(DIRECTORIES)} below {mounted}, then where the dynamic linker does"
+    return "".join([places, *refused, *_stray(node, mounted)])
+
+
+def _linked(node: Node) -> list[Path]:
+    return [*candidates(node.root), *(node.at(f"{one}/{SONAME}") for one in _LINKED)]
+
+
+def _stray(node: Node, mounted: Path) -> Iterator[str]:
+    for root in _ELSEWHERE:
+        if any(map(Path.exists, candidates(node.at(root)))):
+            yield f"; there is one below /{root}, which is to be mounted at {mounted}"
+
+
+_GPUS: Final = Hardware(
+    plugin="gpu",
+    what="NVIDIA GPUs",
+    vendor="0x10de",
+    pci_class="0x03",
+    signs=("sys/module/nvidia", "proc/driver/nvidia", "dev/nvidiactl"),
+    rivals=("nouveau", "vfio_pci"),
+    needs=(
+        Need(
+            what="kernel driver nvidia",
+            any_of=("sys/module/nvidia", "proc/driver/nvidia/version"),
+            means="the GPUs cannot be used, and the plugin advertises 0 GPUs until it is loaded.",
+            do="install the NVIDIA driver and modprobe nvidia; dmesg | grep -i nvrm tells why it "
+            "does not load. Blacklist nouveau; unbind cards from vfio-pci.",
+            is_driver=True,
+        ),
+        Need(
+            what="device file of the driver",
+            any_of=(
+                "dev/nvidiactl",
+                "driver-root/dev/nvidiactl",
+                "run/nvidia/driver/dev/nvidiactl",
+            ),
+            means="NVML cannot be started, so the plugin sees 0 GPUs.",
+            do="run nvidia-smi or nvidia-modprobe -c 0 on the node, which makes the files; in a "
+            "pod, use the runtime class nvidia, or mount /dev of the host.",
+        ),
+        Need(
+            what="device file of a GPU",
+            any_of=(
+                "dev/nvidia[0-9]*",
+                "driver-root/dev/nvidia[0-9]*",
+                "run/nvidia/driver/dev/nvidia[0-9]*",
+            ),
+            means="the driver is there and has no GPU: each has failed to start, or is not let in.",
+            do="dmesg | grep -i xid; nvidia-modprobe -c 0; in a pod, NVIDIA_VISIBLE_DEVICES=all.",
+        ),
+        Need(
+            what=SONAME,
+            missing=_missing_library,
+            means="the plugin cannot ask the driver for GPUs, and advertises 0.",
+            do="in a pod, use the runtime class nvidia (nvidia-container-toolkit), or mount the "
+            "driver's root at /driver-root; on a node, install the driver's libraries.",
+            follows=False,
+        ),
+    ),
+)

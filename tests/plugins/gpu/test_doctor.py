@@ -1,0 +1,55 @@
+"""The doctor's check of GPUs on the machine itself, where the dynamic linker is asked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deviceplugin_gpu._library import SONAME
+
+PROGRAM = """
+from pathlib import Path
+from deviceplugin.checks import Node
+from deviceplugin_gpu.doctor import _missing_library
+print(_missing_library(Node.at_root(Path("/"))))
+"""
+
+
+def missing(folder: Path) -> str:
+    """Return where a process whose linker looks in ``folder`` does not find the library."""
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout.strip()
+
+
+@pytest.fixture(autouse=True)
+def without_a_driver(tmp_path: Path) -> None:
+    if not missing(tmp_path):
+        pytest.skip(f"this machine has {SONAME}")
+
+
+def test_a_library_that_only_the_linker_finds_is_found(tmp_path: Path) -> None:
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    some = next(path for path in sorted(mapped) if path.startswith("/") and "libc.so" in path)
+    (tmp_path / SONAME).symlink_to(some)
+    assert "" == missing(tmp_path)
+
+
+def test_a_library_that_cannot_be_loaded_is_not_found_and_the_reason_is_told(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / SONAME).write_text("not a library")
+    assert f"{SONAME}: file too short" in missing(tmp_path)
+
+
+def test_where_it_was_looked_for_is_told(tmp_path: Path) -> None:
+    told = missing(tmp_path)
+    assert "usr/lib64" in told
+    assert "below /driver-root, then where the dynamic linker does" in told
