@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         choices=[check.name for check in plugin_checks()],
-        help="the devices of this plugin should be here; may be given several times",
+        help="the devices of this installed plugin should be here; may be given several times",
     )
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="where the node's / is (/)")
     add("--config", type=Path, metavar="FILE", help="the plugin's configuration file")

@@ -13,8 +13,9 @@ from deviceplugin.errors import DevicePluginError
 GROUP: Final = "deviceplugin.doctor"
 """Entry points of packages; the name of each is that of its check."""
 _PATIENCE: Final = 5
-"""Times ``--timeout`` that a plugin's check may take, and 10 s for its title."""
+"""Times ``--timeout`` that a plugin's check may take."""
 _TITLE_TIMEOUT: Final = 10.0
+"""Seconds that importing it for its title may take."""
 _MOST: Final = 1000
 """Findings that are taken of one check."""
 
@@ -63,7 +64,8 @@ class PluginCheck:
 
     def _failed(self, error: DevicePluginError) -> Finding:
         package = self._entry.dist
-        name = f"{package.name} {package.version}" if package else self._entry.value
+        assert package is not None  # it was found in one
+        name = f"{package.name} {package.version}"
         if isinstance(error, HookTimeoutError):
             return unknown(name, f"its check takes too long: {error}", "--timeout gives it longer.")
         do = f"install {name} with all that it needs; if it is, tell those who make it."
