@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config.settings import key
+from deviceplugin._config.names import key
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE
 

@@ -28,8 +28,8 @@ from deviceplugin._app import host
 from deviceplugin._attribution import exclusive, release
 from deviceplugin._attribution import holders as _holders
 from deviceplugin._attribution.schedule import Pace
-from deviceplugin._config import settings as _settings
-from deviceplugin._config import values
+from deviceplugin._config import names, values
+from deviceplugin._config.help_texts import helps
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, retention, triggers
 from deviceplugin._discovery.found import sort_out
@@ -197,12 +197,12 @@ def test_the_readme_shows_the_template_as_it_is(source: Path) -> None:
 
 def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
     common = {field.name for field in fields(dp.Settings)}
-    texts = _settings.helps(settings)
+    texts = helps(settings)
     return [
         [
-            f"`{_settings.key(field)}`",
+            f"`{names.key(field)}`",
             f"`{values.write(field.default)}`",
-            texts[_settings.key(field)],
+            texts[names.key(field)],
         ]
         for field in fields(settings)
         if not (own and field.name in common)

@@ -8,7 +8,7 @@ from json import loads
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from deviceplugin._config.settings import variables
+from deviceplugin._config.names import variables
 from deviceplugin_simulated import SimulatedSettings
 from kustomize import CLUSTER_WIDE
 

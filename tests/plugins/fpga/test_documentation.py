@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import deviceplugin as dp
-from deviceplugin._config import settings, values
+from deviceplugin._config import names, values
+from deviceplugin._config.help_texts import helps
 from deviceplugin_fpga import FpgaSettings, _install, _names
 from deviceplugin_fpga.hook import _main
 from fpga_bitstreams import gbs
@@ -50,11 +51,11 @@ def test_the_commands_print_what_the_page_shows(tree: FpgaTree, tmp_path: Path) 
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    texts = settings.helps(FpgaSettings)
+    texts = helps(FpgaSettings)
     expected = []
     for field in fields(FpgaSettings):
         if field.name not in common:
-            key, default = settings.key(field), values.write(field.default)
+            key, default = names.key(field), values.write(field.default)
             written = "none" if default in ("", []) else f"`{default}`"
             expected.append(f"| `{key}` | {written} | {texts[key]} |")
     table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]

@@ -9,7 +9,9 @@ from pathlib import Path
 import yaml
 
 import deviceplugin as dp
-from deviceplugin._config import settings
+from deviceplugin._config import names
+from deviceplugin._config.help_texts import helps
+from deviceplugin._config.settings import dump
 from deviceplugin_gpu._choices import Naming
 from deviceplugin_gpu._document import read
 from deviceplugin_gpu._settings import GpuSettings
@@ -24,13 +26,13 @@ COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    texts = settings.helps(GpuSettings)
-    defaults = settings.dump(GpuSettings())
+    texts = helps(GpuSettings)
+    defaults = dump(GpuSettings())
     expected = []
     for field in fields(GpuSettings):
         if field.name not in common:
-            key = settings.key(field)
-            others = [*settings.flags(field)[1:], *settings.variables(field)[1:]]
+            key = names.key(field)
+            others = [*names.flags(field)[1:], *names.variables(field)[1:]]
             also = ", ".join(f"`{name}`" for name in others) or "-"
             expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
     table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]

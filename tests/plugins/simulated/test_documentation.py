@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config import settings, values
+from deviceplugin._config import names, values
+from deviceplugin._config.help_texts import helps
 from deviceplugin_simulated import SimulatedSettings, _commands, _control
 from deviceplugin_simulated._life import Action
 from deviceplugin_simulated._profiles import PROFILES
@@ -19,11 +20,11 @@ PAGE = (ROOT / "plugins/simulated/README.md").read_text()
 
 def test_the_page_lists_the_settings_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    texts = settings.helps(SimulatedSettings)
+    texts = helps(SimulatedSettings)
     expected = [
         f"| `{key}` | `{values.write(field.default)}` | {texts[key]} |"
         for field in fields(SimulatedSettings)
-        if field.name not in common and (key := settings.key(field))
+        if field.name not in common and (key := names.key(field))
     ]
     table = PAGE.partition("## Settings\n")[2]
     assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)

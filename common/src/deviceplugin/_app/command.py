@@ -21,9 +21,9 @@ from typing import Any, Final, NoReturn, TypeVar, overload
 from typing_extensions import override
 
 from deviceplugin._app import exit_status
-from deviceplugin._config import settings as _settings
-from deviceplugin._config import values
-from deviceplugin._config.settings import Settings
+from deviceplugin._config import class_check, environment, loading, names, values
+from deviceplugin._config.help_texts import helps
+from deviceplugin._config.settings import Settings, dump
 from deviceplugin._discovery.found import check_plugins
 from deviceplugin._platform import hooks
 from deviceplugin._telemetry import log as _log
@@ -83,14 +83,14 @@ class _Command:
 
     def run(self, argv: Sequence[str]) -> int:
         _check_makers(self._makers)
-        _settings.check(self._settings)
+        class_check.check(self._settings)
         options = self._parser(helping=bool({"-h", "--help"} & set(argv))).parse_strictly(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
             return 0
         settings = self._load(options)
         if options.print_config:
-            sys.stdout.write(json.dumps(_settings.dump(settings), indent=2) + "\n")
+            sys.stdout.write(json.dumps(dump(settings), indent=2) + "\n")
             return 0
         _log.configure(settings.log_level, settings.log_format)
         self._warn_of_variables(options)
@@ -103,9 +103,9 @@ class _Command:
         return self._serve(plugins, settings, options, events)
 
     def _warn_of_variables(self, options: argparse.Namespace) -> None:
-        for name, near in _settings.suspicious_variables(self._settings).items():
+        for name, near in environment.suspicious_variables(self._settings).items():
             log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
-        for name, winner in _settings.hidden_variables(self._settings, vars(options)).items():
+        for name, winner in environment.hidden_variables(self._settings, vars(options)).items():
             log.warning("variable has no effect", extra={"variable": name, "hidden_by": winner})
 
     def _parser(self, *, helping: bool) -> "_Parser":
@@ -138,7 +138,7 @@ class _Command:
             metavar="FILE",
             help="settings as TOML, JSON or YAML; also the environment variable DP_CONFIG",
         )
-        self._add_settings(parser, _settings.helps(self._settings) if helping else {})
+        self._add_settings(parser, helps(self._settings) if helping else {})
         return parser
 
     def _add_settings(self, parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> None:
@@ -147,13 +147,13 @@ class _Command:
         own = [field for field in fields(self._settings) if field.name not in _COMMON]
         common = [field for field in fields(self._settings) if field.name in _COMMON]
         for field in (*own, *common):
-            name = _settings.key(field)
+            name = names.key(field)
             # A truth may stand without its value: --verbose is --verbose=true.
             options: dict[str, Any] = {}
             if types[field.name] is bool:
                 options = {"nargs": "?", "const": "true"}
             group.add_argument(
-                *_settings.flags(field),
+                *names.flags(field),
                 dest=name,
                 default=argparse.SUPPRESS,
                 action="append" if values.is_own(types[field.name]) else "store",
@@ -172,10 +172,10 @@ class _Command:
         return "unknown"
 
     def _load(self, options: argparse.Namespace) -> Settings:
-        keys = {_settings.key(field) for field in fields(self._settings)}
+        keys = {names.key(field) for field in fields(self._settings)}
         flags = {name: value for name, value in vars(options).items() if name in keys}
-        file = options.config or _settings.config_file()
-        return _settings.load(self._settings, flags=flags, file=file)
+        file = options.config or environment.config_file()
+        return loading.load(self._settings, flags=flags, file=file)
 
     def _make(self, settings: Settings) -> list[Plugin]:
         return [make(settings) if self._takes_settings else make() for make in self._makers]
@@ -224,7 +224,7 @@ class _Command:
             )
             return
         changed = [
-            _settings.key(field)
+            names.key(field)
             for field in fields(Settings)
             if getattr(settings, field.name) != getattr(before, field.name)
         ]
@@ -303,7 +303,7 @@ def _check_makers(makers: Sequence[object]) -> None:
 def _notes(field: Field[Any]) -> str:
     """Return what the help says behind the text of a setting."""
     notes = []
-    if others := _settings.variables(field)[1:]:
+    if others := names.variables(field)[1:]:
         notes.append(f"also {', '.join(others)} in the environment")
     value = None if field.default is MISSING else values.write(field.default)
     if value not in (None, "", [], {}):

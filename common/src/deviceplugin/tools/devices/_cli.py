@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED, complain
-from deviceplugin._config import settings
+from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._answer import NoAnswerError
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 def _list(options: argparse.Namespace) -> int:
     _command_line.check_timeout(options.timeout)
     given = {_SETTING: options.socket} if options.socket else {}
-    socket = settings.load(Settings, flags=given).pod_resources_socket
+    socket = load(Settings, flags=given).pod_resources_socket
     inventory = Inventory()
     problems = _ask(inventory, socket, options)
     for problem in problems:

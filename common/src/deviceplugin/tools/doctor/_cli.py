@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
-from deviceplugin._config import settings as _settings
+from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
 from deviceplugin.errors import ConfigError
@@ -66,7 +66,7 @@ def _node(options: argparse.Namespace) -> Node:
     _command_line.check_timeout(options.timeout)
     return Node(
         root=options.root,
-        settings=_settings.load(Settings, flags=given),
+        settings=load(Settings, flags=given),
         plugins=frozenset(options.plugin),
         config=options.config,
         timeout=options.timeout,

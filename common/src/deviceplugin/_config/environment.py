@@ -1,0 +1,69 @@
+"""The environment: the configuration file that it names, and variables that do nothing."""
+
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from deviceplugin._config import values as _values
+from deviceplugin._config.names import CONFIG_VARIABLE, PREFIX, key, variable, variables
+from deviceplugin._config.settings import Settings
+from deviceplugin.errors import ConfigError
+
+
+def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the file that the environment names as the configuration, if any."""
+    name = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+    return Path(name) if name else None
+
+
+def suspicious_variables(
+    settings: type[Settings], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return variables that look like misspelt settings, with what they are close to.
+
+    Not errors: Kubernetes itself puts a service called ``dp-...`` into the environment.
+    """
+    environ = os.environ if environ is None else environ
+    known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
+    near = {
+        name: get_close_matches(name, known, 1, 0.8)
+        for name in environ
+        if name.startswith(PREFIX) and name not in known
+    }
+    return {name: matches[0] for name, matches in near.items() if matches}
+
+
+def hidden_variables(
+    settings: type[Settings],
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return variables that are set to no effect, with the flag or variable that wins over each.
+
+    Those that say the same as the winner, or nothing, are left out. ``flags`` is as for ``load``,
+    and may have the path of the configuration file as ``config``.
+    """
+    environ = os.environ if environ is None else environ
+    types = typing.get_type_hints(settings)
+    hidden: dict[str, str] = {}
+    named = environ.get(CONFIG_VARIABLE)
+    if named and flags.get("config") and named != str(flags["config"]):
+        hidden[CONFIG_VARIABLE] = "--config"
+    for field in fields(settings):
+        name, kind = key(field), types[field.name]
+        given: dict[str, Any] = {f"--{name}": flags[name]} if name in flags else {}
+        given |= {each: environ[each] for each in variables(field) if environ.get(each)}
+        winner, *others = given or [""]
+        hidden |= {x: winner for x in others if not _are_same(given[x], given[winner], kind)}
+    return hidden
+
+
+def _are_same(one: Any, other: Any, kind: Any) -> bool:
+    try:
+        return bool(_values.parse(one, kind) == _values.parse(other, kind))
+    except (ValueError, ConfigError):
+        return bool(one == other)
