@@ -1,10 +1,13 @@
 """What is counted and measured. Names and labels are promised in ``docs/metrics.md``."""
 
+# ruff: noqa: RUF009 - the rows of the table are calls
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib.metadata import version
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import GaugeMetricFamily
@@ -14,6 +17,8 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from deviceplugin._telemetry.events import Events
+
+_M = TypeVar("_M", Info, Counter, Gauge, Histogram)
 
 _HELD: Final = "deviceplugin_device_allocated"
 _END: Final = b"# EOF\n"
@@ -54,104 +59,95 @@ class Attribution(NamedTuple):
     """Who holds a device, by its id; None where that is not known."""
 
 
+def _family(kind: Callable[..., _M], name: str, text: str, *labels: str, **options: Any) -> _M:
+    """Return a row of ``Metrics``: a metric that each of them makes anew."""
+    make = partial(kind, name, text, labels, registry=None, **options)
+    return field(init=False, default_factory=make)
+
+
+_counter = partial(_family, Counter)
+_gauge = partial(_family, Gauge)
+_seconds = partial(_family, Histogram, buckets=_SECONDS)
+
+
+@dataclass(eq=False, repr=False)
 class Metrics:
     """The metrics of one process, on a registry of their own."""
 
-    def __init__(self) -> None:
-        registry = self.registry = CollectorRegistry()
-        self._attribution: Callable[[], Iterable[Attribution]] = tuple
-        self.events = Events()
-        """What happened lately, beside the numbers."""
-        build = Info("deviceplugin_build", "Versions that are running.", registry=registry)
-        build.info(
+    build: Info = _family(Info, "deviceplugin_build", "Versions that are running.")
+    registrations: Counter = _counter(
+        "deviceplugin_registrations", "Registrations that the kubelet accepted.", "resource"
+    )
+    registration_failures: Counter = _counter(
+        "deviceplugin_registration_failures",
+        "Registrations that failed: unavailable (no kubelet answers) or refused.",
+        "resource",
+        "reason",
+    )
+    registered: Gauge = _gauge(
+        "deviceplugin_registered", "1 while the kubelet is watching the resource.", "resource"
+    )
+    kubelet_restarts: Counter = _counter(
+        "deviceplugin_kubelet_restarts",
+        "Times that a new kubelet socket took the place of an old one.",
+    )
+    streams: Gauge = _gauge("deviceplugin_streams", "Open ListAndWatch streams.", "resource")
+    allocations: Counter = _counter(
+        "deviceplugin_allocations",
+        "Allocate requests by the gRPC code of the answer.",
+        "resource",
+        "code",
+    )
+    allocation_seconds: Histogram = _seconds(
+        "deviceplugin_allocation_duration_seconds", "Time to answer Allocate.", "resource"
+    )
+    discovery_seconds: Histogram = _seconds(
+        "deviceplugin_discovery_duration_seconds", "Time that discover() took.", "plugin"
+    )
+    discovery_errors: Counter = _counter(
+        "deviceplugin_discovery_errors", "Discoveries that failed.", "plugin"
+    )
+    discovery_success: Gauge = _gauge(
+        "deviceplugin_discovery_last_success_timestamp_seconds",
+        "When a discovery last succeeded, in seconds since the epoch.",
+        "plugin",
+    )
+    skipped_devices: Gauge = _gauge(
+        "deviceplugin_skipped_devices",
+        "Devices of the last discovery that could not be advertised.",
+        "plugin",
+    )
+    skipped_samples: Gauge = _gauge(
+        "deviceplugin_skipped_samples",
+        "Samples of a plugin's own metrics that were left out, because others have their name.",
+        "plugin",
+    )
+    released: Counter = _counter(
+        "deviceplugin_released_devices",
+        "Devices that pods gave back, as told to released().",
+        "resource",
+    )
+    pod_resources_requests: Counter = _counter(
+        "deviceplugin_pod_resources_requests",
+        "Questions to the kubelet about what pods hold, by the gRPC code of the answer.",
+        "method",
+        "code",
+    )
+
+    def __post_init__(self) -> None:
+        self.registry = CollectorRegistry()
+        for family in fields(self):
+            self.registry.register(getattr(self, family.name))
+        self.build.info(
             {
                 "version": version("deviceplugin"),
                 "python": platform.python_version(),
                 "grpc": version("grpcio"),
             }
         )
-        self.registrations = Counter(
-            "deviceplugin_registrations",
-            "Registrations that the kubelet accepted.",
-            ["resource"],
-            registry=registry,
-        )
-        self.registration_failures = Counter(
-            "deviceplugin_registration_failures",
-            "Registrations that failed: unavailable (no kubelet answers) or refused.",
-            ["resource", "reason"],
-            registry=registry,
-        )
-        self.registered = Gauge(
-            "deviceplugin_registered",
-            "1 while the kubelet is watching the resource.",
-            ["resource"],
-            registry=registry,
-        )
-        self.kubelet_restarts = Counter(
-            "deviceplugin_kubelet_restarts",
-            "Times that a new kubelet socket took the place of an old one.",
-            registry=registry,
-        )
-        self.streams = Gauge(
-            "deviceplugin_streams", "Open ListAndWatch streams.", ["resource"], registry=registry
-        )
-        self.allocations = Counter(
-            "deviceplugin_allocations",
-            "Allocate requests by the gRPC code of the answer.",
-            ["resource", "code"],
-            registry=registry,
-        )
-        self.allocation_seconds = Histogram(
-            "deviceplugin_allocation_duration_seconds",
-            "Time to answer Allocate.",
-            ["resource"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.discovery_seconds = Histogram(
-            "deviceplugin_discovery_duration_seconds",
-            "Time that discover() took.",
-            ["plugin"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.discovery_errors = Counter(
-            "deviceplugin_discovery_errors",
-            "Discoveries that failed.",
-            ["plugin"],
-            registry=registry,
-        )
-        self.discovery_success = Gauge(
-            "deviceplugin_discovery_last_success_timestamp_seconds",
-            "When a discovery last succeeded, in seconds since the epoch.",
-            ["plugin"],
-            registry=registry,
-        )
-        self.skipped_devices = Gauge(
-            "deviceplugin_skipped_devices",
-            "Devices of the last discovery that could not be advertised.",
-            ["plugin"],
-            registry=registry,
-        )
-        self.skipped_samples = Gauge(
-            "deviceplugin_skipped_samples",
-            "Samples of a plugin's own metrics that were left out, because others have their name.",
-            ["plugin"],
-            registry=registry,
-        )
-        self.released = Counter(
-            "deviceplugin_released_devices",
-            "Devices that pods gave back, as told to released().",
-            ["resource"],
-            registry=registry,
-        )
-        self.pod_resources_requests = Counter(
-            "deviceplugin_pod_resources_requests",
-            "Questions to the kubelet about what pods hold, by the gRPC code of the answer.",
-            ["method", "code"],
-            registry=registry,
-        )
+        self.events = Events()
+        """What happened lately, beside the numbers."""
+        self._attribution: Callable[[], Iterable[Attribution]] = tuple
 
     def count_skipped_samples(self, plugin: str, number: int) -> None:
         """Set how many of its own metrics' samples ``plugin`` gave in vain."""
