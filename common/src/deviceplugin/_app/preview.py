@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from deviceplugin._app.table import aligned
 from deviceplugin._discovery.found import Groups, describe, discover
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
@@ -75,6 +76,4 @@ def _as_table(groups: Groups) -> str:
             rows.append((name, "(none now)", "-", "-", "-", "-"))
     if not groups:
         return "nothing to advertise\n"
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in aligned(rows))

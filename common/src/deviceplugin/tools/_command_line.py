@@ -29,6 +29,14 @@ def parser(
     )
 
 
+def split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Return what stands before ``--``, and the words after it; None where there is no ``--``."""
+    if "--" not in argv:
+        return argv, None
+    index = list(argv).index("--")
+    return argv[:index], argv[index + 1 :]
+
+
 def run(
     parser: argparse.ArgumentParser,
     argv: Sequence[str],

@@ -13,6 +13,8 @@ from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Final, TextIO
 
+from deviceplugin._app.table import aligned
+
 _DONE: Final = "ok"
 _FAILED: Final = "error: "
 
@@ -97,9 +99,10 @@ class Console:
         self.finished.set()
 
     def _help(self) -> str:
-        usages = {f"{name} {command.words}": command for name, command in self._commands.items()}
-        width = max(map(len, usages))
-        return "\n".join(f"{usage:{width}}  {each.summary}" for usage, each in usages.items())
+        commands = self._commands.items()
+        return "\n".join(
+            aligned([(f"{name} {each.words}", each.summary) for name, each in commands])
+        )
 
     def _quit(self) -> None:
         self.finished.set()

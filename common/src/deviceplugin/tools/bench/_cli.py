@@ -1,7 +1,6 @@
 """The command line of ``deviceplugin bench``."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin.tools import _command_line
+from deviceplugin.tools import _command_line, _json_report
 from deviceplugin.tools.bench import _measure, _plan, _report, _soak, _versus
 from deviceplugin.tools.bench._figures import Section
 from deviceplugin.tools.bench._plan import QUICK, Plan
@@ -88,9 +87,9 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
         first, second = sections
         _print(_versus.table(first.title, second.title, _versus.ratios(first, second)))
     if options.json is not None:
-        text = json.dumps(_report.document(sections, calibration), indent=1)
+        text = _json_report.to_json(_report.document(sections, calibration))
         try:
-            options.json.write_text(text + "\n", encoding="utf-8")
+            options.json.write_text(text, encoding="utf-8")
         except OSError as error:
             raise BenchError(f"{options.json}: {error.strerror}") from error
 
@@ -146,15 +145,13 @@ def _plan_of(options: argparse.Namespace) -> Plan:
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """Return what stands before ``--``, and the commands after it."""
-    words = list(argv)
-    if "--" not in words:
+    words, rest = _command_line.split(argv)
+    if rest is None:
         return words, ()
-    index = words.index("--")
-    rest = words[index + 1 :]
     if _VERSUS not in rest:
-        return words[:index], [rest]
-    middle = rest.index(_VERSUS)
-    return words[:index], [rest[:middle], rest[middle + 1 :]]
+        return words, [rest]
+    middle = list(rest).index(_VERSUS)
+    return words, [rest[:middle], rest[middle + 1 :]]
 
 
 def _parser() -> argparse.ArgumentParser:

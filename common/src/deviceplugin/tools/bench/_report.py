@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from deviceplugin.tools import _json_report
 from deviceplugin.tools.bench._figures import Figure, Section
 
 FORMAT: Final = 1
@@ -68,9 +69,7 @@ def _noise(calibration: Figure) -> str:
 
 def document(sections: Sequence[Section], calibration: Figure) -> Mapping[str, Any]:
     """Return everything, ready for JSON."""
-    return {
-        "format": FORMAT,
-        "deviceplugin": version("deviceplugin"),
+    parts = {
         "machine": {
             "kernel": platform.release(),
             "architecture": platform.machine(),
@@ -82,3 +81,4 @@ def document(sections: Sequence[Section], calibration: Figure) -> Mapping[str, A
         "calibration": calibration.to_json(),
         "sections": [section.to_json() for section in sections],
     }
+    return _json_report.document(FORMAT, parts)

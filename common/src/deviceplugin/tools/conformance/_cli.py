@@ -51,8 +51,8 @@ def main(argv: Sequence[str]) -> int:
 
     0 if no check failed, 1 if one did or nothing could be checked, 2 for a wrong command line.
     """
-    words, command = _split(argv)
-    return _command_line.run(_parser(), words, lambda options: _run(options, command))
+    words, command = _command_line.split(argv)
+    return _command_line.run(_parser(), words, lambda options: _run(options, command or ()))
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -125,14 +125,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-
-
-def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what stands before and after ``--``."""
-    if "--" not in argv:
-        return argv, ()
-    index = list(argv).index("--")
-    return argv[:index], argv[index + 1 :]
 
 
 def _count(text: str) -> int:

@@ -1,16 +1,15 @@
 """Results as a table for people, as JUnit XML and as JSON for programs."""
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from deviceplugin.conformance._check import Check, Result, Verdict
+from deviceplugin.tools import _json_report
 
 FORMAT: Final = 1
 """Version of the JSON; raised when something that was there means something else or is gone."""
@@ -100,9 +99,7 @@ def catalogue(checks: Sequence[Check]) -> str:
 
 def document(run: Run) -> Mapping[str, Any]:
     """Return everything, ready for JSON."""
-    return {
-        "format": FORMAT,
-        "deviceplugin": version("deviceplugin"),
+    parts = {
         "command": list(run.command),
         "resource": run.resource,
         "not_checked": sorted(run.others),
@@ -124,11 +121,12 @@ def document(run: Run) -> Mapping[str, Any]:
             for result in run.results
         ],
     }
+    return _json_report.document(FORMAT, parts)
 
 
 def to_json(run: Run) -> str:
     """Return everything as JSON."""
-    return json.dumps(document(run), indent=1) + "\n"
+    return _json_report.to_json(document(run))
 
 
 def to_junit(run: Run) -> str:

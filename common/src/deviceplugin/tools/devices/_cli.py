@@ -10,7 +10,7 @@ from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._answer import NoAnswerError
+from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.devices import _report
 from deviceplugin.tools.devices._inventory import Inventory
 from deviceplugin.tools.devices._sources import ask_kubelet, ask_plugin

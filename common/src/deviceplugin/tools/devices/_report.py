@@ -1,11 +1,11 @@
 """An inventory as a table for people and as JSON for programs."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
+from deviceplugin._app.table import aligned
+from deviceplugin.tools import _json_report
 from deviceplugin.tools.devices._inventory import Device, Inventory
 
 FORMAT: Final = 1
@@ -18,7 +18,7 @@ _NONE: Final = "-"
 def table(inventory: Inventory) -> str:
     """Return the devices as a table, sums, and what is not known."""
     devices = list(inventory)
-    lines = _align([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
+    lines = aligned([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
     lines += _sums(devices)
     lines += [f"not known: {text}" for text in inventory.unknown]
     return "\n".join([*lines, ""])
@@ -41,11 +41,6 @@ def _reason(device: Device) -> str:
     return " ".join(f"{device.reason}{since}".split())
 
 
-def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
 def _sums(devices: Sequence[Device]) -> list[str]:
     if not devices:
         return []
@@ -59,12 +54,13 @@ def _sums(devices: Sequence[Device]) -> list[str]:
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, ready for JSON. ``null`` is what is not known."""
-    return {
-        "format": FORMAT,
-        "deviceplugin": version("deviceplugin"),
-        "devices": [_entry(device) for device in inventory],
-        "unknown": inventory.unknown,
-    }
+    return _json_report.document(
+        FORMAT,
+        {
+            "devices": [_entry(device) for device in inventory],
+            "unknown": inventory.unknown,
+        },
+    )
 
 
 def _entry(device: Device) -> Mapping[str, Any]:
@@ -87,4 +83,4 @@ def _entry(device: Device) -> Mapping[str, Any]:
 
 def to_json(inventory: Inventory) -> str:
     """Return everything as JSON."""
-    return json.dumps(document(inventory), indent=1) + "\n"
+    return _json_report.to_json(document(inventory))

@@ -8,7 +8,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools._answer import NoAnswerError, fetch, page_of
+from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
 from deviceplugin.tools.devices._inventory import Inventory
 
 _MAX_BYTES: Final = 64 * 1024 * 1024

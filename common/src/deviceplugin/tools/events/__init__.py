@@ -4,7 +4,7 @@ A process of its own, so that a plugin needs no access to the cluster. It asks t
 ``/devices``, and posts an Event for the node when health or registration has changed.
 """
 
-from deviceplugin.tools._answer import NoAnswerError
+from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events._cli import main
 from deviceplugin.tools.events._cluster import Cluster, NotNowError, RefusedError
 from deviceplugin.tools.events._look import Fact, look

@@ -16,7 +16,7 @@ from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._answer import NoAnswerError
+from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events._cluster import Cluster
 from deviceplugin.tools.events._look import look
 from deviceplugin.tools.events._notice import Notice, as_event

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from deviceplugin.tools._answer import NoAnswerError, bounded, fetch, page_of
+from deviceplugin.tools._devices_page import NoAnswerError, bounded, fetch, page_of
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """What is read of an answer; some 35,000 devices."""

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from deviceplugin.tools._answer import NoAnswerError, fetch, page_of
+from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
 
 
 class Stranger(BaseHTTPRequestHandler):

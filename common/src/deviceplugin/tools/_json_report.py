@@ -1,0 +1,16 @@
+"""Reports of the commands as JSON, for programs."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+
+def document(form: int, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``parts``, and before them the version ``form`` of their form and our own version."""
+    return {"format": form, "deviceplugin": version("deviceplugin"), **parts}
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Return ``document`` as text."""
+    return json.dumps(document, indent=1) + "\n"
