@@ -9,8 +9,9 @@ from typing import Final
 from deviceplugin.conformance._check import Abandoned, Failed
 from deviceplugin.conformance._kubelet import Listed, ObservedKubelet, Registered
 from deviceplugin.conformance._limits import Limits
+from deviceplugin.conformance._place import Place
 from deviceplugin.conformance._plugin import Plugin
-from deviceplugin.conformance._subject import Place, Subject
+from deviceplugin.conformance._subject import Subject
 from deviceplugin.proto.v1beta1 import HEALTHY
 
 _LOOK: Final = 0.2

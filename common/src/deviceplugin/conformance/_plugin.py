@@ -2,15 +2,17 @@
 
 import os
 import signal
-import socket
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from deviceplugin.conformance._output import last_words
+from deviceplugin.conformance._place import fill
 from deviceplugin.errors import ConfigError
 
 _LAST_LINES: Final = 3
@@ -27,26 +29,35 @@ class Plugin:
     """One process of the plugin's, and of those that it starts."""
 
     def __init__(
-        self, command: Sequence[str], *, placeholders: Mapping[str, str], output: Path
+        self,
+        command: Sequence[str],
+        *,
+        placeholders: Mapping[str, str],
+        output: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Start ``command``, with each ``{name}`` in it replaced.
 
-        ``output`` takes what it writes.
+        ``output`` takes what it writes, ``environment`` is what it finds beside this process's.
 
         Raises:
             ConfigError: There is no such program.
         """
         self._output = output
         words = [fill(word, placeholders) for word in command]
-        environment = {**os.environ, **{f"DP_{k.upper()}": placeholders[k] for k in _VARIABLES}}
+        given = {f"DP_{k.upper()}": placeholders[k] for k in _VARIABLES if k in placeholders}
         with output.open("ab") as sink:
             self._begin = sink.tell()
             self.started_at = time.monotonic()
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-                    words, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                    words,
+                    env={**os.environ, **given, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
                     start_new_session=True,
-                )  # fmt: skip
+                )
             except OSError as error:
                 raise ConfigError(f"{words[0]}: {error.strerror}") from error
 
@@ -64,11 +75,7 @@ class Plugin:
         """Send SIGTERM and return the seconds that it took to exit; None if it does not."""
         begin = time.monotonic()
         self._process.terminate()
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return None
-        return time.monotonic() - begin
+        return time.monotonic() - begin if _ends_within(self._process, timeout) else None
 
     def kill(self) -> None:
         """End it and all that it started, at once. Idempotent."""
@@ -81,16 +88,10 @@ class Plugin:
         return " | ".join(last_words(self._output, _LAST_LINES, self._begin))
 
 
-def fill(text: str, placeholders: Mapping[str, str]) -> str:
-    """Replace each ``{name}`` of ``placeholders``; other braces stay."""
-    for name, value in placeholders.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
-
-
-def free_port() -> int:
-    """Return a TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for the end of ``process``, and say whether it came."""
+    # With a timeout, it would itself sleep between looks, and notice the end up to 50 ms late.
+    waiting = threading.Thread(target=process.wait, name="wait", daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return not waiting.is_alive()

@@ -2,20 +2,17 @@
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.conformance._plugin import free_port
+from deviceplugin.conformance._place import Place, make_devices, scratch
 from deviceplugin.errors import ConfigError
 
-_LONGEST_TEMPORARY: Final = 24
-"""Bytes of the path of the directory for temporary ones: sockets below it have long names."""
 _LONGEST_ROOT: Final = 50
-"""Bytes of the path of a kubelet's directory, for the same reason."""
+"""Bytes of the path of a kubelet's directory: sockets below it have long names."""
 _OWN: Final = ("devices_dir", "http_address", "kubelet_dir", "plugin_dir")
 """What the trigger can name of the start whose devices are to change."""
 _FILES: Final = 8
@@ -67,43 +64,15 @@ class Subject:
                 )
 
     @contextmanager
-    def place(self) -> Iterator["Place"]:
+    def place(self) -> Iterator[Place]:
         """Make directories for one start, and remove them, or what is in them, at the end."""
-        parent = tempfile.gettempdir()
-        short = len(os.fsencode(parent)) <= _LONGEST_TEMPORARY
-        scratch = Path(tempfile.mkdtemp(prefix="dpc-", dir=parent if short else "/tmp"))  # noqa: S108
-        root = self.kubelet_dir or scratch
-        try:
-            devices = scratch / "devices"
-            devices.mkdir()
-            for number in range(_FILES):
-                (devices / f"dev{number}").touch()
-            yield Place(root, scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-            if self.kubelet_dir is not None:
-                _empty(self.kubelet_dir)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The directories of one start."""
-
-    root: Path
-    """The kubelet's."""
-    scratch: Path
-    """For the rest."""
-
-    def placeholders(self) -> Mapping[str, str]:
-        """Return what stands for the names in braces. The TCP port is a new one each time."""
-        return {
-            "plugin_dir": str(self.root / "device-plugins"),
-            "pod_resources_socket": str(self.root / "pod-resources" / "kubelet.sock"),
-            "registry_dir": str(self.root / "plugins_registry"),
-            "http_address": f"127.0.0.1:{free_port()}",
-            "kubelet_dir": str(self.root),
-            "devices_dir": str(self.scratch / "devices"),
-        }
+        with scratch("dpc-") as directory:
+            make_devices(directory, _FILES)
+            try:
+                yield Place(self.kubelet_dir or directory, directory)
+            finally:
+                if self.kubelet_dir is not None:
+                    _empty(self.kubelet_dir)
 
 
 def _owned(root: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from deviceplugin.conformance._check import Failed, NotApplicable
 from deviceplugin.conformance._findings import Findings
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._node import Node
-from deviceplugin.conformance._plugin import fill
+from deviceplugin.conformance._place import fill
 from deviceplugin.conformance._subject import Subject
 
 _T = TypeVar("_T")

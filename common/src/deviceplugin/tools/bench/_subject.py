@@ -1,10 +1,5 @@
 """A plugin under measurement: its command, and its process on a simulated kubelet."""
 
-import os
-import shutil
-import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.conformance._output import last_words
+from deviceplugin.conformance._place import fill, make_devices, scratch
+from deviceplugin.conformance._plugin import Plugin
 from deviceplugin.conformance._proc import Holdings, holdings
+from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import SimulatedKubelet
 
 _TIMEOUT: Final = 30.0
@@ -21,8 +19,6 @@ _TIMEOUT: Final = 30.0
 _STOP_TIMEOUT: Final = 10.0
 _LOOK: Final = 0.2
 """Seconds between looks whether the plugin has died."""
-_LONGEST_TEMPORARY: Final = 24
-"""Bytes of the path of the directory for temporary ones: sockets below it have long names."""
 _TAIL: Final = 5
 """Lines of a failed plugin's output that are shown."""
 
@@ -58,54 +54,48 @@ class Run:
         self.subject = subject
         self.kubelet = SimulatedKubelet(root)
         self.started_at = 0.0
-        self._devices_dir = root / "devices"
-        self._devices_dir.mkdir()
+        self._placeholders = {
+            "plugin_dir": str(self.kubelet.plugin_dir),
+            "pod_resources_socket": str(self.kubelet.pod_resources_socket),
+            "http_address": subject.http_address,
+            "devices_dir": str(make_devices(root, subject.files)),
+        }
         self._output = root / "output"
-        self._process: subprocess.Popen[bytes] | None = None
-        for number in range(subject.files):
-            (self._devices_dir / f"dev{number}").touch()
+        self._plugin: Plugin | None = None
 
     def start(self) -> None:
         """Start the process; the kubelet must be running."""
-        command = [self._fill(word) for word in self.subject.command]
-        environment = {
-            **os.environ,
-            "DP_PLUGIN_DIR": str(self.kubelet.plugin_dir),
-            "DP_POD_RESOURCES_SOCKET": str(self.kubelet.pod_resources_socket),
-            "DP_HTTP_ADDRESS": self.subject.http_address,
-            **self.subject.environment,
-        }
-        with self._output.open("ab") as output:
-            self.started_at = time.monotonic()
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-                    command, env=environment, stdout=output, stderr=output, start_new_session=True
-                )
-            except OSError as error:
-                raise BenchError(f"{command[0]}: {error.strerror}") from error
+        try:
+            self._plugin = Plugin(
+                self.subject.command,
+                placeholders=self._placeholders,
+                output=self._output,
+                environment=self.subject.environment,
+            )
+        except ConfigError as error:
+            raise BenchError(str(error)) from error
+        self.started_at = self._plugin.started_at
 
     def stop(self) -> float:
         """End the process as Kubernetes does, and return the seconds that it took."""
-        if self._process is None:
+        if self._plugin is None:
             return 0.0
         begin = time.monotonic()
-        self._process.terminate()
-        if not _ends_within(self._process, _STOP_TIMEOUT):
-            self._process.kill()
-        self._process.wait()
+        if self._plugin.terminate(_STOP_TIMEOUT) is None:
+            self._plugin.kill()
         return time.monotonic() - begin
 
     @property
     def pid(self) -> int:
         """The process that was started."""
-        if self._process is None:
+        if self._plugin is None:
             raise BenchError("the plugin has not been started")
-        return self._process.pid
+        return self._plugin.pid
 
     @property
     def touch_dir(self) -> Path | None:
         """Where a file that comes or goes changes the list; None if nobody told."""
-        return Path(self._fill(self.subject.touch)) if self.subject.touch else None
+        return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
 
     def holdings(self) -> Holdings:
         """Return what the process has now."""
@@ -122,7 +112,7 @@ class Run:
             with suppress(TimeoutError):
                 self.kubelet.wait(condition, timeout=_LOOK, what=what)
                 return time.monotonic()
-            if self._process is None or self._process.poll() is not None:
+            if self._plugin is None or self._plugin.status is not None:
                 raise BenchError(f"the plugin ended before {what}{self._tail()}")
             if time.monotonic() > deadline:
                 raise BenchError(f"no {what} within {timeout:g} s{self._tail()}")
@@ -150,31 +140,15 @@ class Run:
         names = self.kubelet.registered
         return len(names) >= self.subject.resources and all(map(self.kubelet.lists_received, names))
 
-    def _fill(self, text: str) -> str:
-        text = text.replace("{plugin_dir}", str(self.kubelet.plugin_dir))
-        return text.replace("{devices_dir}", str(self._devices_dir))
-
     def _tail(self) -> str:
         lines = last_words(self._output, _TAIL)
         return "; its last words:" + "".join(f"\n  {line}" for line in lines)
 
 
-def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of ``process``, and say whether it came."""
-    # With a timeout, it would itself sleep between looks, and notice the end up to 50 ms late.
-    waiting = threading.Thread(target=process.wait, name="wait", daemon=True)
-    waiting.start()
-    waiting.join(seconds)
-    return not waiting.is_alive()
-
-
 @contextmanager
 def running(subject: Subject) -> Iterator[Run]:
     """Run ``subject`` on a kubelet of its own, in a directory that is deleted afterwards."""
-    parent = tempfile.gettempdir()
-    parent = parent if len(os.fsencode(parent)) <= _LONGEST_TEMPORARY else "/tmp"  # noqa: S108
-    root = Path(tempfile.mkdtemp(prefix="dpb-", dir=parent))
-    try:
+    with scratch("dpb-") as root:
         run = Run(subject, root)
         with run.kubelet:
             try:
@@ -182,5 +156,3 @@ def running(subject: Subject) -> Iterator[Run]:
                 yield run
             finally:
                 run.stop()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
