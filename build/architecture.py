@@ -87,11 +87,19 @@ def modules() -> Mapping[str, int]:
 
 
 def functions() -> Mapping[str, int]:
-    """Return how many lines each function of the core and the plugins has."""
+    """Return how many lines each function of the core and the plugins has, by place and name."""
     return {
-        f"{_name(path)}: {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        f"{_name(path)}:{place}": length
         for path in _sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for place, length in lengths(path.read_text()).items()
+    }
+
+
+def lengths(code: str) -> Mapping[str, int]:
+    """Return how many lines each function in ``code`` has, by its first line and its name."""
+    return {
+        f"{node.lineno}: {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(ast.parse(code))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 

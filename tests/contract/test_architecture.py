@@ -6,3 +6,16 @@ import architecture
 def test_the_picture_is_what_the_code_imports() -> None:
     page = architecture.PAGE.read_text()
     assert architecture.drawn(page) == page, "out of date: run build/architecture.py"
+
+
+def test_each_of_several_methods_of_one_name_is_measured() -> None:
+    code = """
+class Long:
+    def __init__(self):
+        self.a = 1
+        self.b = 2
+
+class Short:
+    async def __init__(self): ...
+"""
+    assert {"3: __init__": 3, "8: __init__": 1} == architecture.lengths(code)
