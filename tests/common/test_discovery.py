@@ -774,7 +774,7 @@ def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [
         record
         for record in caplog.records
-        if "what pods hold" in record.message and record.name.endswith("_discovery")
+        if "what pods hold" in record.message and "._discovery." in record.name
     ]
 
 
