@@ -781,7 +781,7 @@ def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery.loop._PATIENCE", 0.5)
+    monkeypatch.setattr("deviceplugin._discovery.pod_holdings._PATIENCE", 0.5)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     socket.parent.mkdir()
     began = datetime.now(UTC).replace(microsecond=0)

@@ -31,7 +31,7 @@ from deviceplugin._attribution.schedule import Pace
 from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
 from deviceplugin._discovery import found as _found
-from deviceplugin._discovery import loop, retention, triggers
+from deviceplugin._discovery import loop, pod_holdings, retention, triggers
 from deviceplugin._discovery.found import sort_out
 from deviceplugin._http import page as _page
 from deviceplugin._kubelet import endpoint, service
@@ -322,7 +322,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("page", f"the last {events.MAX_EVENTS}, of this process"),
-        ("vanished-devices", f"at most every {loop._ASK_INTERVAL:g} s"),
+        ("vanished-devices", f"at most every {pod_holdings._ASK_INTERVAL:g} s"),
         ("vanished-devices", f"`{retention.VANISHED}`"),
         ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
     ],

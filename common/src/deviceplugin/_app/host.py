@@ -13,9 +13,10 @@ from deviceplugin._attribution.holders import Holders
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._attribution.schedule import Pace
 from deviceplugin._config.settings import Settings
-from deviceplugin._discovery.found import check_plugins, counts
-from deviceplugin._discovery.loop import NOT_RETURNING, Discovery, Timing
+from deviceplugin._discovery.found import NOT_RETURNING, check_plugins, counts
+from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.retention import Retention, unhealthy
+from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._http import server as _server
 from deviceplugin._http.report import NOT_ADVERTISED, Report, attribution
 from deviceplugin._inventory.published import Resource
@@ -81,7 +82,7 @@ class Host:
             own_pod=socket.gethostname(),  # unless it is on the host's network
         )
         deadline = settings.discovery_deadline.total_seconds()
-        timing = Timing(
+        timing = DiscoveryTiming(
             interval=min(settings.discovery_interval.total_seconds(), deadline / _LOOKS),
             deadline=deadline,
             retention=Retention(

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 MAX_DEVICES: Final = 300_000
 """No list of more devices can be short enough for the kubelet, whatever their ids."""
 
+NOT_RETURNING: Final = "discover() does not return"
+
 _NOTHING: Final[Mapping[str, Mapping[str, Device]]] = MappingProxyType({})
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 

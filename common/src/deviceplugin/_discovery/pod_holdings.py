@@ -1,0 +1,86 @@
+"""What a discovery has to know of what pods hold: when it asks, and how long it waits for that."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._discovery.retention import Retention
+from deviceplugin._telemetry.log import Once
+from deviceplugin.errors import KubeletUnavailableError
+
+log = logging.getLogger(__name__)
+
+_ASK_INTERVAL: Final = 10.0
+"""Seconds, at most, between questions to the kubelet about what pods hold."""
+_PATIENCE: Final = 30.0
+"""Seconds from the start to wait for an answer about what pods hold, before going on without."""
+
+Ask = Callable[[], Holdings]
+"""Returns what all pods hold now, or raises KubeletUnavailableError."""
+
+
+class PodHoldings:
+    """Asks the kubelet what pods hold, for the discovery of one plugin and in its thread.
+
+    It is asked about a resource before that is advertised for the first time, since a list without
+    what pods hold can crash the kubelet, and now and then while devices have vanished.
+    """
+
+    def __init__(self, plugin: str, ask: Ask, retention: Retention) -> None:
+        self._plugin = plugin
+        self._ask = ask
+        self._interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
+        self._asked_at = float("-inf")
+        self._unknown: set[str] = set()
+        """Resources of which it has never been known what pods hold."""
+        self._give_up_at = time.monotonic() + _PATIENCE
+        self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
+        """The same in the time of people."""
+        self._problems = Once(log)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing should be advertised yet because it is not known what pods hold."""
+        return bool(self._unknown) and time.monotonic() < self._give_up_at
+
+    def expect(self, resource: str) -> None:
+        """Have it asked what pods hold of ``resource``, which is new."""
+        self._unknown.add(resource)
+
+    def settle(self, resource: str) -> None:
+        """Have it no longer asked for ``resource``: that is known, or it is there no longer."""
+        self._unknown.discard(resource)
+
+    def ask(self, *, vanished: bool) -> Holdings | None:
+        """Return what pods hold, if that matters and can be known now.
+
+        ``vanished`` says whether there are devices that are kept until no pod holds them.
+        """
+        now = time.monotonic()
+        due = vanished and now - self._asked_at >= self._interval
+        if not (self._unknown or due):
+            return None
+        try:
+            holdings = self._ask()
+        except KubeletUnavailableError as error:
+            self._log_unknown(str(error))
+            return None
+        if self._problems.over("held"):
+            log.info("known now what pods hold", extra={"plugin": self._plugin})
+        self._asked_at = now
+        return holdings
+
+    def _log_unknown(self, error: str) -> None:
+        """Log that there is no answer about what pods hold, and what that means now."""
+        fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
+        if self.waiting:
+            fields["until"] = self._waiting_until.isoformat(timespec="seconds")
+            event = "waiting to know what pods hold, registering nothing before"
+        elif self._unknown:
+            event = "registering without knowing what pods hold"
+        else:
+            event = "not known what pods hold"
+        self._problems.say("held", event, **fields)

@@ -1,0 +1,178 @@
+"""The resources of one plugin: what is kept of their devices, and published."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._discovery.found import NOT_RETURNING, Groups
+from deviceplugin._discovery.health_changes import Changes
+from deviceplugin._discovery.pod_holdings import PodHoldings
+from deviceplugin._discovery.retention import Roster, unhealthy
+from deviceplugin._discovery.timing import DiscoveryTiming
+from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.log import Once
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DiscoveryError
+from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+
+class Catalogue(Protocol):
+    """Where resources are offered to the kubelet."""
+
+    def claim(self, name: str, plugin: Plugin) -> Resource | None:
+        """Return the resource for ``plugin``, or None if another plugin has it."""
+
+    def advertise(self, resource: Resource) -> None:
+        """Serve ``resource`` from now on, if that is not done yet."""
+
+    def withdraw(self, resource: Resource) -> None:
+        """Serve ``resource`` no longer."""
+
+
+class DiscoveredResources:
+    """The resources of one plugin, called ``name`` in logs and metrics.
+
+    ``claim`` and ``update`` are for the discovery's thread; the rest is thread-safe.
+    """
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        *,
+        name: str,
+        timing: DiscoveryTiming,
+        catalogue: Catalogue,
+        holdings: PodHoldings,
+        metrics: Metrics,
+    ) -> None:
+        self.plugin = plugin
+        """The plugin that they belong to; another one after ``replace``."""
+        self._name = name
+        self._timing = timing
+        self._catalogue = catalogue
+        self._holdings = holdings
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._resources: dict[str, Resource] = {}
+        self._rosters: dict[str, Roster] = {}
+        self._troubles: dict[str, str] = {}
+        self._problems = Once(log)
+        self._changes = Changes(metrics.events)
+
+    def replace(self, plugin: Plugin) -> None:
+        """Have ``plugin`` serve all of them from now on."""
+        with self._lock:
+            self.plugin = plugin
+            for resource in self._resources.values():
+                resource.plugin = plugin
+
+    def present(self) -> Mapping[str, Mapping[str, Device]]:
+        """Return the devices that were here at the last discovery, by id, by resource."""
+        return {name: roster.present for name, roster in self._rosters.items()}
+
+    @property
+    def any_vanished(self) -> bool:
+        """Whether devices are kept that are no longer here."""
+        return any(roster.vanished for roster in self._rosters.values())
+
+    def troubles(self) -> list[str]:
+        """Return why the devices of a resource are not what discovery says, a text for each."""
+        with self._lock:
+            return [f"{name}: {text}" for name, text in self._troubles.items()]
+
+    def fail(self, error: str) -> None:
+        """Notice that nobody could look at the devices."""
+        with self._lock:
+            self._troubles.update(dict.fromkeys(self._rosters, error))
+
+    def claim(self, groups: Groups) -> None:
+        """Claim the resources in ``groups`` that are new; add those to it that were not found."""
+        with self._lock:
+            for name in self._rosters.keys() - groups.keys():
+                groups[name] = {}
+            self._claim(groups)
+
+    def _claim(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._resources:
+                continue
+            resource = self._catalogue.claim(name, self.plugin)
+            if resource is None:
+                self._problems.say(
+                    name, "resource belongs to another plugin", plugin=self._name, resource=name
+                )
+                continue
+            self._resources[name] = resource
+            self._rosters[name] = Roster(time.monotonic())
+            self._holdings.expect(name)
+
+    def update(self, groups: Groups, holdings: Holdings | None) -> None:
+        """Publish ``groups``, which have been claimed, and what is kept beside them.
+
+        Resources of which nothing is left are withdrawn. ``holdings`` is None where it is not
+        known now what pods hold.
+        """
+        with self._lock:
+            names = sorted(groups.keys() & self._resources.keys())
+            over = [name for name in names if not self._update(name, groups[name], holdings)]
+            withdrawn = [self._forget(name) for name in over]
+        for resource in withdrawn:
+            self._catalogue.withdraw(resource)
+
+    def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
+        """Publish what has become of the resource; False if nothing is left of it."""
+        resource, roster = self._resources[name], self._rosters[name]
+        now = time.monotonic()
+        held = None if holdings is None else holdings.of(name)
+        if holdings is not None:
+            # Kept even if the list is refused: what pods hold is not asked again at once.
+            roster = self._rosters[name] = roster.expecting(held or frozenset(), now)
+            self._holdings.settle(name)
+        roster = roster.updated(present, now)
+        if holdings is not None and holdings.complete:
+            roster = roster.retired(held, now, self._timing.retention)
+        if not roster and name != self.plugin.resource:
+            return False
+        try:
+            changed = resource.publish(roster.devices())
+        except DiscoveryError as error:
+            self._refused(name, str(error))
+            return True
+        self._rosters[name] = roster
+        self._troubles.pop(name, None)
+        self._problems.over(name)
+        self._changes.tell(resource, changed)
+        self._catalogue.advertise(resource)
+        return True
+
+    def _refused(self, name: str, error: str) -> None:
+        self._troubles[name] = error
+        self._metrics.discovery_errors.labels(self._name).inc()
+        self._problems.say(name, "list refused", plugin=self._name, error=error)
+
+    def _forget(self, name: str) -> Resource:
+        del self._rosters[name]
+        self._troubles.pop(name, None)
+        self._holdings.settle(name)
+        self._changes.forget(name)
+        return self._resources.pop(name)
+
+    def check_deadline(self) -> None:
+        """Report devices unhealthy that have not been looked at for too long."""
+        now = time.monotonic()
+        with self._lock:
+            for name, roster in self._rosters.items():
+                resource = self._resources[name]
+                overdue = now - roster.fresh_at > self._timing.deadline
+                if not overdue or not any(device.health for device in resource.devices.values()):
+                    continue
+                trouble = self._troubles.get(name, NOT_RETURNING)
+                reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
+                changed = resource.publish(unhealthy(roster.devices(), reason))
+                self._changes.tell(resource, changed)
