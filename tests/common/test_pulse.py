@@ -205,7 +205,7 @@ def test_a_round_that_breaks_ends_nothing(
 
 
 def server(node: Node) -> Server:
-    ((endpoint, _),) = node.host._endpoints.values()
+    (endpoint,) = node.host._endpoints.running()
     assert endpoint.server is not None
     return endpoint.server
 
@@ -262,7 +262,7 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
     with kubelet.running(ScriptedPlugin("a")) as node:
 
         def one_answers() -> bool:
-            return any(served.answers(PATIENCE) for served in node.host._served().values())
+            return any(served.answers(PATIENCE) for served in node.host._endpoints.servers().values())
 
         eventually(one_answers, "a refusal")
 
