@@ -1,11 +1,12 @@
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from threading import Event
 
 import pytest
 from typing_extensions import override
 
 from deviceplugin import Allocation, Device, DeviceNode, Plugin
-from deviceplugin.plugin import overrides
+from deviceplugin.plugin import Capabilities, overrides
 
 HOOKS = ["allocate", "prefer", "pre_start", "changes", "start", "stop"]
 
@@ -39,6 +40,19 @@ def test_a_plugin_that_overrides_nothing_offers_nothing(hook: str) -> None:
 @pytest.mark.parametrize("plugin", [Preparing(), Derived()])
 def test_overriding_a_hook_here_or_in_a_parent_offers_it(plugin: Plugin) -> None:
     assert ["pre_start"] == [hook for hook in HOOKS if overrides(plugin, hook)]
+    capabilities = asdict(Capabilities.of(plugin))
+    assert ["pre_start"] == [hook for hook, is_there in capabilities.items() if is_there]
+
+
+def test_a_plugin_that_overrides_nothing_has_no_capabilities() -> None:
+    assert {False} == set(asdict(Capabilities.of(Plain())).values())
+
+
+def test_each_capability_is_that_of_the_hook_of_its_name() -> None:
+    for hook in asdict(Capabilities.of(Plain())):
+        kind = type("Capable", (Plain,), {hook: lambda *_: None})
+        capabilities = asdict(Capabilities.of(kind()))
+        assert [hook] == [name for name, is_there in capabilities.items() if is_there]
 
 
 def test_by_default_a_container_gets_the_recipes_of_its_devices() -> None:

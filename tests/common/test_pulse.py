@@ -262,7 +262,9 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
     with kubelet.running(ScriptedPlugin("a")) as node:
 
         def one_answers() -> bool:
-            return any(served.answers(PATIENCE) for served in node.host._endpoints.servers().values())
+            return any(
+                served.answers(PATIENCE) for served in node.host._endpoints.servers().values()
+            )
 
         eventually(one_answers, "a refusal")
 

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -143,6 +145,38 @@ class Plugin(ABC):
         """Undo ``start``, after ``resource`` has been unregistered for good."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Which of the hooks that a plugin can leave out its class has; each is called only if it does.
+
+    But for ``allocate``: its default is called, without a time limit.
+    """
+
+    allocate: bool
+    prefer: bool
+    pre_start: bool
+    changes: bool
+    released: bool
+    metrics: bool
+
+    @staticmethod
+    def of(plugin: Plugin) -> "Capabilities":
+        """Return those of ``plugin``, found out once for its class."""
+        return _capabilities(type(plugin))
+
+
+@cache
+def _capabilities(kind: type[Plugin]) -> Capabilities:
+    return Capabilities(
+        allocate=kind.allocate is not Plugin.allocate,
+        prefer=kind.prefer is not Plugin.prefer,
+        pre_start=kind.pre_start is not Plugin.pre_start,
+        changes=kind.changes is not Plugin.changes,
+        released=kind.released is not Plugin.released,
+        metrics=kind.metrics is not Plugin.metrics,
+    )
+
+
 def overrides(plugin: Plugin, hook: str) -> bool:
-    """Tell whether ``plugin`` has its own version of the optional ``hook``."""
+    """Return whether ``plugin`` has its own version of ``hook``, whichever that is."""
     return getattr(type(plugin), hook) is not getattr(Plugin, hook)

@@ -23,7 +23,7 @@ from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
-from deviceplugin.plugin import overrides
+from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ class Holders:
 
     def _matters(self, resource: Resource) -> bool:
         plugin = resource.plugin
-        wanted = self._told or plugin.exclusive or overrides(plugin, "released")
+        wanted = self._told or plugin.exclusive or Capabilities.of(plugin).released
         return wanted and bool(resource.devices)
 
     def _look(self) -> Holdings:

@@ -23,7 +23,7 @@ from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.model import Device
-from deviceplugin.plugin import overrides
+from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Releases:
 
         Waits first for a ``released`` that is under way for one of them, as long as that may take.
         """
-        if not overrides(resource.plugin, "released"):
+        if not Capabilities.of(resource.plugin).released:
             yield
             return
         keys = {(resource.name, device_id) for device_id in ids}
@@ -224,4 +224,4 @@ class Releases:
 
 
 def _wants(resource: Resource | None) -> bool:
-    return resource is not None and overrides(resource.plugin, "released")
+    return resource is not None and Capabilities.of(resource.plugin).released

@@ -12,7 +12,7 @@ from deviceplugin._platform import hooks
 from deviceplugin._platform.file_watcher import Poller
 from deviceplugin._telemetry.log import Once
 from deviceplugin.errors import DevicePluginError
-from deviceplugin.plugin import Plugin, overrides
+from deviceplugin.plugin import Capabilities, Plugin
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Hints:
         What happens before it listens is not lost: either it yields once when it does, or hints
         are given for it a while after the call.
         """
-        stop = threading.Event() if overrides(plugin, "changes") else None
+        stop = threading.Event() if Capabilities.of(plugin).changes else None
         with self._lock:
             before, self._listening = self._listening, stop
             self._due = []

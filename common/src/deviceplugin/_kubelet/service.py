@@ -20,7 +20,7 @@ from deviceplugin.errors import (
     UnknownDeviceError,
 )
 from deviceplugin.model import Allocation, Device
-from deviceplugin.plugin import overrides
+from deviceplugin.plugin import Capabilities
 from deviceplugin.proto.v1beta1 import PRE_START_TIMEOUT
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -88,9 +88,10 @@ class Servicer:
     def GetDevicePluginOptions(  # noqa: N802
         self, _request: pb.Empty, _context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
+        capabilities = Capabilities.of(self._resource.plugin)
         return pb.DevicePluginOptions(
-            pre_start_required=overrides(self._resource.plugin, "pre_start"),
-            get_preferred_allocation_available=overrides(self._resource.plugin, "prefer"),
+            pre_start_required=capabilities.pre_start,
+            get_preferred_allocation_available=capabilities.prefer,
         )
 
     def ListAndWatch(self, _request: pb.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:  # noqa: N802
@@ -134,7 +135,7 @@ class Servicer:
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
         plugin = self._resource.plugin
-        if overrides(plugin, "pre_start"):
+        if Capabilities.of(plugin).pre_start:
             try:
                 devices = self._find(request.devices_ids)
                 self._hooks.call(
@@ -205,7 +206,7 @@ class Servicer:
             return encode_allocation(allocation)
 
         with self._resource.guard(self._resource, [device.id for device in devices]):
-            if not overrides(plugin, "allocate"):
+            if not Capabilities.of(plugin).allocate:
                 return _hooks.call(answer)
             return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
 
@@ -222,7 +223,7 @@ class Servicer:
 
     def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
         plugin, known = self._resource.plugin, self._resource.devices
-        if not overrides(plugin, "prefer"):
+        if not Capabilities.of(plugin).prefer:
             return []
 
         def prefer() -> list[str]:

@@ -19,7 +19,7 @@ from deviceplugin._platform import hooks as _hooks
 from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import series
 from deviceplugin.errors import DevicePluginError
-from deviceplugin.plugin import Plugin, overrides
+from deviceplugin.plugin import Capabilities, Plugin
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Additions(Collector):
     def _ask(self) -> Sequence[Metric]:
         families: dict[str, Metric] = {}
         for name, plugin in self._plugins().items():
-            if not overrides(plugin, "metrics"):
+            if not Capabilities.of(plugin).metrics:
                 continue
             try:
                 found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)
