@@ -8,7 +8,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution.release import Key, Ledger, Releases, Sight
+from deviceplugin._attribution.ledger import Ledger, Observation
+from deviceplugin._attribution.release import Releases
+from deviceplugin._attribution.schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from scripted import ScriptedPlugin
@@ -23,11 +25,13 @@ def ledger() -> Ledger:
     return Ledger(CONFIRM, ADMISSION)
 
 
-def sight(*held: Key, kubelet: tuple[int, int, int] | None = OLD, complete: bool = False) -> Sight:
-    return Sight(frozenset(held), kubelet, complete)
+def sight(
+    *held: Key, kubelet: tuple[int, int, int] | None = OLD, complete: bool = False
+) -> Observation:
+    return Observation(frozenset(held), kubelet, complete)
 
 
-def looks(ledger: Ledger, *sights: Sight, start: float = 100.0) -> list[list[Key]]:
+def looks(ledger: Ledger, *sights: Observation, start: float = 100.0) -> list[list[Key]]:
     """What is due in each of these, one ``CONFIRM`` after the other."""
     return [ledger.look(s, (), start + CONFIRM * number) for number, s in enumerate(sights)]
 

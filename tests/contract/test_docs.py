@@ -25,9 +25,8 @@ import pytest
 import deviceplugin as dp
 from deviceplugin import errors
 from deviceplugin._app import host
-from deviceplugin._attribution import exclusive, release
-from deviceplugin._attribution import holders as _holders
-from deviceplugin._attribution.schedule import Pace
+from deviceplugin._attribution import exclusive, release, view
+from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
 from deviceplugin._discovery import found as _found
@@ -52,7 +51,7 @@ DOCS = sorted(
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
 AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
 
-PACE = Pace.of(dp.Settings().pod_resources_interval.total_seconds())
+TIMING = AttributionTiming.of(dp.Settings().pod_resources_interval.total_seconds())
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>\w+) -->\n)?(?P<fence>```+)(?P<kind>\w*)\n(?P<body>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
@@ -299,18 +298,21 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("discovery", f"a rest of {1000 * loop._REST:g} ms"),
         ("plugins", f"`hook-released`, a new one for each call | {release._TIMEOUT:g} s |"),
         ("attribution", f"does not return within {release._TIMEOUT:g} s"),
-        ("attribution", f"every `pod-resources-interval` ({PACE.interval:g} s)"),
+        ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),
         (
             "attribution",
-            f"{PACE.soon:g} s after an allocation has ended; of many in a row, {PACE.at_last:g} s",
+            (
+                f"{TIMING.soon:g} s after an allocation has ended; "
+                f"of many in a row, {TIMING.at_last:g} s"
+            ),
         ),
-        ("attribution", f"more than {_holders._MOST_GETS} pods to ask for"),
-        ("attribution", f"{PACE.retry:g} s after a failure"),
-        ("attribution", f"two looks, at least {PACE.confirm:g} s apart"),
-        ("attribution", f"has run for two intervals ({PACE.settle:g} s)"),
-        ("attribution", f"once it is free for {PACE.admission:g} s"),
+        ("attribution", f"more than {view._MOST_GETS} pods to ask for"),
+        ("attribution", f"{TIMING.retry:g} s after a failure"),
+        ("attribution", f"two looks, at least {TIMING.confirm:g} s apart"),
+        ("attribution", f"has run for two intervals ({TIMING.settle:g} s)"),
+        ("attribution", f"once it is free for {TIMING.admission:g} s"),
         ("attribution", f"which may take {exclusive._TIMEOUT:g} s at most"),
-        ("attribution", f"from 3 intervals ({PACE.stale:g} s) after"),
+        ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
         ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("events", f"which names {_notice.MOST_NAMED} of them"),
         ("events", f"{_sender.BURST} Events in a row, then 1 a minute"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from deviceplugin._app.actors import join
-from deviceplugin._attribution.holders import Holders
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.retention import unhealthy
 from deviceplugin._inventory.published import Resource
@@ -43,12 +43,12 @@ class Endpoints:
         self,
         registrars: Sequence[Registrar],
         sockets: SocketNews,
-        holders: Holders,
+        tracker: HoldingsTracker,
         metrics: Metrics,
     ) -> None:
         self._registrars = registrars
         self._sockets = sockets
-        self._holders = holders
+        self._tracker = tracker
         self._metrics = metrics
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
@@ -84,7 +84,7 @@ class Endpoints:
         with self._lock:
             if name in self._resources:
                 return None
-            resource = self._resources[name] = Resource(name, plugin, self._holders.guard)
+            resource = self._resources[name] = Resource(name, plugin, self._tracker.guard)
             return resource
 
     def advertise(self, resource: Resource) -> None:
@@ -103,7 +103,7 @@ class Endpoints:
             )
             self._endpoints[resource.name] = (endpoint, thread)
             thread.start()
-        self._holders.look_again()
+        self._tracker.look_again()
 
     def withdraw(self, resource: Resource) -> None:
         """Serve ``resource`` no longer; its name may be claimed again afterwards."""

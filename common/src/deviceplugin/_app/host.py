@@ -8,9 +8,9 @@ from typing import Any, Final
 from deviceplugin._app.actors import Group
 from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.status import Status
-from deviceplugin._attribution.holders import Holders
 from deviceplugin._attribution.podresources import PodResources
-from deviceplugin._attribution.schedule import Pace
+from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import check_plugins
 from deviceplugin._discovery.loop import Discovery
@@ -47,8 +47,8 @@ class Host:
         self._poller = Poller(settings.poll_interval.total_seconds())
         self._registrars = registrars(settings, self._metrics)
         sockets = SocketNews(self._poller, [each.directory for each in self._registrars])
-        self._holders = _holders(settings, self._resources, self._metrics)
-        self._endpoints = Endpoints(self._registrars, sockets, self._holders, self._metrics)
+        self._tracker = _tracker(settings, self._resources, self._metrics)
+        self._endpoints = Endpoints(self._registrars, sockets, self._tracker, self._metrics)
         timing = _timing(settings)
         self._discoveries = [
             Discovery(
@@ -56,7 +56,7 @@ class Host:
                 name=name,
                 timing=timing,
                 catalogue=self._endpoints,
-                ask=self._holders.ask,
+                ask=self._tracker.ask,
                 poller=self._poller,
                 metrics=self._metrics,
             )
@@ -67,7 +67,7 @@ class Host:
             settings,
             discoveries=self._discoveries,
             endpoints=self._endpoints,
-            holders=self._holders,
+            tracker=self._tracker,
             pulse=self._pulse,
         )
         self._fill_metrics()
@@ -97,7 +97,7 @@ class Host:
             group.add("pulse", self._pulse.run, self._pulse.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
-        group.add("holders", self._holders.run, self._holders.stop)
+        group.add("holders", self._tracker.run, self._tracker.stop)
         # Last, so that it is the first to be stopped: the kubelet is told at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
         return group
@@ -146,15 +146,15 @@ class Host:
         return self._status.inventory()
 
 
-def _holders(
+def _tracker(
     settings: Settings, resources: Callable[[], Mapping[str, Resource]], metrics: Metrics
-) -> Holders:
-    return Holders(
+) -> HoldingsTracker:
+    return HoldingsTracker(
         PodResources(settings.pod_resources_socket, metrics.count_pod_resources),
-        Pace.of(settings.pod_resources_interval.total_seconds()),
+        AttributionTiming.of(settings.pod_resources_interval.total_seconds()),
         resources=resources,
         metrics=metrics,
-        told=settings.http_address != "off",
+        exposed=settings.http_address != "off",
         own_pod=socket.gethostname(),  # unless it is on the host's network
     )
 

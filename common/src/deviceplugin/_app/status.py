@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from deviceplugin._app.endpoints import Endpoints
-from deviceplugin._attribution.holders import Holders
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
 from deviceplugin._discovery.loop import Discovery
@@ -23,13 +23,13 @@ class Status:
         *,
         discoveries: Sequence[Discovery],
         endpoints: Endpoints,
-        holders: Holders,
+        tracker: HoldingsTracker,
         pulse: Pulse,
     ) -> None:
         self._settings = settings
         self._discoveries = discoveries
         self._endpoints = endpoints
-        self._holders = holders
+        self._tracker = tracker
         self._pulse = pulse
 
     def alive(self) -> str:
@@ -69,7 +69,7 @@ class Status:
 
     def reports(self) -> list[Report]:
         """Return all resources as they are now, by name."""
-        holdings = self._holders.current()
+        holdings = self._tracker.current()
         return [
             Report.of(resource, endpoint.problem if endpoint else NOT_ADVERTISED, holdings)
             for resource, endpoint in self._endpoints.by_resource()
@@ -93,7 +93,7 @@ class Status:
 
     def attribute(self) -> list[Attribution]:
         """Return who holds the devices of each resource."""
-        holdings = self._holders.current()
+        holdings = self._tracker.current()
         resources = self._endpoints.resources().values()
         return [attribution(resource, holdings) for resource in resources]
 

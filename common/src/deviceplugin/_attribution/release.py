@@ -8,13 +8,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from deviceplugin._attribution.ledger import Ledger, Observation
+from deviceplugin._attribution.schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks as _hooks
@@ -31,90 +31,6 @@ _TIMEOUT: Final = 10.0
 """Seconds that ``released()`` may take, and that an Allocate of the same device waits for it."""
 _MANY: Final = 10
 """Devices that are named one by one; more are counted."""
-
-Key = tuple[str, str]
-"""A resource and the id of a device."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What pods held at one moment."""
-
-    held: AbstractSet[Key]
-    kubelet: Identity
-    """Which kubelet said so."""
-    complete: bool
-    """Whether that kubelet knows of all pods, also of those that it has never listed."""
-
-
-@dataclass(slots=True)
-class _Track:
-    kubelet: Identity
-    """The one that last had the device held."""
-    allocated_at: float
-    free_since: float | None = None
-
-
-class Ledger:
-    """The devices that pods were given and have not been seen to give back. Seconds, monotonic.
-
-    Args:
-        confirm: Time between the two looks that must find a device free.
-        admission: Time from an allocation until its pod is listed, or has been rejected.
-    """
-
-    def __init__(self, confirm: float, admission: float) -> None:
-        self._confirm = confirm
-        self._admission = admission
-        self._tracks: dict[Key, _Track] = {}
-
-    def allocated(self, keys: Iterable[Key], kubelet: Identity, now: float) -> None:
-        """Take ``keys`` for given to a pod, most likely."""
-        self._tracks.update((key, _Track(kubelet, now)) for key in keys)
-
-    def forget(self, keys: Iterable[Key]) -> None:
-        """Take ``keys`` for given back, and told."""
-        for key in keys:
-            self._tracks.pop(key, None)
-
-    def look(self, sight: Sight, busy: Collection[Key], now: float) -> list[Key]:
-        """Return what has been given back by now. ``busy`` is being allocated at this moment.
-
-        A device is if it was free in this look and in one ``confirm`` seconds before, and in all
-        between. Free is what nobody holds according to the kubelet that had it held before, or to
-        another that knows of all pods.
-        """
-        for key in sight.held - self._tracks.keys():
-            self._tracks[key] = _Track(sight.kubelet, float("-inf"))
-        due = []
-        for key, track in self._tracks.items():
-            if key in sight.held:
-                track.kubelet, track.free_since = sight.kubelet, None
-            elif key in busy or not self._believable(track, sight, now):
-                track.free_since = None
-            elif track.free_since is None:
-                track.free_since = now
-            elif now - track.free_since >= self._confirm:
-                due.append(key)
-        return due
-
-    def _believable(self, track: _Track, sight: Sight, now: float) -> bool:
-        known = sight.complete or track.kubelet == sight.kubelet
-        return known and now - track.allocated_at >= self._admission
-
-    def still_free(self, keys: Iterable[Key]) -> list[Key]:
-        """Return those of ``keys`` that have not been allocated since they were seen free."""
-        tracks = ((key, self._tracks.get(key)) for key in keys)
-        return [key for key, track in tracks if track and track.free_since is not None]
-
-    def confirm_in(self, now: float) -> float | None:
-        """Return the seconds until a look that could confirm something; None without any."""
-        waits = [
-            track.free_since + self._confirm - now
-            for track in self._tracks.values()
-            if track.free_since is not None
-        ]
-        return min((wait for wait in waits if wait > 0), default=None)
 
 
 class Releases:
@@ -168,17 +84,17 @@ class Releases:
         with self._changed:
             return self._ledger.confirm_in(time.monotonic())
 
-    def look(self, sight: Sight) -> None:
+    def look(self, observation: Observation) -> None:
         """Tell plugins what has been released. Takes as long as their hooks do."""
-        names = {name for name, _ in sight.held}
+        names = {name for name, _ in observation.held}
         wanting = {name for name in names if _wants(self._find(name))}
-        wanted = {key for key in sight.held if key[0] in wanting}
+        wanted = {key for key in observation.held if key[0] in wanting}
         with self._changed:
-            self._kubelet = sight.kubelet
+            self._kubelet = observation.kubelet
             if self._closed:
                 return
-            sight = Sight(wanted, sight.kubelet, sight.complete)
-            due = sorted(self._ledger.look(sight, self._busy, time.monotonic()))
+            observation = Observation(wanted, observation.kubelet, observation.complete)
+            due = sorted(self._ledger.look(observation, self._busy, time.monotonic()))
         for name, keys in groupby(due, key=lambda key: key[0]):
             self._tell(name, list(keys))
 

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution.holders import Holders
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
-from deviceplugin._attribution.schedule import Pace
+from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
@@ -400,7 +400,7 @@ def test_a_release_that_fails_is_told_again(
     assert [["a"]] * 3 == plugin.released_ids
     (told,) = [r for r in caplog.records if r.message == "released() failed"]
     assert vars(told)["error"].startswith(
-        "RuntimeError: cannot wipe (tests/common/test_holders.py:"
+        "RuntimeError: cannot wipe (tests/common/test_attribution.py:"
     )
 
 
@@ -498,13 +498,13 @@ def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None
 def turned(node: Node, count: int) -> None:
     """Wait for that many more turns of the thread, which may ask nobody."""
     turns = threading.Semaphore(0)
-    turn = node.host._holders._turn
+    turn = node.host._tracker._turn
 
     def counted() -> None:
         turn()
         turns.release()
 
-    node.host._holders._turn = counted  # type: ignore[method-assign]
+    node.host._tracker._turn = counted  # type: ignore[method-assign]
     assert all(turns.acquire(timeout=PATIENCE) for _ in range(count))
 
 
@@ -604,7 +604,7 @@ def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
         thread.start()
         assert plugin.allocating.wait(PATIENCE)
         asked = pods.asked
-        asking = threading.Thread(target=node.host._holders.ask)
+        asking = threading.Thread(target=node.host._tracker.ask)
         asking.start()
         asking.join(0.2)  # in which ten looks would have been made
         assert (asked, True) == (pods.asked, asking.is_alive())
@@ -620,12 +620,12 @@ def holders(
     *,
     own_pod: str = "",
     interval: float = 0.05,
-) -> Holders:
+) -> HoldingsTracker:
     resource = Resource(RESOURCE, plugin or ScriptedPlugin("a"))
     resource.publish([dp.Device("a")])
-    return Holders(
+    return HoldingsTracker(
         service,
-        Pace.of(interval),
+        AttributionTiming.of(interval),
         resources=lambda: {RESOURCE: resource},
         metrics=Metrics(),
         own_pod=own_pod,
@@ -727,7 +727,7 @@ def test_a_pod_that_has_gone_is_forgotten(tmp_path: Path) -> None:
         service.answer = Holdings(frozenset({Hold(RESOURCE, "a", namespace, pod, "main")}))
         asking.ask()
     service.answer = Holdings(frozenset())
-    eventually(lambda: (asking.ask(), not asking._gone)[1], "all to be forgotten")
+    eventually(lambda: (asking.ask(), not asking._view.gone)[1], "all to be forgotten")
 
 
 def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: Path) -> None:
@@ -742,7 +742,7 @@ def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: 
 
     def forgotten() -> bool:
         asking._turn()
-        return not asking._unseen
+        return not asking._schedule.unseen
 
     eventually(forgotten, "all to be forgotten")
     assert asking.current() is None

@@ -1,0 +1,222 @@
+"""Which pods hold which devices: one look every now and then, for the whole process.
+
+A look is a Get for each pod that is known to hold something, or did until just now: it tells of the
+end of pods and does nothing else. Only where a new pod may have come is it a List: that makes the
+kubelet collect the devices of finished pods and, in the middle of an allocation, give them out
+twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from deviceplugin._attribution.exclusive import refuse_held
+from deviceplugin._attribution.ledger import Ledger, Observation
+from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
+from deviceplugin._attribution.release import Releases
+from deviceplugin._attribution.schedule import AttributionTiming, Schedule
+from deviceplugin._attribution.view import HoldingsView
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin._telemetry.log import Once
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.plugin import Capabilities
+
+log = logging.getLogger(__name__)
+
+_IDLE_TIMEOUT: Final = 2.0
+"""Seconds to wait, at most, for an allocation to end before a list is asked for."""
+
+
+class HoldingsTracker:
+    """Keeps up to date what pods hold. ``run`` is its thread; the rest is thread-safe.
+
+    Args:
+        service: The kubelet's.
+        timing: When to look.
+        resources: Gives all resources of this process, by name.
+        metrics: Where to count.
+        exposed: Whether somebody may ask what is ``current``. If not there are no looks, but for
+            plugins that have ``released`` or are exclusive.
+        own_pod: Name of the pod that this process may be in.
+    """
+
+    def __init__(
+        self,
+        service: PodResources,
+        timing: AttributionTiming,
+        *,
+        resources: Callable[[], Mapping[str, Resource]],
+        metrics: Metrics,
+        exposed: bool = True,
+        own_pod: str = "",
+    ) -> None:
+        self._service = service
+        self._timing = timing
+        self._resources = resources
+        self._exposed = exposed
+        self._asking = threading.Lock()
+        """Held while the kubelet is asked; guards changes of the view."""
+        self._view = HoldingsView(timing, own_pod)
+        self._changed = threading.Condition()
+        """The schedule has, which it guards, or ``_stopped``."""
+        self._schedule = Schedule(timing)
+        self._stopped = False
+        self._problems = Once(log)
+        self._failures = Once(log, logging.ERROR)
+        ledger = Ledger(timing.confirm, timing.admission)
+        self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
+
+    # Its thread.
+
+    def run(self) -> None:
+        """Look now and then, until stopped."""
+        while self._wait_until_due():
+            try:
+                self._turn()
+            except Exception as error:
+                text = f"{type(error).__name__}: {error}"
+                self._failures.say(
+                    "look", "a look at what pods hold failed, going on", cause=error, error=text
+                )
+                self._look_in(self._timing.interval)
+
+    def stop(self) -> None:
+        """Let ``run`` return; no hook is waited for."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._releases.close()
+
+    def look_again(self) -> None:
+        """Notice that there are devices where there were none."""
+        self._look_in(0.0)
+
+    def _look_in(self, seconds: float) -> None:
+        with self._changed:
+            self._schedule.look_at(time.monotonic() + seconds)
+            self._changed.notify_all()
+
+    def _wait_until_due(self) -> bool:
+        """Wait until the next look is due; False if it never will be."""
+        with self._changed:
+            while not self._stopped:
+                confirm_in = self._releases.confirm_in()
+                wait = self._schedule.wait(time.monotonic(), confirm_in)
+                if wait <= 0:
+                    return True
+                self._changed.wait(wait)
+            return False
+
+    def _turn(self) -> None:
+        with self._changed:
+            self._schedule.begin_look(time.monotonic())
+        if not any(self._matters(resource) for resource in self._resources().values()):
+            self._look_in(self._timing.interval)
+            return
+        try:
+            holdings, kubelet = self._look()
+        except KubeletUnavailableError as error:
+            self._problems.say("look", "not known what pods hold", error=str(error))
+            self._look_in(self._timing.retry)
+            return
+        self._problems.over("look")
+        self._failures.over("look")
+        self._look_in(self._timing.interval)
+        if holdings.holds is not None:
+            held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
+            self._releases.look(Observation(held, kubelet, holdings.complete))
+
+    def _matters(self, resource: Resource) -> bool:
+        plugin = resource.plugin
+        wanted = self._exposed or plugin.exclusive or Capabilities.of(plugin).released
+        return wanted and bool(resource.devices)
+
+    # Asking the kubelet.
+
+    def ask(self) -> Holdings:
+        """Return what all pods hold now.
+
+        Raises:
+            KubeletUnavailableError: There is no answer now.
+        """
+        with self._asking:
+            return self._list()
+
+    def _look(self) -> tuple[Holdings, Identity]:
+        """Find out what pods hold now, by a list only where that may show more, and by whom."""
+        with self._asking:
+            holdings = self._get()
+            if holdings is None:
+                holdings = self._list()
+            return holdings, self._view.kubelet
+
+    def _get(self) -> Holdings | None:
+        """Ask for the pods that matter; None where a list must be asked for."""
+        kubelet = file_identity(self._service.socket)
+        pods = self._view.pods_to_get(kubelet, self._resources(), time.monotonic())
+        if pods is None or self._schedule.list_due:
+            return None
+        try:
+            found = self._service.get(pods)
+        except NoGetError:
+            self._view = self._view.without_get(kubelet)
+            return None
+        self._check_same(kubelet)
+        self._view = self._view.after_get(found, pods, self._resources(), time.monotonic())
+        return self._view.holdings
+
+    def _list(self) -> Holdings:
+        with self._changed:
+            self._changed.wait_for(lambda: self._schedule.idle, _IDLE_TIMEOUT)
+            expected = self._schedule.begin_list(time.monotonic())
+        try:
+            kubelet = file_identity(self._service.socket)
+            listed = self._service.list()
+            self._check_same(kubelet)
+        except KubeletUnavailableError:
+            with self._changed:
+                self._schedule.list_failed()
+            raise
+        with self._changed:
+            self._schedule.listed(listed, expected)
+        self._view = self._view.after_list(listed, kubelet, self._resources(), time.monotonic())
+        return self._view.holdings
+
+    def _check_same(self, kubelet: Identity) -> None:
+        if file_identity(self._service.socket) != kubelet:
+            raise KubeletUnavailableError(
+                f"{self._service.socket}: the kubelet restarted meanwhile"
+            )
+
+    # What it is known for.
+
+    def current(self) -> Holdings | None:
+        """Return what pods hold; None where that is not known, or was found out too long ago."""
+        return self._view.current(time.monotonic())
+
+    @contextmanager
+    def guard(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+        """Take ``ids`` for held by a pod from now on, unless the body, an Allocate, raises.
+
+        Raises:
+            AllocationError: The plugin is exclusive, and a pod holds one of them now.
+        """
+        with self._changed:
+            self._schedule.begin_allocation()
+        try:
+            with self._releases.allocating(resource, ids):
+                if resource.plugin.exclusive:
+                    refuse_held(resource.name, ids, self.current(), self._service)
+                yield
+            with self._changed:
+                devices = [(resource.name, device_id) for device_id in ids]
+                self._schedule.allocated(devices, time.monotonic())
+        finally:
+            with self._changed:
+                self._schedule.end_allocation()
+                self._changed.notify_all()
