@@ -693,7 +693,7 @@ def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
     asking = holders(service, interval=30)
     resource = Resource(RESOURCE, ScriptedPlugin("a"))
     asking.ask()
-    with asking.guard(resource, ["a"]):
+    with asking.admit(resource, ["a"]):
         pass
     lists: list[bool] = []
     service.on_list = lambda: lists.append(True)
@@ -737,7 +737,7 @@ def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: 
     asking = holders(service, interval=0.001)
     resource = Resource(RESOURCE, ScriptedPlugin("a"))
     for number in range(100):
-        with asking.guard(resource, [str(number)]):
+        with asking.admit(resource, [str(number)]):
             pass
 
     def forgotten() -> bool:

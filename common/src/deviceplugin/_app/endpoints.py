@@ -84,7 +84,7 @@ class Endpoints:
         with self._lock:
             if name in self._resources:
                 return None
-            resource = self._resources[name] = Resource(name, plugin, self._tracker.guard)
+            resource = self._resources[name] = Resource(name, plugin)
             return resource
 
     def advertise(self, resource: Resource) -> None:
@@ -94,6 +94,7 @@ class Endpoints:
                 return
             endpoint = Endpoint(
                 resource,
+                admission=self._tracker,
                 registrars=self._registrars,
                 sockets=self._sockets,
                 metrics=self._metrics,

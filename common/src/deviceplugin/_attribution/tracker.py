@@ -200,7 +200,7 @@ class HoldingsTracker:
         return self._view.current(time.monotonic())
 
     @contextmanager
-    def guard(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+    def admit(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
         """Take ``ids`` for held by a pod from now on, unless the body, an Allocate, raises.
 
         Raises:

@@ -3,8 +3,7 @@
 import threading
 import time
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -20,10 +19,6 @@ _LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 _FEW: Final = 16
 """To put one device into its place costs as much as to sort this many, about."""
-
-
-Guard = Callable[["Resource", Collection[str]], AbstractContextManager[None]]
-"""Entered around each Allocate of these ids; what it raises refuses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +38,9 @@ _NOTHING: Final = Snapshot(_NO_DEVICES, b"", ())
 class Resource:
     """One resource name, the plugin that serves it and its latest snapshot. Thread-safe."""
 
-    def __init__(
-        self, name: str, plugin: Plugin, guard: Guard = lambda _resource, _ids: nullcontext()
-    ) -> None:
+    def __init__(self, name: str, plugin: Plugin) -> None:
         self.name = name
         self.plugin = plugin
-        self.guard = guard
         self._changed = threading.Condition()
         self._snapshot: Snapshot | None = None
         self._since: dict[str, float] = {}

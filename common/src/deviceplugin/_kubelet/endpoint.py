@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform import hooks as _hooks
@@ -47,6 +48,7 @@ class Endpoint:
         self,
         resource: Resource,
         *,
+        admission: Admission = ADMIT_ALL,
         registrars: Sequence[Registrar],
         sockets: SocketNews,
         metrics: Metrics,
@@ -56,6 +58,7 @@ class Endpoint:
         """Why the kubelet is not watching the resource; empty while it is."""
         self.server: Server | None = None
         """What serves the resource now, if anything does."""
+        self._admission = admission
         self._registrars = registrars
         self._registrar = registrars[0]
         self._settled: Sequence[Registrar] = ()
@@ -129,6 +132,7 @@ class Endpoint:
             server = Server(
                 self.resource,
                 self._registrar,
+                admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
                 news=self._wake.set,

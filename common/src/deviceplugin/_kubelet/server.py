@@ -18,6 +18,7 @@ import grpc
 from typing_extensions import override
 
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
 from deviceplugin._kubelet.service import MAX_STREAMS, Servicer
 from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
@@ -73,6 +74,7 @@ class Server:
         resource: Resource,
         registrar: Registrar,
         *,
+        admission: Admission = ADMIT_ALL,
         hooks: Hooks,
         metrics: Metrics,
         news: Callable[[], None],
@@ -85,7 +87,9 @@ class Server:
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         _try_socket(self.path)
-        self.servicer = Servicer(resource, hooks=hooks, metrics=metrics, news=news)
+        self.servicer = Servicer(
+            resource, admission=admission, hooks=hooks, metrics=metrics, news=news
+        )
         self._workers = _Workers(
             MAX_STREAMS + _SPARE_WORKERS, thread_name_prefix=f"rpc-{resource.name}"
         )

@@ -11,6 +11,7 @@ import grpc
 from deviceplugin._inventory.encoding import encode_allocation
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import allocation_problem, natural_key
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import (
@@ -47,11 +48,13 @@ class Servicer:
         self,
         resource: Resource,
         *,
+        admission: Admission = ADMIT_ALL,
         hooks: _hooks.Hooks,
         metrics: Metrics,
         news: Callable[[], None],
     ) -> None:
         self._resource = resource
+        self._admission = admission
         self._hooks = hooks
         self._metrics = metrics
         self._news = news
@@ -205,7 +208,7 @@ class Servicer:
                 raise TypeError(f"allocate() returned what cannot be used: {problem}")
             return encode_allocation(allocation)
 
-        with self._resource.guard(self._resource, [device.id for device in devices]):
+        with self._admission.admit(self._resource, [device.id for device in devices]):
             if not Capabilities.of(plugin).allocate:
                 return _hooks.call(answer)
             return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
