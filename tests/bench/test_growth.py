@@ -15,7 +15,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._discovery.found import discover
-from deviceplugin._discovery.retention import Roster
+from deviceplugin._discovery.retention import KeptDevices
 from deviceplugin._inventory.published import Resource
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet
@@ -77,12 +77,12 @@ class Cycle:
     def __init__(self, plugin: Many) -> None:
         self.plugin = plugin
         self.resource = Resource(RESOURCE, plugin)
-        self._roster = Roster(0)
+        self._kept = KeptDevices(0)
 
     def __call__(self) -> None:
-        groups, _ = discover(self.plugin, {RESOURCE: self._roster.present})
-        self._roster = self._roster.updated(groups[RESOURCE], 1)
-        self.resource.publish(self._roster.devices())
+        groups, _ = discover(self.plugin, {RESOURCE: self._kept.present})
+        self._kept = self._kept.updated(groups[RESOURCE], 1)
+        self.resource.publish(self._kept.devices())
 
 
 @pytest.mark.parametrize("kind", [Many, Kept])

@@ -426,7 +426,7 @@ def test_the_kubelet_is_not_asked_what_pods_hold_while_nothing_has_vanished(
         assert 1 == pods.asked
 
 
-# Hints.
+# Triggers.
 
 
 def test_a_watched_path_calls_for_a_discovery(kubelet: Kubelet, tmp_path: Path) -> None:
@@ -615,17 +615,17 @@ def test_what_comes_before_a_source_listens_is_found_soon(
 
 def test_a_source_that_has_yielded_is_known_to_listen() -> None:
     poller = Poller(3600.0)
-    hints, silent = triggers.Hints(poller), LatePlugin()
+    source, silent = triggers.Triggers(poller), LatePlugin()
     silent.looks.release()
     try:
-        hints.listen(ScriptedPlugin())
-        eventually(lambda: not hints._due, "its first call")
-        hints.listen(silent)
-        assert len(triggers._UNHEARD) == len(hints._due)
-        hints.listen(NoSourcePlugin())
-        assert [] == hints._due
+        source.listen(ScriptedPlugin())
+        eventually(lambda: not source._due, "its first call")
+        source.listen(silent)
+        assert len(triggers._UNHEARD) == len(source._due)
+        source.listen(NoSourcePlugin())
+        assert [] == source._due
     finally:
-        hints.close()
+        source.close()
         poller.close()
 
 

@@ -9,8 +9,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._discovery.found import check_plugins
-from deviceplugin._discovery.hook_check import doubtful_methods, hook_problem
+from deviceplugin._discovery.plugin_check import check_plugins, doubtful_methods, hook_problem
 
 R = TypeVar("R")
 

@@ -61,7 +61,7 @@ class Plugin(ABC):
         """Return every device that is here now, each with its health.
 
         A snapshot: compare with nothing, remember nothing. Called at the start, periodically, and
-        when ``watch_paths`` or ``changes`` hint at news. A device that is missing from it is
+        when ``watch_paths`` or ``changes`` call for it. A device that is missing from it is
         advertised as unhealthy until no pod can hold it any more.
 
         Raises:
@@ -110,7 +110,7 @@ class Plugin(ABC):
 
         For sources of events other than files, such as udev or NVML. Yield once as soon as you
         listen, for what happened before, and once whenever events may have been lost. Return soon
-        after ``stop`` is set. A hint only: discovery is also made periodically.
+        after ``stop`` is set. A trigger only: discovery is also made periodically.
         """
         raise NotImplementedError
 

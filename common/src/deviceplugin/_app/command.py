@@ -19,7 +19,7 @@ from deviceplugin._app.reload import reload
 from deviceplugin._app.signals import Signals
 from deviceplugin._config import class_check, environment, loading, names
 from deviceplugin._config.settings import Settings, dump
-from deviceplugin._discovery.found import check_plugins
+from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin

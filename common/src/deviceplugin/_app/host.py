@@ -12,8 +12,8 @@ from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
-from deviceplugin._discovery.found import check_plugins
 from deviceplugin._discovery.loop import Discovery
+from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._discovery.retention import Retention
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._http import server as _server

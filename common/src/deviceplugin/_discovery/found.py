@@ -1,7 +1,6 @@
 """What a discovery has found: sorted out, counted and told."""
 
 import itertools
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -9,19 +8,15 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from deviceplugin._discovery.hook_check import doubtful_methods, hook_problem
 from deviceplugin._inventory.validation import (
     device_problem,
     resource_name_problem,
     shown,
-    socket_name_problem,
 )
 from deviceplugin._platform import hooks
-from deviceplugin.errors import ConfigError, DiscoveryError
+from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
-
-log = logging.getLogger(__name__)
 
 MAX_DEVICES: Final = 300_000
 """No list of more devices can be short enough for the kubelet, whatever their ids."""
@@ -33,33 +28,6 @@ _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 
 Groups = dict[str, dict[str, Device]]
 """Devices by id, by resource."""
-
-
-def check_plugins(plugins: Iterable[object]) -> None:
-    """Raise ConfigError if one is no plugin, or cannot be used as it is; warn of what is odd.
-
-    That is a resource name which the kubelet would refuse, or a hook that could not be called.
-    """
-    for plugin in plugins:
-        if isinstance(plugin, type):
-            raise ConfigError(f"{plugin.__name__} is a class: give a plugin, {plugin.__name__}()")
-        if not isinstance(plugin, Plugin):
-            raise ConfigError(f"{plugin!r} is no plugin: its class must be derived from Plugin")
-        name: object = plugin.resource
-        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
-        if name != "" and problem:
-            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
-        if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
-            raise ConfigError(
-                f"{type(plugin).__name__}: socket_name {name!r} is not valid: {problem}"
-            )
-        if problem := hook_problem(plugin):
-            raise ConfigError(f"{type(plugin).__name__}: {problem}")
-        for method, hook in doubtful_methods(plugin).items():
-            log.warning(
-                "method is no hook",
-                extra={"plugin": type(plugin).__name__, "method": method, "did_you_mean": hook},
-            )
 
 
 def discover(

@@ -1,4 +1,4 @@
-"""Telling of devices whose health has changed: in the log, and on the page."""
+"""Reporting devices whose health has changed: in the log, and on the page."""
 
 import logging
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from deviceplugin.model import Device
 log = logging.getLogger(__name__)
 
 _MANY: Final = 10
-"""Changes of health that are told one by one; more get one line."""
+"""Changes of health that are reported one by one; more get one line."""
 
 
-class Changes:
-    """What is told of the devices of one plugin. Not thread-safe by itself.
+class HealthChanges:
+    """What is reported of the devices of one plugin. Not thread-safe by itself.
 
-    A device that stays unhealthy, for a reason that varies by itself, is not told of each time.
+    A device that stays unhealthy, for a reason that varies by itself, is not reported each time.
     """
 
     def __init__(self, events: Events) -> None:
@@ -26,30 +26,30 @@ class Changes:
         self._reasons: dict[str, Once] = {}
         """Of devices that are unhealthy, by resource."""
 
-    def tell(self, resource: Resource, changed: Sequence[Device]) -> None:
-        """Tell of those of ``changed``, which ``publish`` returned, that are news."""
+    def report(self, resource: Resource, changed: Sequence[Device]) -> None:
+        """Report those of ``changed``, which ``publish`` returned, that are news."""
         if not changed:
             return
         reasons = self._reasons.setdefault(resource.name, Once(log))
         reasons.keep(resource.devices)
         news = [device for device in changed if _is_news(device, reasons)]
         for device in news[:_MANY]:
-            self._tell_one(resource.name, device)
+            self._report_one(resource.name, device)
         if more := news[_MANY:]:
-            self._tell_more(resource.name, more)
+            self._report_more(resource.name, more)
 
     def forget(self, resource: str) -> None:
         """Notice that ``resource`` is there no longer."""
         self._reasons.pop(resource, None)
 
-    def _tell_one(self, resource: str, device: Device) -> None:
+    def _report_one(self, resource: str, device: Device) -> None:
         event = "device is healthy" if device.health else "device is unhealthy"
         reason = device.health.reason
         self._events.add(event, resource=resource, device=device.id, detail=reason)
         fields = {"resource": resource, "device": device.id}
         log.info(event, extra={**fields, **({"reason": reason} if reason else {})})
 
-    def _tell_more(self, resource: str, devices: Sequence[Device]) -> None:
+    def _report_more(self, resource: str, devices: Sequence[Device]) -> None:
         event = "more devices changed"
         healthy = sum(bool(device.health) for device in devices)
         unhealthy = len(devices) - healthy

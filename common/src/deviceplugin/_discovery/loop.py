@@ -12,7 +12,7 @@ from deviceplugin._discovery.pod_holdings import Ask, PodHoldings
 from deviceplugin._discovery.resources import Catalogue, DiscoveredResources
 from deviceplugin._discovery.skipped import SkippedDevices
 from deviceplugin._discovery.timing import DiscoveryTiming
-from deviceplugin._discovery.triggers import Hints
+from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
 from deviceplugin._platform.file_watcher import Poller
 from deviceplugin._telemetry.log import Once
@@ -57,7 +57,7 @@ class Discovery:
             holdings=self._holdings,
             metrics=metrics,
         )
-        self._hints = Hints(poller)
+        self._triggers = Triggers(poller)
         self._replacing = threading.Lock()
         self._stopping = threading.Event()
         self._problems = Once(log)
@@ -70,24 +70,24 @@ class Discovery:
     # What it does.
 
     def run(self) -> None:
-        """Look whenever there is a hint, and periodically, until stopped."""
+        """Look whenever there is a trigger, and periodically, until stopped."""
         self._poller.every(self._resources.check_deadline)
         with self._replacing:
-            self._hints.listen(self.plugin)
+            self._triggers.listen(self.plugin)
         try:
             while not self._stopping.is_set():
                 self._watch_paths()
                 took = self.look()
                 self._watch_paths()
-                # However many hints there are, at most half of the time goes into looking.
+                # However many triggers there are, at most half of the time goes into looking.
                 rest = max(_REST, took)
                 self._stopping.wait(rest)
                 pause = _SOON if self.waiting else self._timing.interval
-                self._hints.wait(max(0.0, pause - rest))
-                self._hints.take()
+                self._triggers.wait(max(0.0, pause - rest))
+                self._triggers.clear()
         finally:
             self._poller.forget(self._resources.check_deadline)
-            self._hints.close()
+            self._triggers.close()
 
     def look(self) -> float:
         """Discover once, publish what has changed, and return how many seconds that took."""
@@ -138,19 +138,19 @@ class Discovery:
                 "watch_paths", "watch_paths cannot be used", plugin=self.name, error=str(error)
             )
         else:
-            self._hints.watch(paths)
+            self._triggers.watch(paths)
 
     def stop(self) -> None:
         """Let ``run`` return after the discovery that is under way."""
         self._stopping.set()
-        self._hints.give()
+        self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:
         """Go on with ``plugin``: the same one as before with other settings."""
         with self._replacing:
             self._resources.replace(plugin)
-            self._hints.listen(plugin)
-        self._hints.give()
+            self._triggers.listen(plugin)
+        self._triggers.fire()
 
     # How it is.
 

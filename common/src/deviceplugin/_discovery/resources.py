@@ -8,9 +8,9 @@ from typing import Protocol
 
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._discovery.found import NOT_RETURNING, Groups
-from deviceplugin._discovery.health_changes import Changes
+from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._discovery.pod_holdings import PodHoldings
-from deviceplugin._discovery.retention import Roster, unhealthy
+from deviceplugin._discovery.retention import KeptDevices, unhealthy
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.log import Once
@@ -60,10 +60,10 @@ class DiscoveredResources:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
-        self._rosters: dict[str, Roster] = {}
+        self._kept: dict[str, KeptDevices] = {}
         self._troubles: dict[str, str] = {}
         self._problems = Once(log)
-        self._changes = Changes(metrics.events)
+        self._changes = HealthChanges(metrics.events)
 
     def replace(self, plugin: Plugin) -> None:
         """Have ``plugin`` serve all of them from now on."""
@@ -74,12 +74,12 @@ class DiscoveredResources:
 
     def present(self) -> Mapping[str, Mapping[str, Device]]:
         """Return the devices that were here at the last discovery, by id, by resource."""
-        return {name: roster.present for name, roster in self._rosters.items()}
+        return {name: kept.present for name, kept in self._kept.items()}
 
     @property
     def any_vanished(self) -> bool:
         """Whether devices are kept that are no longer here."""
-        return any(roster.vanished for roster in self._rosters.values())
+        return any(kept.vanished for kept in self._kept.values())
 
     def troubles(self) -> list[str]:
         """Return why the devices of a resource are not what discovery says, a text for each."""
@@ -89,12 +89,12 @@ class DiscoveredResources:
     def fail(self, error: str) -> None:
         """Notice that nobody could look at the devices."""
         with self._lock:
-            self._troubles.update(dict.fromkeys(self._rosters, error))
+            self._troubles.update(dict.fromkeys(self._kept, error))
 
     def claim(self, groups: Groups) -> None:
         """Claim the resources in ``groups`` that are new; add those to it that were not found."""
         with self._lock:
-            for name in self._rosters.keys() - groups.keys():
+            for name in self._kept.keys() - groups.keys():
                 groups[name] = {}
             self._claim(groups)
 
@@ -109,7 +109,7 @@ class DiscoveredResources:
                 )
                 continue
             self._resources[name] = resource
-            self._rosters[name] = Roster(time.monotonic())
+            self._kept[name] = KeptDevices(time.monotonic())
             self._holdings.expect(name)
 
     def update(self, groups: Groups, holdings: Holdings | None) -> None:
@@ -127,27 +127,27 @@ class DiscoveredResources:
 
     def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
         """Publish what has become of the resource; False if nothing is left of it."""
-        resource, roster = self._resources[name], self._rosters[name]
+        resource, kept = self._resources[name], self._kept[name]
         now = time.monotonic()
         held = None if holdings is None else holdings.of(name)
         if holdings is not None:
             # Kept even if the list is refused: what pods hold is not asked again at once.
-            roster = self._rosters[name] = roster.expecting(held or frozenset(), now)
+            kept = self._kept[name] = kept.expecting(held or frozenset(), now)
             self._holdings.settle(name)
-        roster = roster.updated(present, now)
+        kept = kept.updated(present, now)
         if holdings is not None and holdings.complete:
-            roster = roster.retired(held, now, self._timing.retention)
-        if not roster and name != self.plugin.resource:
+            kept = kept.retired(held, now, self._timing.retention)
+        if not kept and name != self.plugin.resource:
             return False
         try:
-            changed = resource.publish(roster.devices())
+            changed = resource.publish(kept.devices())
         except DiscoveryError as error:
             self._refused(name, str(error))
             return True
-        self._rosters[name] = roster
+        self._kept[name] = kept
         self._troubles.pop(name, None)
         self._problems.over(name)
-        self._changes.tell(resource, changed)
+        self._changes.report(resource, changed)
         self._catalogue.advertise(resource)
         return True
 
@@ -157,7 +157,7 @@ class DiscoveredResources:
         self._problems.say(name, "list refused", plugin=self._name, error=error)
 
     def _forget(self, name: str) -> Resource:
-        del self._rosters[name]
+        del self._kept[name]
         self._troubles.pop(name, None)
         self._holdings.settle(name)
         self._changes.forget(name)
@@ -167,12 +167,12 @@ class DiscoveredResources:
         """Report devices unhealthy that have not been looked at for too long."""
         now = time.monotonic()
         with self._lock:
-            for name, roster in self._rosters.items():
+            for name, kept in self._kept.items():
                 resource = self._resources[name]
-                overdue = now - roster.fresh_at > self._timing.deadline
+                overdue = now - kept.fresh_at > self._timing.deadline
                 if not overdue or not any(device.health for device in resource.devices.values()):
                     continue
                 trouble = self._troubles.get(name, NOT_RETURNING)
                 reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
-                changed = resource.publish(unhealthy(roster.devices(), reason))
-                self._changes.tell(resource, changed)
+                changed = resource.publish(unhealthy(kept.devices(), reason))
+                self._changes.report(resource, changed)

@@ -1,7 +1,7 @@
 """Which devices of one resource the kubelet must be told of: those here and those that left.
 
 A 1.36 kubelet can crash when a device that a pod holds is dropped from the list, so a device that
-vanishes stays on the roster, unhealthy, until no pod can hold it any more.
+vanishes is kept, unhealthy, until no pod can hold it any more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ HELD_BUT_ABSENT = "a pod holds it, but it has not been found since the plugin st
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long vanished devices stay on the roster, in seconds."""
+    """How long vanished devices are kept, in seconds."""
 
     grace: float
     """At least, where it is known what pods hold: covers an allocation that is under way."""
@@ -25,8 +25,8 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
-    """The devices of one resource. Times are monotonic seconds."""
+class KeptDevices:
+    """The devices of one resource, here or vanished. Never changes. Times are monotonic seconds."""
 
     fresh_at: float
     """When a discovery last spoke for this resource."""
@@ -37,25 +37,27 @@ class Roster:
     def __len__(self) -> int:
         return len(self.present) + len(self.vanished)
 
-    def updated(self, present: Mapping[str, Device], now: float) -> "Roster":
-        """Return the roster with ``present`` as all devices that are here at ``now``.
+    def updated(self, present: Mapping[str, Device], now: float) -> "KeptDevices":
+        """Return what is kept with ``present`` as all devices that are here at ``now``.
 
-        It keeps ``present`` itself, which must not be changed afterwards.
+        It refers to ``present`` itself, which must not be changed afterwards.
         """
         vanished = {i: entry for i, entry in self.vanished.items() if i not in present}
         if not self.present.keys() <= present.keys():
             for device_id in self.present.keys() - present.keys():
                 vanished[device_id] = _gone(self.present[device_id], VANISHED), now
-        return Roster(now, present, vanished)
+        return KeptDevices(now, present, vanished)
 
-    def expecting(self, held: AbstractSet[str], now: float) -> "Roster":
-        """Return the roster with those that pods hold but nobody has found here."""
+    def expecting(self, held: AbstractSet[str], now: float) -> "KeptDevices":
+        """Return this with those that pods hold but nobody has found here."""
         absent = held - self.present.keys() - self.vanished.keys()
         lost = {device_id: (_gone(Device(device_id), HELD_BUT_ABSENT), now) for device_id in absent}
         return replace(self, vanished={**self.vanished, **lost})
 
-    def retired(self, held: AbstractSet[str] | None, now: float, retention: Retention) -> "Roster":
-        """Return the roster without the vanished that no pod can hold any more.
+    def retired(
+        self, held: AbstractSet[str] | None, now: float, retention: Retention
+    ) -> "KeptDevices":
+        """Return this without the vanished that no pod can hold any more.
 
         ``held`` is None where it is not known what pods hold.
         """

@@ -22,8 +22,8 @@ _UNHEARD: Final = (1.0, 10.0)
 """Seconds after the call of ``changes()`` at which to look as long as it has not yielded."""
 
 
-class Hints:
-    """Hints for one plugin. Several that come before they are taken are one."""
+class Triggers:
+    """What calls for discoveries of one plugin. Triggers that come before ``clear`` are one."""
 
     def __init__(self, poller: Poller) -> None:
         self._poller = poller
@@ -35,18 +35,18 @@ class Hints:
         self._lock = threading.Lock()
         self._listening: threading.Event | None = None
         self._due: list[float] = []
-        """When to look although nobody has given a hint."""
+        """When to look although nothing has called for it."""
 
-    def give(self) -> None:
-        """Give a hint."""
+    def fire(self) -> None:
+        """Call for a discovery."""
         self._given.set()
 
-    def take(self) -> None:
-        """Forget the hints so far."""
+    def clear(self) -> None:
+        """Forget the triggers so far."""
         self._given.clear()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a hint, ``seconds`` at most; less while a source may not be listening yet."""
+        """Wait for a trigger, ``seconds`` at most; less while a source may not be listening yet."""
         with self._lock:
             due = min(self._due, default=float("inf"))
         self._given.wait(min(seconds, max(0.0, due - time.monotonic())))
@@ -54,7 +54,7 @@ class Hints:
             self._due = [at for at in self._due if at > time.monotonic()]
 
     def watch(self, paths: Iterable[Path | str]) -> None:
-        """Give a hint whenever one of ``paths``, and no others, changes.
+        """Call for a discovery whenever one of ``paths``, and no others, changes.
 
         For one that ends in ``/**``, whenever anything below that directory does.
         """
@@ -67,8 +67,8 @@ class Hints:
         for path in self._watches.keys() - wanted:
             self._watches.pop(path)()
         for path in wanted - self._watches.keys():
-            self._watches[path] = self._poller.watch(path, lambda _name: self.give())
-            self.give()  # it may have changed before the watch was there
+            self._watches[path] = self._poller.watch(path, lambda _name: self.fire())
+            self.fire()  # it may have changed before the watch was there
 
     def _tell(self, new: Iterable[Path], watched: Collection[Path]) -> None:
         """Say once what of ``new`` paths can change unseen."""
@@ -92,9 +92,9 @@ class Hints:
         self._large.keep(set(map(str, large)))
 
     def listen(self, plugin: Plugin) -> None:
-        """Give a hint whenever ``plugin.changes`` yields; no longer listen to any other plugin.
+        """Call for one whenever ``plugin.changes`` yields; no longer listen to any other plugin.
 
-        What happens before it listens is not lost: either it yields once when it does, or hints
+        What happens before it listens is not lost: either it yields once when it does, or triggers
         are given for it a while after the call.
         """
         stop = threading.Event() if Capabilities.of(plugin).changes else None
@@ -113,7 +113,7 @@ class Hints:
         def pass_on() -> None:
             for _ in plugin.changes(stop):
                 self._expect(stop, ())  # it listens
-                self.give()
+                self.fire()
 
         problems = Once(log)
         name = type(plugin).__name__
@@ -125,7 +125,7 @@ class Hints:
             self._expect(stop, ())
             stop.wait(_LISTEN_AGAIN)
             self._expect(stop)
-            self.give()  # for whatever happened while nobody listened
+            self.fire()  # for whatever happened while nobody listened
 
     def _expect(self, stop: threading.Event, delays: Iterable[float] = _UNHEARD) -> None:
         """Look after ``delays`` if that is still the source that is listened to."""

@@ -1,4 +1,4 @@
-"""A long list in pieces: only those in which something has changed are encoded again.
+"""A long list in chunks: only those in which something has changed are encoded again.
 
 Lists that are encoded one by one and joined are the list of them all: that is how protobuf
 defines repeated fields.
@@ -14,11 +14,11 @@ from deviceplugin._inventory.encoding import encode_list
 from deviceplugin.model import Device
 
 _LENGTH: Final = 256
-"""Devices of a piece: little to encode again, and few pieces to join."""
+"""Devices of a chunk: little to encode again, and few chunks to join."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """Some devices that follow each other in a list."""
 
     devices: Sequence[Device]
@@ -27,8 +27,8 @@ class Piece:
     """How many of them are."""
 
 
-def cut(devices: Sequence[Device], before: Sequence[Piece] = ()) -> list[Piece]:
-    """Return ``devices`` in pieces; one that is the same as its place in ``before`` is that one.
+def encode_chunks(devices: Sequence[Device], before: Sequence[Chunk] = ()) -> list[Chunk]:
+    """Return ``devices`` in chunks; one that is the same as its place in ``before`` is that one.
 
     The same are those with the same objects in it, which costs next to nothing to see; what is
     equal is up to the classes of plugins.
@@ -44,6 +44,6 @@ def _same(one: Sequence[Device], other: Sequence[Device]) -> bool:
     return len(one) == len(other) and all(map(is_, one, other))
 
 
-def _encode(devices: Sequence[Device]) -> Piece:
+def _encode(devices: Sequence[Device]) -> Chunk:
     healthy = sum(device.health.healthy for device in devices)
-    return Piece(devices, encode_list(devices), healthy)
+    return Chunk(devices, encode_list(devices), healthy)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from deviceplugin._inventory.chunks import Piece, cut
+from deviceplugin._inventory.chunks import Chunk, encode_chunks
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device, Health
@@ -28,7 +28,7 @@ class Snapshot:
     devices: Mapping[str, Device]
     encoded: bytes
     """The same as the kubelet gets it; encoded once, however many streams send it."""
-    pieces: Sequence[Piece]
+    chunks: Sequence[Chunk]
     """Of which ``encoded`` is made."""
 
 
@@ -64,16 +64,16 @@ class Resource:
         """
         before = self._snapshot or _NOTHING
         new = _ordered({device.id: device for device in devices}, before.devices)
-        pieces = cut(list(new.values()), before.pieces)
-        encoded = b"".join(piece.encoded for piece in pieces)
+        chunks = encode_chunks(list(new.values()), before.chunks)
+        encoded = b"".join(chunk.encoded for chunk in chunks)
         # It must still fit when the devices turn unhealthy, which is a longer word.
-        longest = len(encoded) + _LONGER * sum(piece.healthy for piece in pieces)
+        longest = len(encoded) + _LONGER * sum(chunk.healthy for chunk in chunks)
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
                 f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
                 f"kubelet takes {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
             )
-        changed = list(_changed(pieces, before))
+        changed = list(_changed(chunks, before))
         now = time.time()
         with self._changed:
             if self._final:
@@ -82,7 +82,7 @@ class Resource:
                 self._since = {device_id: self._since.get(device_id, now) for device_id in new}
             self._since.update((device.id, now) for device in changed)
             stale = self._snapshot is None or self._snapshot.encoded != encoded
-            self._snapshot = Snapshot(MappingProxyType(new), encoded, pieces)
+            self._snapshot = Snapshot(MappingProxyType(new), encoded, chunks)
             if stale:
                 self._changed.notify_all()
         return changed
@@ -130,11 +130,11 @@ def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str,
     return {device_id: devices[device_id] for device_id in ids}
 
 
-def _changed(pieces: Iterable[Piece], before: Snapshot) -> Iterator[Device]:
+def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
     """Yield the devices that were not there before, or whose health was another one."""
-    old = {id(piece) for piece in before.pieces}
-    for piece in pieces:
-        for device in piece.devices if id(piece) not in old else ():
+    old = {id(chunk) for chunk in before.chunks}
+    for chunk in chunks:
+        for device in chunk.devices if id(chunk) not in old else ():
             was = before.devices.get(device.id)
             if was is None or not _same(was.health, device.health):
                 yield device

@@ -1,16 +1,21 @@
-"""Whether the hooks of a plugin can be called: told at the start, not when the first pod comes.
+"""Whether a plugin can be used, and its hooks called: said at the start, not at the first pod.
 
 Only what is certain is an error. A class is its author's own, so a method whose name merely comes
 near to that of a hook is asked about and no more.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from types import FunctionType, MethodType
 from typing import Any, Final
 
+from deviceplugin._inventory.validation import resource_name_problem, socket_name_problem
+from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
 
 _ARGUMENTS: Final = {
     name: tuple(inspect.signature(hook).parameters)[1:]
@@ -24,6 +29,33 @@ _GENERATORS: Final = frozenset({"discover", "changes", "prefer", "metrics"})
 """Hooks whose result is iterated over, so that they may yield it."""
 _ALIKE: Final = 0.8
 """As ``get_close_matches`` takes it: a letter too many, too few or in the wrong place."""
+
+
+def check_plugins(plugins: Iterable[object]) -> None:
+    """Raise ConfigError if one is no plugin, or cannot be used as it is; warn of what is odd.
+
+    That is a resource name which the kubelet would refuse, or a hook that could not be called.
+    """
+    for plugin in plugins:
+        if isinstance(plugin, type):
+            raise ConfigError(f"{plugin.__name__} is a class: give a plugin, {plugin.__name__}()")
+        if not isinstance(plugin, Plugin):
+            raise ConfigError(f"{plugin!r} is no plugin: its class must be derived from Plugin")
+        name: object = plugin.resource
+        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
+        if name != "" and problem:
+            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
+        if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
+            raise ConfigError(
+                f"{type(plugin).__name__}: socket_name {name!r} is not valid: {problem}"
+            )
+        if problem := hook_problem(plugin):
+            raise ConfigError(f"{type(plugin).__name__}: {problem}")
+        for method, hook in doubtful_methods(plugin).items():
+            log.warning(
+                "method is no hook",
+                extra={"plugin": type(plugin).__name__, "method": method, "did_you_mean": hook},
+            )
 
 
 def hook_problem(plugin: Plugin) -> str:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from deviceplugin import Device, Health
-from deviceplugin._inventory.chunks import cut
+from deviceplugin._inventory.chunks import encode_chunks
 from deviceplugin._inventory.encoding import encode_list
 
 SICK = Health.unhealthy("dust")
@@ -18,28 +18,28 @@ def many(count: int) -> list[Device]:
     return [Device(f"d{number}") for number in range(count)]
 
 
-def test_no_devices_are_no_pieces() -> None:
-    assert [] == cut([])
-    assert [] == cut([], cut(many(1)))
+def test_no_devices_are_no_chunks() -> None:
+    assert [] == encode_chunks([])
+    assert [] == encode_chunks([], encode_chunks(many(1)))
 
 
 @given(DEVICES, DEVICES)
-def test_the_pieces_make_up_the_list_whatever_there_was_before(
+def test_the_chunks_make_up_the_list_whatever_there_was_before(
     devices: list[Device], before: list[Device]
 ) -> None:
-    pieces = cut(devices, cut(before))
-    assert devices == [device for piece in pieces for device in piece.devices]
-    assert encode_list(devices) == b"".join(piece.encoded for piece in pieces)
-    assert sum(bool(device.health) for device in devices) == sum(p.healthy for p in pieces)
+    chunks = encode_chunks(devices, encode_chunks(before))
+    assert devices == [device for chunk in chunks for device in chunk.devices]
+    assert encode_list(devices) == b"".join(chunk.encoded for chunk in chunks)
+    assert sum(bool(device.health) for device in devices) == sum(p.healthy for p in chunks)
 
 
 def test_only_what_has_changed_is_encoded_again() -> None:
     devices = many(1000)
-    before = cut(devices)
+    before = encode_chunks(devices)
     ill = [*devices[:500], Device("d500", health=SICK), *devices[501:]]
-    after = cut(ill, before)
+    after = encode_chunks(ill, before)
     assert [True, False, True, True] == [old is new for old, new in zip(before, after, strict=True)]
-    again = cut(list(devices), before)
+    again = encode_chunks(list(devices), before)
     assert [True] * 4 == [old is new for old, new in zip(before, again, strict=True)]
 
 
@@ -65,13 +65,15 @@ class Incomparable(Device):
 
 @pytest.mark.parametrize("kind", [Numbered, Incomparable])
 def test_what_the_classes_of_devices_call_equal_does_not_matter(kind: type[Device]) -> None:
-    before = cut([kind("a"), kind("b")])
+    before = encode_chunks([kind("a"), kind("b")])
     ill = [kind("a"), kind("b", health=SICK)]
-    assert [(encode_list(ill), 1)] == [(piece.encoded, piece.healthy) for piece in cut(ill, before)]
+    assert [(encode_list(ill), 1)] == [
+        (chunk.encoded, chunk.healthy) for chunk in encode_chunks(ill, before)
+    ]
 
 
-def test_a_list_that_has_become_longer_keeps_the_pieces_before_its_end() -> None:
+def test_a_list_that_has_become_longer_keeps_the_chunks_before_its_end() -> None:
     devices = many(900)
-    before = cut(devices[:600])
-    after = cut(devices, before)
+    before = encode_chunks(devices[:600])
+    after = encode_chunks(devices, before)
     assert [True, True, False] == [old is new for old, new in zip(before, after, strict=False)]

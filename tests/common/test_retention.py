@@ -6,8 +6,8 @@ from deviceplugin import Device, Health, Topology
 from deviceplugin._discovery.retention import (
     HELD_BUT_ABSENT,
     VANISHED,
+    KeptDevices,
     Retention,
-    Roster,
     unhealthy,
 )
 
@@ -20,37 +20,37 @@ def here(*ids: str) -> dict[str, Device]:
     return {device_id: Device(device_id) for device_id in ids}
 
 
-def listed(roster: Roster) -> dict[str, str]:
-    return {device.id: str(device.health) for device in roster.devices()}
+def listed(kept: KeptDevices) -> dict[str, str]:
+    return {device.id: str(device.health) for device in kept.devices()}
 
 
-def test_a_new_roster_is_empty() -> None:
-    roster = Roster(1.0)
-    assert (0, [], 1.0) == (len(roster), roster.devices(), roster.fresh_at)
+def test_a_new_record_is_empty() -> None:
+    kept = KeptDevices(1.0)
+    assert (0, [], 1.0) == (len(kept), kept.devices(), kept.fresh_at)
 
 
-def test_a_roster_has_the_devices_that_are_here() -> None:
-    roster = Roster(0).updated(here("d10", "d9", "a"), 5)
-    assert {"a", "d9", "d10"} == {device.id for device in roster.devices()}
-    assert (3, 5) == (len(roster), roster.fresh_at)
+def test_a_record_has_the_devices_that_are_here() -> None:
+    kept = KeptDevices(0).updated(here("d10", "d9", "a"), 5)
+    assert {"a", "d9", "d10"} == {device.id for device in kept.devices()}
+    assert (3, 5) == (len(kept), kept.fresh_at)
 
 
 def test_a_device_that_vanishes_stays_as_unhealthy() -> None:
-    roster = Roster(0).updated(here("a", "b"), 1).updated(here("b"), 2)
-    assert {"a": f"unhealthy: {VANISHED}", "b": "healthy"} == listed(roster)
-    assert 2 == len(roster)
+    kept = KeptDevices(0).updated(here("a", "b"), 1).updated(here("b"), 2)
+    assert {"a": f"unhealthy: {VANISHED}", "b": "healthy"} == listed(kept)
+    assert 2 == len(kept)
 
 
 def test_a_vanished_device_keeps_what_else_is_known_of_it() -> None:
     device = Device("a", topology=Topology((1,)), attributes={"model": "T1"})
-    (gone,) = Roster(0).updated({"a": device}, 1).updated({}, 2).devices()
+    (gone,) = KeptDevices(0).updated({"a": device}, 1).updated({}, 2).devices()
     assert (device.topology, device.attributes) == (gone.topology, gone.attributes)
 
 
 def test_a_device_that_comes_back_is_as_it_comes_back() -> None:
-    roster = Roster(0).updated(here("a"), 1).updated({}, 2).updated(here("a"), 3)
-    assert {"a": "healthy"} == listed(roster)
-    assert {} == roster.vanished
+    kept = KeptDevices(0).updated(here("a"), 1).updated({}, 2).updated(here("a"), 3)
+    assert {"a": "healthy"} == listed(kept)
+    assert {} == kept.vanished
 
 
 @pytest.mark.parametrize(
@@ -67,38 +67,38 @@ def test_a_device_that_comes_back_is_as_it_comes_back() -> None:
 def test_a_vanished_device_is_forgotten_when_no_pod_can_hold_it(
     held: set[str] | None, age: float, *, stays: bool
 ) -> None:
-    gone = Roster(0).updated(here("a"), 1).updated({}, 2)
+    gone = KeptDevices(0).updated(here("a"), 1).updated({}, 2)
     assert stays == ("a" in listed(gone.retired(held, 2 + age, RETENTION)))
 
 
 def test_the_time_of_a_vanished_device_does_not_start_anew() -> None:
-    roster = Roster(0).updated(here("a"), 1).updated({}, 2).updated({}, 8).expecting({"a"}, 9)
-    assert 0 == len(roster.retired(frozenset(), 12, RETENTION))
+    kept = KeptDevices(0).updated(here("a"), 1).updated({}, 2).updated({}, 8).expecting({"a"}, 9)
+    assert 0 == len(kept.retired(frozenset(), 12, RETENTION))
 
 
 def test_a_device_that_a_pod_holds_is_listed_though_never_seen() -> None:
-    roster = Roster(0).updated(here("a"), 1).expecting({"a", "b"}, 1)
-    assert {"a": "healthy", "b": f"unhealthy: {HELD_BUT_ABSENT}"} == listed(roster)
+    kept = KeptDevices(0).updated(here("a"), 1).expecting({"a", "b"}, 1)
+    assert {"a": "healthy", "b": f"unhealthy: {HELD_BUT_ABSENT}"} == listed(kept)
 
 
 def test_a_device_that_is_here_is_never_retired() -> None:
-    roster = Roster(0).updated(here("a"), 1).retired(frozenset(), 1000, RETENTION)
-    assert {"a": "healthy"} == listed(roster)
+    kept = KeptDevices(0).updated(here("a"), 1).retired(frozenset(), 1000, RETENTION)
+    assert {"a": "healthy"} == listed(kept)
 
 
 @given(STEPS)
 def test_a_device_that_a_pod_holds_is_never_dropped(
     steps: list[tuple[frozenset[str], frozenset[str] | None, int]],
 ) -> None:
-    roster, now = Roster(0), 0
+    kept, now = KeptDevices(0), 0
     for present, held, pause in steps:
         now += pause
-        roster = roster.updated(here(*present), now)
-        roster = roster.expecting(held or frozenset(), now).retired(held, now, RETENTION)
-        ids = [device.id for device in roster.devices()]
-        assert len(set(ids)) == len(ids) == len(roster)
+        kept = kept.updated(here(*present), now)
+        kept = kept.expecting(held or frozenset(), now).retired(held, now, RETENTION)
+        ids = [device.id for device in kept.devices()]
+        assert len(set(ids)) == len(ids) == len(kept)
         assert {*present, *(held or ())} <= set(ids)
-        assert present == {device.id for device in roster.devices() if device.health}
+        assert present == {device.id for device in kept.devices() if device.health}
 
 
 def test_devices_are_made_unhealthy_and_keep_an_earlier_reason() -> None:

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._discovery.health_changes import Changes
+from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.events import Events
 from scripted import RESOURCE, ScriptedPlugin, sick
@@ -18,13 +18,13 @@ class Told:
         caplog.set_level(logging.INFO)
         self._caplog = caplog
         self.events = Events()
-        self.changes = Changes(self.events)
+        self.changes = HealthChanges(self.events)
         self.resource = Resource(RESOURCE, ScriptedPlugin())
 
     def of(self, *devices: dp.Device) -> list[tuple[str, str]]:
         """Publish ``devices`` and return what is told of them: the event and the reason."""
         self._caplog.clear()
-        self.changes.tell(self.resource, self.resource.publish(devices))
+        self.changes.report(self.resource, self.resource.publish(devices))
         return [(r.getMessage(), vars(r).get("reason", "")) for r in self._caplog.records]
 
 
