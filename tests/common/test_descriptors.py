@@ -19,12 +19,13 @@ import pytest
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._http.server import Server
 from deviceplugin._platform import open_files
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.kubelet_socket import Kubelet as Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE
-from scripted import RESOURCE, eventually
+from scripted import RESOURCE, Unserved, eventually
 
 PLUGIN = """
 import json, resource, sys
@@ -160,7 +161,7 @@ def test_nothing_is_called_with_too_few_open_files(
         pods.list()
     registrar = Registrar(kubelet.simulated.plugin_dir, Metrics())
     with pytest.raises(KubeletUnavailableError, match=said):
-        registrar._call(RESOURCE, "a.sock", wake=threading.Event(), moot=lambda: False)
+        registrar._call(Unserved("a.sock"), Waiter())
 
 
 def test_what_is_left_is_the_limit_less_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:

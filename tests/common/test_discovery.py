@@ -294,29 +294,6 @@ def test_the_plugins_own_resource_is_there_without_devices(kubelet: Kubelet) -> 
         assert [RESOURCE] == list(node.kubelet.registered)
 
 
-def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deviceplugin._kubelet.endpoint._START_AGAIN", 0.01)
-    registered: list[int] = []
-
-    class LatePlugin(ScriptedPlugin):
-        @override
-        def start(self, resource: str) -> None:
-            super().start(resource)
-            registered.append(kubelet.simulated.registration_count(resource))
-            if len(registered) < 3:
-                raise RuntimeError("the daemon is not up yet")
-
-    plugin = LatePlugin("a")
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
-        node.restart_kubelet()
-        node.wait_for(RESOURCE, {"a"})
-    assert [0, 0, 0] == registered
-    assert [*[("start", RESOURCE)] * 3, ("stop", RESOURCE)] == plugin.hooks
-
-
 def test_a_stop_hook_that_raises_is_logged_and_does_no_harm(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:

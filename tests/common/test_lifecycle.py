@@ -284,32 +284,6 @@ def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
         assert told["deviceplugin_discovery_duration_seconds_count ScriptedPlugin"] >= 2
 
 
-def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("deviceplugin._kubelet.endpoint._LONGEST_WAIT", 0.01)
-    failures = iter([ZeroDivisionError(f"a bug at {number} s") for number in range(3)])
-
-    class Plugin(dp.Plugin):
-        resource = RESOURCE
-
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            return [dp.Device("a")]
-
-    def check_in(*_arguments: object) -> bool:
-        for failure in failures:
-            raise failure
-        return True
-
-    monkeypatch.setattr("deviceplugin._kubelet.endpoint.Endpoint._start_plugin", check_in)
-    with kubelet.running(Plugin()) as node:
-        node.wait_for(RESOURCE, {"a"})
-    (told,) = [r for r in caplog.records if r.getMessage() == "endpoint failed, starting over"]
-    assert told.exc_info
-    assert "ZeroDivisionError: a bug at 0 s" == vars(told)["error"]
-
-
 def test_the_fixture_raises_what_ended_the_plugin_early(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,28 +306,6 @@ def test_hooks_follow_a_replacement(kubelet: Kubelet) -> None:
     assert 1 == kubelet.simulated.registration_count(RESOURCE)
 
 
-def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("deviceplugin._kubelet.endpoint._START_AGAIN", 0.01)
-    ready = Event()
-
-    class LatePlugin(NamedPlugin):
-        @override
-        def start(self, resource: str) -> None:
-            if not ready.is_set():
-                raise dp.DevicePluginError("not yet")
-
-    with kubelet.running(NamedPlugin("old", "a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-        node.host.replace([LatePlugin("new", "a")])
-        node.wait_for(RESOURCE, set(), {"a"})
-        problem = "example.com/thing: start() failed: not yet"
-        eventually(lambda: problem == node.host.ready(), problem)
-        ready.set()
-        node.wait_for(RESOURCE, {"a"})
-
-
 def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
     release, asked = Event(), Event()
 
@@ -373,17 +325,6 @@ def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Ku
     admission.join(5)
     eventually(lambda: not threads() or threads() == ["hook-allocate"], "all threads to end")
     release.set()
-
-
-def test_a_plugin_without_a_plugin_directory_says_so_once(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
-) -> None:
-    nowhere = kubelet.simulated.root / "nowhere"
-    with kubelet.running(ScriptedPlugin("a"), registration="self", plugin_dir=nowhere) as node:
-        problem = f"example.com/thing: cannot serve: {nowhere}: no such directory"
-        eventually(lambda: problem == node.host.ready(), problem)
-        threading.Event().wait(0.3)  # several attempts
-    assert 1 == [r.getMessage() for r in caplog.records].count("cannot serve")
 
 
 def test_run_without_an_event_goes_on_until_something_fails(

@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,19 +14,17 @@ import inotify_simple
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet import endpoint as _endpoint
 from deviceplugin._kubelet import server as _server
 from deviceplugin._kubelet.server import remove_stale_sockets
 from deviceplugin._kubelet.service import MAX_STREAMS
-from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform import rpc
-from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
-from scripted import RESOURCE, ScriptedPlugin, descriptors, eventually, sick
+from odd_kubelet import odd_kubelet
+from scripted import RESOURCE, ScriptedPlugin, Unserved, descriptors, eventually, sick
 
 
 def own_sockets(kubelet: Kubelet) -> list[Path]:
@@ -280,47 +278,9 @@ def test_another_client_that_comes_and_goes_does_not_disturb_the_registration(
 # Kubelets that misbehave.
 
 
-class OddKubelet:
-    """A registration service that does what the test says, and nothing else."""
-
-    def __init__(self, path: Path, answer: Callable[[Any, grpc.ServicerContext], Any]) -> None:
-        self.asked: list[str] = []
-        self.changed = threading.Condition()
-        self._answer = answer
-        service = pb.DESCRIPTOR.services_by_name["Registration"]
-        self._server = grpc.server(ThreadPoolExecutor(8), handlers=[rpc.service(service, self)])
-        self._server.add_insecure_port(f"unix:{path}")
-        self._server.start()
-
-    def Register(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
-        with self.changed:
-            self.asked.append(request.resource_name)
-            self.changed.notify_all()
-        return self._answer(request, context)
-
-    def wait_asked(self, times: int) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.asked) >= times, 5)
-
-    def stop(self) -> None:
-        self._server.stop(None).wait()
-
-
 def unknown(kubelet: Kubelet) -> Path:
     """Return a PodResources socket of which nothing can be known."""
     return kubelet.simulated.root / "not-mounted" / "kubelet.sock"
-
-
-@contextmanager
-def odd_kubelet(
-    kubelet: Kubelet, answer: Callable[[Any, grpc.ServicerContext], Any]
-) -> Iterator[OddKubelet]:
-    kubelet.simulated.stop()
-    odd = OddKubelet(kubelet.simulated.kubelet_socket, answer)
-    try:
-        yield odd
-    finally:
-        odd.stop()
 
 
 def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet(
@@ -350,17 +310,6 @@ def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet
         node.wait_for(RESOURCE, {"a", "b"})
 
 
-def test_a_kubelet_that_never_opens_its_stream_is_asked_again(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_endpoint, "_STREAM_TIMEOUT", 0.05)
-    with (
-        odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd,
-        kubelet.running(ScriptedPlugin("a"), pod_resources_socket=unknown(kubelet)),
-    ):
-        odd.wait_asked(2)
-
-
 def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet: Kubelet) -> None:
     hang = threading.Event()
 
@@ -383,13 +332,11 @@ def test_a_socket_that_is_deleted_while_registering_is_replaced_at_once(kubelet:
 def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
     kubelet: Kubelet,
 ) -> None:
-    hang, wake = threading.Event(), threading.Event()
+    hang, waiter = threading.Event(), Waiter()
     registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
 
     def register() -> object:
-        return registrar.register(
-            RESOURCE, "a.sock", wake=wake, over=lambda: False, watched=lambda: False
-        )
+        return registrar.register(Unserved("a.sock"), waiter)
 
     def dial(_request: Any, _context: grpc.ServicerContext) -> Any:
         hang.wait(15)
@@ -401,17 +348,16 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
             odd.wait_asked(1)
             registrar.socket.unlink()
             registrar.socket.touch()
-            wake.set()
+            waiter.poke()
             assert found.result(10) is None
         finally:
             hang.set()
 
 
 def test_only_so_many_resources_are_registered_at_a_time(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet,
 ) -> None:
-    monkeypatch.setattr(kubelet_socket, "_AT_A_TIME", 2)
-    names = {f"example.com/{letter}" for letter in "abcd"}
+    names = {f"example.com/{letter}" for letter in "abcdefghijk"}
     go_on, lock = threading.Event(), threading.Lock()
     inside, most = 0, 0
 
@@ -432,12 +378,12 @@ def test_only_so_many_resources_are_registered_at_a_time(
     ):
         turns = cast("kubelet_socket.Kubelet", node.host._registrars[0])._turns
         try:
-            odd.wait_asked(2)
-            eventually(lambda: len(turns._waiting) == len(names) - 2, "the others in the row")
+            odd.wait_asked(8)
+            eventually(lambda: len(turns._waiting) == len(names) - 8, "the others in the row")
         finally:
             go_on.set()
         eventually(lambda: names == set(odd.asked), "all")
-    assert 2 == most
+    assert 8 == most
 
 
 def test_servers_stop_in_turns_but_streams_end_at_once(
@@ -459,19 +405,6 @@ def test_servers_stop_in_turns_but_streams_end_at_once(
         thread.start()
     thread.join()
     assert (1, 0) == (len(left), len(own_sockets(kubelet)))
-
-
-def test_waits_between_short_lived_registrations_grow_up_to_a_limit(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin()
-    endpoint = _endpoint.Endpoint(
-        Resource(RESOURCE, plugin),
-        registrars=[kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())],
-        sockets=SocketNews(Poller(1.0, inotify=False), []),
-        metrics=Metrics(),
-    )
-    waits = [endpoint._next_wait() for _ in range(9)]
-    longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    assert all(limit / 2 <= wait <= limit for wait, limit in zip(waits, longest, strict=True))
 
 
 def test_a_kubelet_that_is_away_is_reported_once_for_all_resources(
@@ -519,8 +452,6 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
 def test_a_kubelet_is_not_asked_to_reach_a_socket_that_is_gone(kubelet: Kubelet) -> None:
     # It would dial for ten seconds, and with a hundred resources that is all it would do.
     registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
-    found = registrar.register(
-        RESOURCE, "gone.sock", wake=threading.Event(), over=lambda: True, watched=lambda: False
-    )
-    assert found is None
+    waiter = Waiter().unless(lambda: True)
+    assert registrar.register(Unserved("gone.sock"), waiter) is None
     assert 0 == kubelet.simulated.registration_count(RESOURCE)

@@ -47,7 +47,7 @@ for _ in range(3):
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,
-            told=lambda _: None,
+            refused=lambda _: None,
         )
     except OSError as error:
         print(error)

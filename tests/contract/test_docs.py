@@ -291,6 +291,10 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("shutdown", f"is waited for, at most {host._STOP_TIMEOUT:g} s"),
         ("registration", f"a deadline of {kubelet_socket._REGISTER_TIMEOUT:g} s"),
         ("registration", f"a bound that doubles to {kubelet_socket._LONGEST_WAIT:g} s"),
+        (
+            "registration",
+            f"from {endpoint._FIRST_WAIT / 2:g} s up to {endpoint._LONGEST_WAIT:g} s: two plugins",
+        ),
         ("registration", f"no stream is opened for {endpoint._STREAM_TIMEOUT:g} s"),
         ("registration", f"`{service.MAX_STREAMS} streams are open already`"),
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),

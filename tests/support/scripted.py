@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from threading import Condition, Event
 
 from typing_extensions import override
@@ -67,6 +68,15 @@ class ScriptedPlugin(dp.Plugin):
     @override
     def stop(self, resource: str) -> None:
         self.hooks.append(("stop", resource))
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """What a kubelet can be asked to register although nobody serves on its socket."""
+
+    name: str
+    resource_name: str = RESOURCE
+    watched: bool = False
 
 
 def sick(device_id: str, reason: str = "out of order") -> dp.Device:

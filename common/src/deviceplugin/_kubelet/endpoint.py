@@ -1,9 +1,7 @@
 """Keeping one resource registered with the kubelet, whatever happens to either side."""
 
 import logging
-import random
-import threading
-import time
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -13,8 +11,10 @@ from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform import hooks as _hooks
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
-from deviceplugin._platform.waiting import wait_unless
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.kubelet_socket import Registrar, is_directory
 from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
@@ -28,7 +28,8 @@ _STREAM_TIMEOUT: Final = 10.0
 """Seconds that a kubelet has to open its stream; it does so at once."""
 _SHORT_LIFE: Final = 1.0
 """A registration that is lost within this many seconds makes the next one wait."""
-_FIRST_WAIT: Final = 0.05
+_FIRST_WAIT: Final = 0.1
+"""Seconds at most, and half as many at least."""
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
 _START_TIMEOUT: Final = 60.0
@@ -52,6 +53,7 @@ class Endpoint:
         registrars: Sequence[Registrar],
         sockets: SocketNews,
         metrics: Metrics,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self.resource = resource
         self.problem = "starting"
@@ -65,13 +67,13 @@ class Endpoint:
         self._sockets = sockets
         self._metrics = metrics
         self._hooks = _hooks.Hooks()
-        self._wake = threading.Event()
-        self._stopping = False
+        self._clock = clock
+        self._waiter = Waiter(clock)
+        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._socket_name = ""
         self._own_names: deque[str] = deque(maxlen=8)
         self._rival_left = False
         self._started: Plugin | None = None
-        self._losses = 0
         self._last_seen: Identity = None
         self._said = Once(log)
         self._failures = Once(log, logging.ERROR)
@@ -79,13 +81,12 @@ class Endpoint:
 
     def look_again(self) -> None:
         """Notice that the resource's plugin has been replaced."""
-        self._wake.set()
+        self._waiter.poke()
 
     def stop(self) -> None:
         """Let ``run`` return: streams ended, socket removed, the stop hook called."""
-        self._stopping = True
+        self._waiter.end()
         self._hooks.close()
-        self._wake.set()
 
     def run(self) -> None:
         """Keep the resource registered until stopped."""
@@ -94,13 +95,13 @@ class Endpoint:
         try:
             for registrar in self._registrars:
                 remove_stale_sockets(name, registrar.directory)
-            while not self._stopping:
+            while not self._waiter.is_over():
                 try:
                     self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
                     self._report("endpoint failed, starting over", text, cause=error)
-                    self._pause(_LONGEST_WAIT)
+                    self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.forget(name, self._look_up)
             self._stop_plugin()
@@ -108,11 +109,11 @@ class Endpoint:
 
     def _look_up(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, self._socket_name}:
-            self._wake.set()
+            self._waiter.poke()
         elif name and name not in self._own_names and self._is_rival(name):
             # Of two plugins for one resource, the kubelet forgets both when the later one goes.
             self._rival_left = True
-            self._wake.set()
+            self._waiter.poke()
 
     def _is_rival(self, name: str) -> bool:
         """Whether ``name`` was the socket of another plugin for this resource."""
@@ -122,7 +123,7 @@ class Endpoint:
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""
         if not self._start_plugin():
-            self._pause(_START_AGAIN)
+            self._waiter.pause(_START_AGAIN)
             return
         if self._registrar not in self._settled:
             here = [r for r in self._registrars if is_directory(r.directory)]
@@ -135,8 +136,8 @@ class Endpoint:
                 admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
-                news=self._wake.set,
-                told=self._told,
+                news=self._waiter.poke,
+                refused=self._refused,
             )
         except OSError as error:
             self._report("cannot serve", str(error))
@@ -147,7 +148,7 @@ class Endpoint:
         self._sockets.name(server.name, self._look_up)
         self._rival_left = False
         if server.gone:  # before anybody listened for its name
-            self._wake.set()
+            self._waiter.poke()
         self.server = server
         try:
             self._register_and_watch(server)
@@ -156,70 +157,56 @@ class Endpoint:
             self._metrics.registered.labels(self.resource.name).set(0)
             server.stop()
 
-    def _told(self, verdict: str) -> None:
+    def _refused(self, reason: str) -> None:
         """Take what a kubelet says of a registration that it came for by itself."""
-        if verdict:
-            self._report("refused by the kubelet", verdict)
+        self._report("refused by the kubelet", reason)
 
     def _register_and_watch(self, server: Server) -> None:
-        while not (self._stopping or server.gone):
+        waiter = self._waiter.unless(lambda: server.gone)
+        while not waiter.is_over():
             seen = self._registrar.identity()
             if seen != self._last_seen:
-                self._last_seen, self._losses = seen, 0
+                self._last_seen = seen
+                self._backoff.reset()
             server.servicer.expect_stream()
-            if (kubelet := self._register(server, seen)) is not None:
+            if (kubelet := self._register(server, seen, waiter)) is not None:
                 self._watch(server, kubelet)
                 return
-            if server.servicer.watched:
+            if server.watched:
                 return  # by an attempt that failed: only a new server is rid of it
 
-    def _register(self, server: Server, seen: Identity) -> Identity:
+    def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
         """Return the kubelet that took the registration; None if it is time to look again."""
-
-        def over() -> bool:
-            return self._stopping or server.gone
-
         self._set_problem("waiting for the kubelet")
-        name = self.resource.name
         try:
-            return self._registrar.register(
-                name,
-                server.name,
-                wake=self._wake,
-                over=over,
-                watched=lambda: server.servicer.watched,
-            )
+            return self._registrar.register(server, waiter)
         except RegistrationRefusedError as error:
             self._set_problem(f"refused by the kubelet: {error}")
-            event = "the kubelet refuses the resource"
+            event, name = "the kubelet refuses the resource", self.resource.name
             self._metrics.events.add(event, resource=name, detail=str(error))
             log.error(  # noqa: TRY400 - the kubelet's text says it all
                 event, extra={"resource": name, "error": str(error)}
             )
-
-        def moot() -> bool:
-            return over() or self._registrar.identity() != seen
-
-        while not moot():
-            wait_unless(moot, self._wake, _LONGEST_WAIT)
+        next_kubelet = waiter.unless(lambda: self._registrar.identity() != seen)
+        while not next_kubelet.is_over():
+            next_kubelet.pause(_LONGEST_WAIT)
         return None
 
     def _watch(self, server: Server, kubelet: Identity) -> None:
         """Return once the registration is lost."""
-        since = time.monotonic()
+        since = self._clock.now()
         log.info("registered", extra={"resource": self.resource.name})
         self._metrics.events.add("registered", resource=self.resource.name)
         self._said.over("serve")
         self._failures.over("serve")
         while not (reason := self._loss(server, kubelet, since)):
             if not self._start_plugin():
-                self._pause(_START_AGAIN)
+                self._waiter.pause(_START_AGAIN)
                 return
             awaiting = server.servicer.awaiting_stream
             self._set_problem("waiting for the kubelet's stream" if awaiting else "")
-            self._wake.wait(_STREAM_TIMEOUT if awaiting else None)
-            self._wake.clear()
-        if self._stopping:
+            self._waiter.until_poked(_STREAM_TIMEOUT if awaiting else math.inf)
+        if self._waiter.is_over():
             return
         log.info("registration lost", extra={"resource": self.resource.name, "reason": reason})
         self._metrics.events.add("registration lost", resource=self.resource.name, detail=reason)
@@ -229,7 +216,7 @@ class Endpoint:
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
         """Return how the registration was lost; empty if it was not."""
         now = self._registrar.identity()
-        if self._stopping:
+        if self._waiter.is_over():
             return "the plugin is stopping"
         if now is not None and now != kubelet:
             return "the kubelet restarted"
@@ -238,37 +225,27 @@ class Endpoint:
         if self._rival_left:
             return "another plugin had the resource and is gone"
         if server.servicer.awaiting_stream:
-            late = time.monotonic() - since >= _STREAM_TIMEOUT
+            late = self._clock.now() - since >= _STREAM_TIMEOUT
             return "the kubelet did not open its stream" if late else ""
-        return "" if server.servicer.watched else "the kubelet ended its stream"
+        return "" if server.watched else "the kubelet ended its stream"
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait before a next registration with this same kubelet, if the last was short-lived.
 
         Two plugins that take one resource from each other must not do so without a pause.
         """
-        if time.monotonic() - since >= _SHORT_LIFE:
-            self._losses = 0
+        if self._clock.now() - since >= _SHORT_LIFE:
+            self._backoff.reset()
             return
-        wait = self._next_wait()
-        wait_unless(
-            lambda: self._stopping or self._registrar.identity() != kubelet, self._wake, wait
-        )
-
-    def _next_wait(self) -> float:
-        self._losses += 1
-        longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._losses)
-        return random.uniform(longest / 2, longest)  # noqa: S311 - only spreads load
-
-    def _pause(self, seconds: float) -> None:
-        wait_unless(lambda: self._stopping, self._wake, seconds)
+        wait = self._backoff.next_wait()
+        self._waiter.until(lambda: self._registrar.identity() != kubelet, wait)
 
     def _pause_until_directories_change(self) -> None:
         def now() -> list[Identity]:
             return [file_identity(registrar.directory) for registrar in self._registrars]
 
         before = now()
-        wait_unless(lambda: self._stopping or now() != before, self._wake, self._next_wait())
+        self._waiter.until(lambda: now() != before, self._backoff.next_wait())
 
     def _set_problem(self, problem: str) -> None:
         self.problem = problem

@@ -78,12 +78,13 @@ class Server:
         hooks: Hooks,
         metrics: Metrics,
         news: Callable[[], None],
-        told: Callable[[str], None],
+        refused: Callable[[str], None],
     ) -> None:
         directory = registrar.directory
         _check_exists(directory)  # gRPC would say so on standard error, in its own way
         if problem := open_files.shortage():
             raise OSError(f"{directory}: cannot serve in it: {problem}")
+        self.resource_name = resource.name
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         _try_socket(self.path)
@@ -97,7 +98,7 @@ class Server:
             self._workers,
             handlers=[
                 rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
-                *registrar.services(resource.name, told),
+                *registrar.services(resource.name, refused),
             ],
         )
         try:
@@ -107,6 +108,11 @@ class Server:
             raise OSError(f"{directory}: cannot listen in it") from error
         self._server.start()
         self._identity = file_identity(self.path)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a kubelet has opened its stream, and not ended it."""
+        return self.servicer.watched
 
     @property
     def gone(self) -> bool:

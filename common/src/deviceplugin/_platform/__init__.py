@@ -1,1 +1,1 @@
-"""What the rest stands on: an author's code contained, file events, gRPC."""
+"""What the rest stands on: an author's code contained, file events, waiting, back-off, gRPC."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from deviceplugin._platform import open_files, rpc
+from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.file_identity import Identity, file_identity
-from deviceplugin._platform.waiting import wait_unless
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.concurrency import Turns
 from deviceplugin._telemetry.log import Seldom
 from deviceplugin._telemetry.metrics import Metrics
@@ -37,6 +37,22 @@ _FOR_EVER_NO: Final = (
 """How refusals begin that no repetition changes. Their code is the same as all others'."""
 
 
+class Registrant(Protocol):
+    """A resource that is served and is to be registered."""
+
+    @property
+    def resource_name(self) -> str:
+        """What the kubelet shall know it by."""
+
+    @property
+    def name(self) -> str:
+        """The file name of its socket."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a kubelet has opened its stream."""
+
+
 class Registrar(Protocol):
     """A way to be registered, and the directory in which the plugin's socket has to be."""
 
@@ -48,22 +64,17 @@ class Registrar(Protocol):
         """Return what tells the name of the socket from others'."""
 
     def services(
-        self, resource: str, told: Callable[[str], None]
+        self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return what to serve beside the plugin's own service."""
+        """Return what to serve beside the plugin's own service.
+
+        ``refused`` is called with the reason where a kubelet refuses the resource by it.
+        """
 
     def identity(self) -> Identity:
         """Return what changes when there is another kubelet to register with."""
 
-    def register(
-        self,
-        resource: str,
-        socket_name: str,
-        *,
-        wake: threading.Event,
-        over: Callable[[], bool],
-        watched: Callable[[], bool],
-    ) -> Identity:
+    def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Return the kubelet that has the registration; None if it is time to look again."""
 
 
@@ -77,6 +88,7 @@ class Kubelet:
         self._lock = threading.Lock()
         self._last: Identity = None
         self._turns = Turns(_AT_A_TIME)
+        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
         self._waiting = Seldom(log)
 
     def token(self) -> str:
@@ -87,7 +99,7 @@ class Kubelet:
         return secrets.token_hex(3)
 
     def services(
-        self, _resource: str, _told: Callable[[str], None]
+        self, _resource: str, _refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
         """Return what has to be served beside the plugin's own service: nothing."""
         return ()
@@ -104,46 +116,31 @@ class Kubelet:
                 self._last = now
         return now
 
-    def register(
-        self,
-        resource: str,
-        socket_name: str,
-        *,
-        wake: threading.Event,
-        over: Callable[[], bool],
-        watched: Callable[[], bool],
-    ) -> Identity:
+    def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Register until a kubelet accepts, and return its identity.
 
         Waits between attempts, longer each time up to 5 s. None if there is no point in going on:
-        the kubelet is another one now, ``over`` says so, or an attempt failed that nevertheless
-        left a stream, which ``watched`` tells: a second one would confuse the kubelet. Setting
-        ``wake`` has all that looked at again; this clears it.
+        the kubelet is another one now, ``waiter`` is over, or an attempt failed that nevertheless
+        left a stream: a second one would confuse the kubelet.
 
         Raises:
             RegistrationRefusedError: This kubelet will never accept the resource.
         """
-        first = self.identity()
+        resource, first = registrant.resource_name, self.identity()
 
-        def moot() -> bool:
-            return over() or self.identity() != first
-
-        def failed(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
+        def before_wait(error: BaseException | None) -> None:
             self._metrics.registration_failures.labels(resource, "unavailable").inc()
             # For all resources once: there may be hundreds, and all wait for the same.
             self._waiting.say("waiting for the kubelet", error=str(error))
 
-        retrying = Retrying(
-            retry=retry_if_exception_type(KubeletUnavailableError),
-            wait=wait_random_exponential(_FIRST_WAIT, _LONGEST_WAIT, min=_FIRST_WAIT),
-            stop=lambda _: moot() or watched(),
-            sleep=lambda seconds: wait_unless(moot, wake, seconds),
-            before_sleep=failed,
-            reraise=True,
-        )
         try:
-            kubelet = retrying(self._register_once, resource, socket_name, wake=wake, over=over)
+            kubelet = self._backoff.retry(
+                lambda: self._register_once(registrant, waiter),
+                on=KubeletUnavailableError,
+                waiter=waiter.unless(lambda: self.identity() != first),
+                give_up=lambda: registrant.watched,
+                before_wait=before_wait,
+            )
         except KubeletUnavailableError:
             return None
         except RegistrationRefusedError:
@@ -152,42 +149,33 @@ class Kubelet:
         self._metrics.registrations.labels(resource).inc()
         return kubelet
 
-    def _register_once(
-        self, resource: str, socket_name: str, *, wake: threading.Event, over: Callable[[], bool]
-    ) -> Identity:
+    def _register_once(self, registrant: Registrant, waiter: Waiter) -> Identity:
         kubelet = self.identity()
         if kubelet is None:
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
-
-        def moot() -> bool:
-            return over() or self.identity() != kubelet
-
-        with self._turns.turn(wake, moot) as is_ours:
-            if not is_ours or moot():
+        waiter = waiter.unless(lambda: self.identity() != kubelet)
+        with self._turns.turn(waiter) as is_ours:
+            if not is_ours or waiter.is_over():
                 # A kubelet removes sockets before it listens: it would try to reach ours in vain.
                 raise KubeletUnavailableError("a socket was removed before registering")
-            self._call(resource, socket_name, wake=wake, moot=moot)
+            self._call(registrant, waiter)
         return kubelet
 
-    def _call(
-        self, resource: str, socket_name: str, *, wake: threading.Event, moot: Callable[[], bool]
-    ) -> None:
+    def _call(self, registrant: Registrant, waiter: Waiter) -> None:
         if problem := open_files.shortage():
             raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
-        request = pb.RegisterRequest(version=VERSION, endpoint=socket_name, resource_name=resource)
+        request = pb.RegisterRequest(
+            version=VERSION, endpoint=registrant.name, resource_name=registrant.resource_name
+        )
         with rpc.connect(self.socket) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]
             call = rpc.calls(channel, registration)["Register"].future(
                 request, timeout=_REGISTER_TIMEOUT
             )
-            call.add_done_callback(lambda _: wake.set())
-            while not call.done():
-                # Before the first wait: the news may have come before there was a call.
-                if moot():
-                    call.cancel()
-                    raise KubeletUnavailableError("a socket was removed while registering")
-                wake.wait()
-                wake.clear()
+            call.add_done_callback(lambda _: waiter.poke())
+            if not waiter.until(call.done):
+                call.cancel()
+                raise KubeletUnavailableError("a socket was removed while registering")
             if call.code() is not grpc.StatusCode.OK:
                 raise _failure(call, self.socket)
 

@@ -1,6 +1,5 @@
 """The other way to be registered: the kubelet's plugin watcher finds a socket and asks."""
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +8,8 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin._platform.file_identity import Identity
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin._registration.kubelet_socket import Registrant
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
@@ -33,43 +34,31 @@ class Registry:
         return "reg"
 
     def services(
-        self, resource: str, told: Callable[[str], None]
+        self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
         """Return what has to be served beside the plugin's own service.
 
-        ``told`` is called with the kubelet's verdict: empty for a success.
+        ``refused`` is called with the reason where the kubelet refuses the resource.
         """
         service = pb.DESCRIPTOR.services_by_name["Registration"]
-        return [rpc.service(service, _Servicer(resource, told, self._metrics))]
+        return [rpc.service(service, _Servicer(resource, refused, self._metrics))]
 
     def identity(self) -> Identity:
         """Return the same for every kubelet."""
         return _WATCHER
 
-    def register(
-        self,
-        _resource: str,
-        _socket_name: str,
-        *,
-        wake: threading.Event,
-        over: Callable[[], bool],
-        watched: Callable[[], bool],
-    ) -> Identity:
-        """Wait until the kubelet has come and is ``watched`` to watch; None once ``over``."""
-        while not over():
-            if watched():
-                return _WATCHER
-            wake.wait()
-            wake.clear()
-        return None
+    def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
+        """Wait until the kubelet has come and watches; None once ``waiter`` is over."""
+        waiter.until(lambda: registrant.watched)
+        return None if waiter.is_over() else _WATCHER
 
 
 class _Servicer:
     """The pluginregistration service of one resource; answers at once, from memory."""
 
-    def __init__(self, resource: str, told: Callable[[str], None], metrics: Metrics) -> None:
+    def __init__(self, resource: str, refused: Callable[[str], None], metrics: Metrics) -> None:
         self._resource = resource
-        self._told = told
+        self._refused = refused
         self._metrics = metrics
 
     def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
@@ -83,5 +72,5 @@ class _Servicer:
             self._metrics.registrations.labels(self._resource).inc()
         else:
             self._metrics.registration_failures.labels(self._resource, "refused").inc()
-        self._told("" if request.plugin_registered else request.error or "no reason given")
+            self._refused(request.error or "no reason given")
         return pb.RegistrationStatusResponse()

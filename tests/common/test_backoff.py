@@ -1,0 +1,109 @@
+"""How long to wait after how many failures."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.waiting import Waiter
+from held_clock import HeldClock
+from patience import PATIENCE
+
+BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def waits_of_many(*, full_jitter: bool) -> Iterable[list[float]]:
+    """Return the first, second, ... waits, each of many that fail at once."""
+    many = [Backoff(0.1, 5.0, full_jitter=full_jitter) for _ in range(100)]
+    return [[one.next_wait() for one in many] for _ in BOUNDS]
+
+
+def test_waits_double_up_to_the_longest_less_up_to_a_half_by_chance() -> None:
+    for bound, waits in zip(BOUNDS, waits_of_many(full_jitter=False), strict=True):
+        assert bound / 2 <= min(waits) < 0.6 * bound
+        assert 0.9 * bound < max(waits) <= bound
+
+
+def test_with_full_jitter_they_go_down_to_the_first() -> None:
+    first, *others = waits_of_many(full_jitter=True)
+    assert [0.1] * 100 == first
+    for bound, waits in zip(BOUNDS[1:], others, strict=True):
+        assert 0.1 <= min(waits) < 0.1 + 0.1 * bound
+        assert 0.9 * bound < max(waits) <= bound
+
+
+def test_after_a_reset_they_are_short_again() -> None:
+    backoff = Backoff(0.1, 5.0)
+    for _ in range(20):
+        backoff.next_wait()
+    backoff.reset()
+    assert backoff.next_wait() <= 0.1
+
+
+def test_thousands_of_failures_do_not_make_it_fail() -> None:
+    backoff = Backoff(1.0, 300.0)
+    for _ in range(5000):
+        backoff.next_wait()
+    assert 150 <= backoff.next_wait() <= 300
+
+
+class Attempts:
+    """Fail as often as told, and note what happens."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
+        self.clock = HeldClock()
+        self.waiter = Waiter(self.clock)
+        self.told: list[BaseException | None] = []
+        self.given_up = False
+
+    def attempt(self) -> str:
+        if self._errors:
+            raise self._errors.pop(0)
+        return "done"
+
+    def run(self) -> str:
+        return Backoff(0.1, 5.0).retry(
+            self.attempt,
+            on=LookupError,
+            waiter=self.waiter,
+            give_up=lambda: self.given_up,
+            before_wait=self.told.append,
+        )
+
+
+def test_an_attempt_is_made_again_until_it_succeeds() -> None:
+    errors = [LookupError(number) for number in range(3)]
+    attempts = Attempts(*errors)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(attempts.run)
+        waits = [attempts.clock.skip_wait() for _ in errors]
+        assert "done" == found.result(PATIENCE)
+    assert errors == attempts.told
+    assert [True] * 3 == [
+        bound / 2 <= wait <= bound for bound, wait in zip(BOUNDS, waits, strict=False)
+    ]
+
+
+def test_another_error_ends_it_at_once() -> None:
+    attempts = Attempts(ValueError("for ever"))
+    with pytest.raises(ValueError, match="for ever"):
+        attempts.run()
+    assert [] == attempts.told
+
+
+def test_who_gives_up_gets_the_last_error() -> None:
+    attempts = Attempts(LookupError("away"))
+    attempts.given_up = True
+    with pytest.raises(LookupError, match="away"):
+        attempts.run()
+    assert [] == attempts.told
+
+
+def test_an_end_cuts_the_wait_short() -> None:
+    attempts = Attempts(*[LookupError("away")] * 2)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(attempts.run)
+        attempts.waiter.end()
+        assert isinstance(found.exception(PATIENCE), LookupError)

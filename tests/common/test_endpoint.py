@@ -1,0 +1,201 @@
+"""An endpoint alone with a kubelet, by a clock of the test's own: how long it waits for what."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.sockets import SocketNews
+from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._registration import kubelet_socket
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.testing import Kubelet
+from held_clock import HeldClock
+from odd_kubelet import odd_kubelet
+from patience import PATIENCE
+from scripted import RESOURCE, ScriptedPlugin, eventually
+
+BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def are_within(waits: Iterable[float], bounds: Iterable[float]) -> list[bool]:
+    """Return for each whether it is at most its bound, and at least half of it."""
+    return [bound / 2 <= wait <= bound for wait, bound in zip(waits, bounds, strict=True)]
+
+
+@contextmanager
+def serving(directory: Path, plugin: dp.Plugin, clock: HeldClock) -> Iterator[Endpoint]:
+    """Serve what ``plugin`` discovers now in ``directory``, and nothing around it."""
+    poller, metrics = Poller(0.05), Metrics()
+    resource = Resource(RESOURCE, plugin)
+    resource.publish(plugin.discover())
+    endpoint = Endpoint(
+        resource,
+        registrars=[kubelet_socket.Kubelet(directory, metrics)],
+        sockets=SocketNews(poller, [directory]),
+        metrics=metrics,
+        clock=clock,
+    )
+    threads = [threading.Thread(target=run) for run in (poller.run, endpoint.run)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield endpoint
+    finally:
+        endpoint.stop()
+        poller.stop()
+        for thread in threads:
+            thread.join(PATIENCE)
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    return HeldClock()
+
+
+@pytest.fixture
+def simulated(kubelet: Kubelet) -> SimulatedKubelet:
+    return kubelet.simulated
+
+
+def test_waits_between_short_lived_registrations_grow_up_to_a_limit(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    waits = []
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock):
+        for number in range(len(BOUNDS)):
+            simulated.wait(lambda n=number: simulated.registration_count(RESOURCE) > n)  # type: ignore[misc]
+            simulated.wait_for(RESOURCE, {"a"})
+            simulated.hang_up(RESOURCE)
+            waits.append(clock.skip_wait())
+        simulated.wait_for(RESOURCE, {"a"})
+    assert [True] * len(BOUNDS) == are_within(waits, BOUNDS)
+
+
+def test_a_registration_that_lasted_is_replaced_at_once(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
+        simulated.wait_for(RESOURCE, {"a"})
+        eventually(lambda: "" == endpoint.problem, "the endpoint to be content")
+        clock.advance(1.0)
+        simulated.hang_up(RESOURCE)
+        simulated.wait(lambda: simulated.registration_count(RESOURCE) == 2)
+        simulated.wait_for(RESOURCE, {"a"})
+
+
+def test_without_a_plugin_directory_attempts_are_ever_rarer_and_it_is_said_once(
+    tmp_path: Path, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    with serving(nowhere, ScriptedPlugin("a"), clock) as endpoint:
+        waits = [clock.skip_wait() for _ in BOUNDS]
+        assert f"cannot serve: {nowhere}: no such directory" == endpoint.problem
+    assert [True] * len(BOUNDS) == are_within(waits, BOUNDS)
+    assert 1 == [r.getMessage() for r in caplog.records].count("cannot serve")
+
+
+def test_a_kubelet_that_is_away_is_tried_ever_less(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    simulated.stop()
+    simulated.kubelet_socket.unlink()
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
+        first, *others = [clock.skip_wait() for _ in range(15)]
+        assert "waiting for the kubelet" == endpoint.problem
+    assert kubelet_socket._FIRST_WAIT == first
+    assert all(first <= wait <= kubelet_socket._LONGEST_WAIT for wait in others)
+    assert max(others) > 10 * first
+
+
+def test_a_kubelet_that_never_opens_its_stream_is_asked_again(
+    kubelet: Kubelet, clock: HeldClock
+) -> None:
+    with (
+        odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd,
+        serving(kubelet.simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint,
+    ):
+        odd.wait_asked(1)
+        assert 10.0 == clock.skip_wait()
+        odd.wait_asked(2)
+        eventually(lambda: "waiting for the kubelet's stream" == endpoint.problem, "the second")
+
+
+def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    registered: list[int] = []
+
+    class LatePlugin(ScriptedPlugin):
+        @override
+        def start(self, resource: str) -> None:
+            super().start(resource)
+            registered.append(simulated.registration_count(resource))
+            if len(registered) < 3:
+                raise RuntimeError("the daemon is not up yet")
+
+    plugin = LatePlugin("a")
+    with serving(simulated.plugin_dir, plugin, clock) as endpoint:
+        assert [5.0, 5.0] == [clock.skip_wait(), clock.skip_wait()]
+        simulated.wait_for(RESOURCE, {"a"})
+        eventually(lambda: "" == endpoint.problem, "the endpoint to be content")
+        clock.advance(1.0)
+        simulated.hang_up(RESOURCE)
+        simulated.wait(lambda: simulated.registration_count(RESOURCE) == 2)
+        simulated.wait_for(RESOURCE, {"a"})
+    assert [0, 0, 0] == registered
+    assert [*[("start", RESOURCE)] * 3, ("stop", RESOURCE)] == plugin.hooks
+
+
+def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    ready = threading.Event()
+    too_early: list[str] = []
+
+    class LatePlugin(ScriptedPlugin):
+        @override
+        def start(self, resource: str) -> None:
+            if not ready.is_set():
+                too_early.append(resource)
+                raise dp.DevicePluginError("not yet")
+
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
+        simulated.wait_for(RESOURCE, {"a"})
+        endpoint.resource.plugin = LatePlugin("a")
+        endpoint.look_again()
+        assert 5.0 == clock.skip_wait()
+        simulated.wait_for(RESOURCE, set(), {"a"})
+        eventually(lambda: 2 == len(too_early), "the second attempt")
+        assert "start() failed: not yet" == endpoint.problem
+        ready.set()
+        assert 5.0 == clock.skip_wait()
+        simulated.wait_for(RESOURCE, {"a"})
+
+
+def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
+    simulated: SimulatedKubelet, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([ZeroDivisionError(f"a bug at {number} s") for number in range(3)])
+
+    class Plugin(ScriptedPlugin):
+        @property
+        def socket_name(self) -> str:  # type: ignore[override]
+            for failure in failures:
+                raise failure
+            return ""
+
+    with serving(simulated.plugin_dir, Plugin("a"), clock):
+        assert [5.0] * 3 == [clock.skip_wait() for _ in range(3)]
+        simulated.wait_for(RESOURCE, {"a"})
+    (told,) = [r for r in caplog.records if r.getMessage() == "endpoint failed, starting over"]
+    assert told.exc_info
+    assert "ZeroDivisionError: a bug at 0 s" == vars(told)["error"]

@@ -1,0 +1,120 @@
+"""Waiting that others poke and end, with a clock of the test's own and with the machine's."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from deviceplugin._platform.waiting import Waiter
+from held_clock import HeldClock
+from patience import PATIENCE
+
+
+class Waiting:
+    """A waiter, its clock, and a thread to wait in."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.clock = HeldClock()
+        self.waiter = Waiter(self.clock)
+        self.holds = False
+        self.moot = False
+        self.looks = threading.Semaphore(0)
+        self._pool = pool
+
+    def condition(self) -> bool:
+        self.looks.release()
+        return self.holds
+
+    def until(self, waiter: Waiter, seconds: float = 10.0) -> Future[bool]:
+        """Let the thread wait, and return once it has looked for the first time."""
+        found = self._pool.submit(waiter.until, self.condition, seconds)
+        assert self.looks.acquire(timeout=PATIENCE)
+        return found
+
+    def poke(self) -> None:
+        """Poke, and return once the thread has looked again."""
+        self.waiter.poke()
+        assert self.looks.acquire(timeout=PATIENCE)
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    with ThreadPoolExecutor(1) as pool:
+        made = Waiting(pool)
+        try:
+            yield made
+        finally:
+            made.waiter.end()
+
+
+def test_a_wait_ends_when_its_condition_holds_and_a_poke_has_it_looked_at(
+    waiting: Waiting,
+) -> None:
+    found = waiting.until(waiting.waiter)
+    waiting.poke()
+    assert not found.done()
+    waiting.holds = True
+    waiting.poke()
+    assert found.result(PATIENCE)
+
+
+def test_a_wait_takes_at_most_so_long_however_often_it_is_poked(waiting: Waiting) -> None:
+    found = waiting.until(waiting.waiter, 10.0)
+    waiting.clock.advance(4.0)
+    waiting.poke()
+    assert 6.0 == waiting.clock.skip_wait()
+    assert not found.result(PATIENCE)
+
+
+def test_once_it_is_over_nothing_is_waited_for(waiting: Waiting) -> None:
+    found = waiting.until(waiting.waiter)
+    waiting.waiter.end()
+    assert not found.result(PATIENCE)
+    waiting.waiter.until_poked()
+    waiting.waiter.pause(10.0)
+    assert waiting.waiter.is_over()
+
+
+def test_a_condition_that_holds_is_found_though_it_is_over(waiting: Waiting) -> None:
+    waiting.waiter.end()
+    assert waiting.waiter.until(lambda: True)
+
+
+@pytest.mark.parametrize("how", ["moot", "end of the whole", "end of its own"])
+def test_a_narrower_waiter_is_over_earlier_and_shares_its_pokes(waiting: Waiting, how: str) -> None:
+    narrower = waiting.waiter.unless(lambda: waiting.moot).unless(lambda: False)
+    found = waiting.until(narrower)
+    waiting.poke()
+    assert not found.done()
+    ends: dict[str, Callable[[], None]] = {
+        "moot": waiting.waiter.poke,
+        "end of the whole": waiting.waiter.end,
+        "end of its own": narrower.end,
+    }
+    waiting.moot = how == "moot"
+    ends[how]()
+    assert not found.result(PATIENCE)
+    assert narrower.is_over()
+    assert (how != "moot") is waiting.waiter.is_over()
+
+
+def test_a_poke_that_comes_before_the_wait_is_not_lost(waiting: Waiting) -> None:
+    waiting.waiter.poke()
+    waiting.waiter.until_poked()  # or this would not return
+
+
+def test_the_machines_clock_lets_time_pass() -> None:
+    waiter = Waiter()
+    before = waiter.clock.now()
+    waiter.pause(0.01)
+    waiter.until_poked(0.01)
+    assert waiter.clock.now() - before >= 0.02
+
+
+def test_a_wait_without_limit_on_the_machines_clock_ends_by_a_poke() -> None:
+    waiter = Waiter()
+    poker = threading.Timer(0.01, waiter.poke)
+    poker.start()
+    waiter.until_poked()
+    poker.join()

@@ -1,0 +1,58 @@
+"""A clock that a test holds: time passes when the test says so, and not for a slow machine."""
+
+import math
+import threading
+
+from typing_extensions import override
+
+from deviceplugin._platform.clock import Clock
+from patience import PATIENCE
+
+
+class HeldClock(Clock):
+    """Stands still until ``advance`` or ``skip_wait``; waits for events end by events as usual."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._changed = threading.Condition()
+        self._waits: dict[threading.Event, float] = {}
+        """Until when each is waited for."""
+
+    @override
+    def now(self) -> float:
+        return self._now
+
+    @override
+    def wait(self, event: threading.Event, until: float) -> None:
+        with self._changed:
+            if until <= self._now:
+                return
+            self._waits[event] = until
+            self._changed.notify_all()
+        event.wait()
+        with self._changed:
+            del self._waits[event]
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass."""
+        with self._changed:
+            self._now += seconds
+            for event, until in self._waits.items():
+                if until <= self._now:
+                    event.set()
+
+    def skip_wait(self) -> float:
+        """Let time pass until the next wait ends, once there is one; return how long that took."""
+        with self._changed:
+            assert self._changed.wait_for(self._ends, PATIENCE), "nobody waits for the time"
+            seconds = min(self._ends()) - self._now
+        self.advance(seconds)
+        return seconds
+
+    def _ends(self) -> list[float]:
+        """Return when waits that nothing has ended yet will end by time."""
+        return [
+            until
+            for event, until in self._waits.items()
+            if not event.is_set() and not math.isinf(until)
+        ]
