@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import threading
 
 import pytest
 
@@ -14,6 +15,9 @@ from deviceplugin.tools.events import (
     Watch,
     _sender,
 )
+from held_clock import HeldClock
+from patience import PATIENCE
+from scripted import eventually
 
 R = "example.com/camera"
 
@@ -22,12 +26,16 @@ class Node:
     """A watch and a sender, an API that fails as it is told, and time."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.clock = HeldClock()
         self.error: Exception | None = None
         self.tried: list[float] = []
         self.created: list[Notice] = []
         self.watch = Watch(300)
-        self.sender = Sender(self.watch, self.post, lambda: self.now)
+        self.sender = Sender(self.watch, self.post, self.clock)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
 
     def post(self, notice: Notice) -> None:
         self.tried.append(self.now)
@@ -45,7 +53,7 @@ class Node:
         """Look every 10 s."""
         end = self.now + seconds
         while self.now < end:
-            self.now += 10
+            self.clock.advance(10)
             self.see(*facts)
 
 
@@ -93,7 +101,7 @@ def test_many_resources_wait_for_their_turn(node: Node) -> None:
     facts = [Fact(f"example.com/r{n}", "a", good=True) for n in range(30)]
     node.see(*facts)
     ill = [fact._replace(good=False) for fact in facts]
-    node.now += 10
+    node.clock.advance(10)
     node.see(*ill)
     assert _sender.BURST == len(node.created)
     node.run(30 * 60, ill)
@@ -148,3 +156,27 @@ def test_an_event_that_is_refused_is_not_in_the_way_of_others(node: Node) -> Non
     node.error = None
     node.run(600, [*cameras(1, 0), Fact("example.com/other", "a", good=False)])
     assert ["example.com/other"] == [notice.facts[0].resource for notice in node.created]
+
+
+def test_its_thread_waits_as_long_as_there_is_nothing_to_do_or_until_there_is_news(
+    node: Node,
+) -> None:
+    node.error = NotNowError("connection refused")
+    node.watch.observe(cameras(1, 0), 0)
+    thread = threading.Thread(target=node.sender.run)
+    thread.start()
+    try:
+        waits = [node.clock.skip_wait() for _ in range(3)]
+        assert [True] * 3 == [
+            bound / 2 <= wait <= bound for wait, bound in zip(waits, [1, 2, 4], strict=True)
+        ]
+        node.error = None
+        node.clock.skip_wait()
+        eventually(lambda: [1] == [len(notice.facts) for notice in node.created], "the first")
+        node.watch.observe(cameras(2, 0, 1), node.now)
+        node.sender.wake()
+        eventually(lambda: 2 == len(node.created), "the second")
+    finally:
+        node.sender.stop()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()

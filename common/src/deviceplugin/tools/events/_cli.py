@@ -60,7 +60,7 @@ def _tell(options: argparse.Namespace) -> int:
     post = _post(options)
     _log.configure("warning" if options.dry_run else "info", "auto")
     watch = Watch(options.quiet_period, all_news=options.once)
-    sender = Sender(watch, post, time.monotonic)
+    sender = Sender(watch, post)
     if options.once:
         return _tell_once(options, watch, sender)
     return _keep_telling(options, watch, sender)

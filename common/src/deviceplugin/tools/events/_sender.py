@@ -1,11 +1,12 @@
 """Tells the news, one Event at a time: not too many, and again if it fails."""
 
 import logging
-import random
-import threading
 from collections.abc import Callable
 from typing import Final
 
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.log import Once
 from deviceplugin.tools.events._cluster import NotNowError, RefusedError
 from deviceplugin.tools.events._notice import Notice
@@ -30,47 +31,43 @@ class Sender:
     Args:
         watch: Knows the news.
         post: Tells it; raises NotNowError or RefusedError.
-        clock: Seconds, the same that ``watch`` is given.
+        clock: The same that tells ``watch`` the time.
     """
 
     def __init__(
-        self, watch: Watch, post: Callable[[Notice], None], clock: Callable[[], float]
+        self, watch: Watch, post: Callable[[Notice], None], clock: Clock = MONOTONIC
     ) -> None:
         self._watch = watch
         self._post = post
         self._clock = clock
+        self._waiter = Waiter(clock)
+        self._backoff = Backoff(FIRST_WAIT, LAST_WAIT)
         self._free = float(BURST)
-        self._filled = clock()
+        self._filled = clock.now()
         self._not_before = self._filled
-        self._failures = 0
         self._once = Once(log)
-        self._wake = threading.Event()
-        self._stopped = False
         self.refused = 0
         """Events that the cluster would never take."""
 
     def run(self) -> None:
         """Tell the news until stopped."""
-        while not self._stopped:
-            wait = self.step()
-            self._wake.wait(wait)
-            self._wake.clear()
+        while not self._waiter.is_over():
+            self._waiter.until_poked(self.step())
 
     def wake(self) -> None:
         """Say that there may be news."""
-        self._wake.set()
+        self._waiter.poke()
 
     def stop(self) -> None:
         """Let ``run`` return, after what is under way."""
-        self._stopped = True
-        self._wake.set()
+        self._waiter.end()
 
     def step(self) -> float:
         """Create one Event at most, and return how many seconds there is nothing to do.
 
         If there is no news that is an hour, and nothing was asked of the cluster.
         """
-        now = self._clock()
+        now = self._clock.now()
         self._refill(now)
         if now < self._not_before:
             return self._not_before - now
@@ -87,11 +84,8 @@ class Sender:
         try:
             self._post(notice)
         except NotNowError as error:
-            self._failures += 1
-            wait = min(FIRST_WAIT * 2.0 ** min(self._failures - 1, 16), LAST_WAIT)
-            # Nodes that fail together do not come back together.
-            wait = max(wait * random.uniform(0.5, 1), error.after)  # noqa: S311
-            self._not_before = self._clock() + wait
+            wait = max(self._backoff.next_wait(), error.after)
+            self._not_before = self._clock.now() + wait
             self._once.say("cluster", "event could not be created, trying again", error=str(error))
             return wait
         except RefusedError as error:
@@ -101,7 +95,7 @@ class Sender:
             if self._once.over("cluster"):
                 log.info("events can be created again")
             log.info("event created", extra={"reason": notice.reason, "text": notice.message})
-        self._failures = 0
+        self._backoff.reset()
         self._free -= 1
-        self._watch.told(notice, self._clock())
+        self._watch.told(notice, self._clock.now())
         return 0.0
