@@ -45,6 +45,24 @@ def test_an_actor_that_ends_unasked_is_an_error() -> None:
     assert stopped.is_set()
 
 
+def test_a_thread_beside_the_actors_may_end_at_any_time_and_ends_all_if_it_fails() -> None:
+    stopped = Event()
+    group = Group()
+
+    def fail() -> None:
+        raise SystemExit(0)
+
+    group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
+    done = group.thread("done", lambda: None)
+    done.start()
+    done.join()
+    assert not stopped.is_set()
+    group.thread("fails", fail).start()
+    with pytest.raises(RuntimeError, match="fails failed: SystemExit: 0"):
+        group.run(5)
+    assert stopped.is_set()
+
+
 def test_of_many_threads_that_do_not_stop_most_are_only_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

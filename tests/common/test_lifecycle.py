@@ -295,6 +295,23 @@ def test_the_fixture_raises_what_ended_the_plugin_early(
         pass
 
 
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit()])
+def test_an_endpoint_that_ends_by_what_is_no_exception_ends_the_process(
+    kubelet: Kubelet, error: BaseException
+) -> None:
+    class Plugin(ScriptedPlugin):
+        @property
+        def socket_name(self) -> str:  # type: ignore[override]
+            if threading.current_thread().name.startswith("endpoint-"):
+                raise error
+            return ""
+
+    failed = f"endpoint-{RESOURCE} failed: {type(error).__name__}"
+    with pytest.raises(RuntimeError, match=failed) as raised, kubelet.running(Plugin("a")):
+        eventually(lambda: "host" not in threads(), "the process to end")
+    assert error is raised.value.__cause__
+
+
 def test_hooks_follow_a_replacement(kubelet: Kubelet) -> None:
     old, new = NamedPlugin("old", "a"), NamedPlugin("new", "a")
     with kubelet.running(old) as node:

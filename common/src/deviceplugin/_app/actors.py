@@ -13,7 +13,10 @@ _NAMED: Final = 10
 
 
 class Group:
-    """Actors that live and die together: the first to end, for whatever reason, ends all."""
+    """Actors that live and die together: the first to end, for whatever reason, ends all.
+
+    Beside them there may be threads that come and go; one that fails ends all, too.
+    """
 
     def __init__(self) -> None:
         self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
@@ -23,6 +26,10 @@ class Group:
     def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
         """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
         self._actors.append((name, run, stop))
+
+    def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """Return a thread for ``run``, which may end at any time but is an error if it raises."""
+        return threading.Thread(target=self._act, args=(name, run), name=name, daemon=True)
 
     def stop(self) -> None:
         """Let ``run`` return."""
@@ -37,10 +44,7 @@ class Group:
             Exception: The one that the first actor to fail raised.
             RuntimeError: It raised what is not an ``Exception``, or ended without being told to.
         """
-        threads = [
-            threading.Thread(target=self._act, args=(name, run), name=name, daemon=True)
-            for name, run, _ in self._actors
-        ]
+        threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
         for thread in threads:
             thread.start()
         self._over.wait()
@@ -53,16 +57,20 @@ class Group:
     def _act(self, name: str, run: Callable[[], None]) -> None:
         try:
             run()
-            self._check_told_to_end(name)
         except BaseException as error:  # a SystemExit(0), too, is a failure here
             self._error = self._error or _as_exception(name, error)
             log.exception("stopping: a part of the plugin failed")
-        finally:
             self._over.set()
 
-    def _check_told_to_end(self, name: str) -> None:
-        if not self._over.is_set():
-            raise RuntimeError(f"{name} ended by itself")
+    def _lasting(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what runs ``run``, and raises RuntimeError if that ends without being told to."""
+
+        def run_until_told() -> None:
+            run()
+            if not self._over.is_set():
+                raise RuntimeError(f"{name} ended by itself")
+
+        return run_until_told
 
 
 def _as_exception(name: str, error: BaseException) -> Exception:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from deviceplugin._app.actors import join
@@ -37,7 +37,10 @@ def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
 
 
 class Endpoints:
-    """The catalogue that discoveries fill, and what serves it. Thread-safe."""
+    """The catalogue that discoveries fill, and what serves it. Thread-safe.
+
+    ``thread`` makes the threads of endpoints; one that fails has to be an end of the process.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,10 @@ class Endpoints:
         sockets: SocketNews,
         tracker: HoldingsTracker,
         metrics: Metrics,
+        *,
+        thread: Callable[[str, Callable[[], None]], threading.Thread],
     ) -> None:
+        self._thread = thread
         self._registrars = registrars
         self._sockets = sockets
         self._tracker = tracker
@@ -99,9 +105,7 @@ class Endpoints:
                 sockets=self._sockets,
                 metrics=self._metrics,
             )
-            thread = threading.Thread(
-                target=endpoint.run, name=f"endpoint-{resource.name}", daemon=True
-            )
+            thread = self._thread(f"endpoint-{resource.name}", endpoint.run)
             self._endpoints[resource.name] = (endpoint, thread)
             thread.start()
         self._tracker.look_again()

@@ -48,7 +48,10 @@ class Host:
         self._registrars = registrars(settings, self._metrics)
         sockets = SocketNews(self._poller, [each.directory for each in self._registrars])
         self._tracker = _tracker(settings, self._resources, self._metrics)
-        self._endpoints = Endpoints(self._registrars, sockets, self._tracker, self._metrics)
+        self._group = Group()
+        self._endpoints = Endpoints(
+            self._registrars, sockets, self._tracker, self._metrics, thread=self._group.thread
+        )
         timing = _timing(settings)
         self._discoveries = [
             Discovery(
@@ -71,7 +74,7 @@ class Host:
             pulse=self._pulse,
         )
         self._fill_metrics()
-        self._group = self._actors(settings.http_address)
+        self._add_actors(settings.http_address)
 
     def _resources(self) -> Mapping[str, Resource]:
         return self._endpoints.resources()
@@ -87,8 +90,8 @@ class Host:
             )
         )
 
-    def _actors(self, http_address: str) -> Group:
-        group = Group()
+    def _add_actors(self, http_address: str) -> None:
+        group = self._group
         group.add("poller", self._poller.run, self._poller.stop)
         if http_address != "off":
             http = _server.Server(http_address, self._status, self._metrics)
@@ -100,7 +103,6 @@ class Host:
         group.add("holders", self._tracker.run, self._tracker.stop)
         # Last, so that it is the first to be stopped: the kubelet is told at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
-        return group
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""

@@ -89,7 +89,10 @@ class Endpoint:
         self._hooks.close()
 
     def run(self) -> None:
-        """Keep the resource registered until stopped."""
+        """Keep the resource registered until stopped.
+
+        What it raises no repetition mends: whoever runs it has to end the process.
+        """
         name = self.resource.name
         self._sockets.listen(name, self._look_up)
         try:
