@@ -1,6 +1,5 @@
 """Keeping one resource registered with the kubelet, whatever happens to either side."""
 
-import logging
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -8,21 +7,19 @@ from typing import Final
 
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
+from deviceplugin._kubelet.endpoint_status import EndpointStatus
+from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.kubelet_socket import Registrar, is_directory
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.errors import DevicePluginError, RegistrationRefusedError
-from deviceplugin.plugin import Plugin
+from deviceplugin.errors import RegistrationRefusedError
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-
-log = logging.getLogger(__name__)
 
 _STREAM_TIMEOUT: Final = 10.0
 """Seconds that a kubelet has to open its stream; it does so at once."""
@@ -32,10 +29,7 @@ _FIRST_WAIT: Final = 0.1
 """Seconds at most, and half as many at least."""
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
-_START_TIMEOUT: Final = 60.0
-"""Seconds that ``start()`` may take."""
-_STOP_TIMEOUT: Final = 10.0
-"""Seconds that ``stop()`` may take."""
+"""Seconds between attempts to start the plugin."""
 
 
 class Endpoint:
@@ -56,8 +50,6 @@ class Endpoint:
         clock: Clock = MONOTONIC,
     ) -> None:
         self.resource = resource
-        self.problem = "starting"
-        """Why the kubelet is not watching the resource; empty while it is."""
         self.server: Server | None = None
         """What serves the resource now, if anything does."""
         self._admission = admission
@@ -66,18 +58,21 @@ class Endpoint:
         self._settled: Sequence[Registrar] = ()
         self._sockets = sockets
         self._metrics = metrics
-        self._hooks = _hooks.Hooks()
+        self._hooks = Hooks()
+        self._status = EndpointStatus(resource.name, metrics)
+        self._lifecycle = PluginLifecycle(resource, self._hooks, self._status)
         self._clock = clock
         self._waiter = Waiter(clock)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._socket_name = ""
         self._own_names: deque[str] = deque(maxlen=8)
         self._rival_left = False
-        self._started: Plugin | None = None
         self._last_seen: Identity = None
-        self._said = Once(log)
-        self._failures = Once(log, logging.ERROR)
-        metrics.expect_resource(resource.name)
+
+    @property
+    def problem(self) -> str:
+        """Why the kubelet is not watching the resource; empty while it is."""
+        return self._status.problem
 
     def look_again(self) -> None:
         """Notice that the resource's plugin has been replaced."""
@@ -103,12 +98,12 @@ class Endpoint:
                     self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
-                    self._report("endpoint failed, starting over", text, cause=error)
+                    self._status.report("endpoint failed, starting over", text, cause=error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.forget(name, self._look_up)
-            self._stop_plugin()
-            self._metrics.forget(name)
+            self._lifecycle.stop()
+            self._status.forget()
 
     def _look_up(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, self._socket_name}:
@@ -125,7 +120,7 @@ class Endpoint:
 
     def _live_once(self) -> None:
         """Serve and register once, and return when that is over."""
-        if not self._start_plugin():
+        if not self._lifecycle.start():
             self._waiter.pause(_START_AGAIN)
             return
         if self._registrar not in self._settled:
@@ -140,10 +135,10 @@ class Endpoint:
                 hooks=self._hooks,
                 metrics=self._metrics,
                 news=self._waiter.poke,
-                refused=self._refused,
+                refused=lambda reason: self._status.report("refused by the kubelet", reason),
             )
         except OSError as error:
-            self._report("cannot serve", str(error))
+            self._status.report("cannot serve", str(error))
             self._pause_until_directories_change()
             return
         self._socket_name = server.name
@@ -157,12 +152,8 @@ class Endpoint:
             self._register_and_watch(server)
         finally:
             self.server = None
-            self._metrics.registered.labels(self.resource.name).set(0)
+            self._status.unserved()
             server.stop()
-
-    def _refused(self, reason: str) -> None:
-        """Take what a kubelet says of a registration that it came for by itself."""
-        self._report("refused by the kubelet", reason)
 
     def _register_and_watch(self, server: Server) -> None:
         waiter = self._waiter.unless(lambda: server.gone)
@@ -180,16 +171,11 @@ class Endpoint:
 
     def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
         """Return the kubelet that took the registration; None if it is time to look again."""
-        self._set_problem("waiting for the kubelet")
+        self._status.set("waiting for the kubelet")
         try:
             return self._registrar.register(server, waiter)
         except RegistrationRefusedError as error:
-            self._set_problem(f"refused by the kubelet: {error}")
-            event, name = "the kubelet refuses the resource", self.resource.name
-            self._metrics.events.add(event, resource=name, detail=str(error))
-            log.error(  # noqa: TRY400 - the kubelet's text says it all
-                event, extra={"resource": name, "error": str(error)}
-            )
+            self._status.refused(str(error))
         next_kubelet = waiter.unless(lambda: self._registrar.identity() != seen)
         while not next_kubelet.is_over():
             next_kubelet.pause(_LONGEST_WAIT)
@@ -198,22 +184,17 @@ class Endpoint:
     def _watch(self, server: Server, kubelet: Identity) -> None:
         """Return once the registration is lost."""
         since = self._clock.now()
-        log.info("registered", extra={"resource": self.resource.name})
-        self._metrics.events.add("registered", resource=self.resource.name)
-        self._said.over("serve")
-        self._failures.over("serve")
+        self._status.registered()
         while not (reason := self._loss(server, kubelet, since)):
-            if not self._start_plugin():
+            if not self._lifecycle.start():
                 self._waiter.pause(_START_AGAIN)
                 return
             awaiting = server.servicer.awaiting_stream
-            self._set_problem("waiting for the kubelet's stream" if awaiting else "")
+            self._status.set("waiting for the kubelet's stream" if awaiting else "")
             self._waiter.until_poked(_STREAM_TIMEOUT if awaiting else math.inf)
         if self._waiter.is_over():
             return
-        log.info("registration lost", extra={"resource": self.resource.name, "reason": reason})
-        self._metrics.events.add("registration lost", resource=self.resource.name, detail=reason)
-        self._set_problem(reason)
+        self._status.lost(reason)
         self._settle(since, kubelet)
 
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
@@ -249,43 +230,3 @@ class Endpoint:
 
         before = now()
         self._waiter.until(lambda: now() != before, self._backoff.next_wait())
-
-    def _set_problem(self, problem: str) -> None:
-        self.problem = problem
-        self._metrics.registered.labels(self.resource.name).set(0 if problem else 1)
-
-    def _report(self, event: str, error: str, cause: Exception | None = None) -> None:
-        self._set_problem(f"{event}: {error}")
-        name = self.resource.name
-        said = self._failures if cause else self._said
-        if said.say("serve", event, cause=cause, resource=name, error=error):
-            self._metrics.events.add(event, resource=name, detail=error)
-
-    # The author's start and stop.
-
-    def _start_plugin(self) -> bool:
-        plugin = self.resource.plugin
-        if self._started is plugin:
-            return True
-        self._stop_plugin()
-        before = self.problem
-        self._set_problem("start() is under way")
-        try:
-            self._hooks.call("start", plugin.start, self.resource.name, timeout=_START_TIMEOUT)
-        except DevicePluginError as error:
-            self._report("start() failed", str(error))
-            return False
-        self._started = plugin
-        self._set_problem(before)
-        return True
-
-    def _stop_plugin(self) -> None:
-        plugin, self._started = self._started, None
-        if plugin is None:
-            return
-        try:
-            _hooks.Hooks().call("stop", plugin.stop, self.resource.name, timeout=_STOP_TIMEOUT)
-        except DevicePluginError as error:
-            log.warning(
-                "stop() failed", extra={"resource": self.resource.name, "error": str(error)}
-            )

@@ -1,0 +1,60 @@
+"""Calling the ``start`` and ``stop`` of the plugin that has a resource, in pairs."""
+
+import logging
+from typing import Final
+
+from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.endpoint_status import EndpointStatus
+from deviceplugin._platform.hooks import Hooks
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+_START_TIMEOUT: Final = 60.0
+"""Seconds that ``start()`` may take."""
+_STOP_TIMEOUT: Final = 10.0
+"""Seconds that ``stop()`` may take."""
+
+
+class PluginLifecycle:
+    """Which plugin has been started for ``resource``. For one thread."""
+
+    def __init__(self, resource: Resource, hooks: Hooks, status: EndpointStatus) -> None:
+        self._resource = resource
+        self._hooks = hooks
+        self._status = status
+        self._started: Plugin | None = None
+
+    def start(self) -> bool:
+        """Start the plugin that has the resource now, and return whether it is started.
+
+        Another one that was started before is stopped first. A failure is reported.
+        """
+        plugin = self._resource.plugin
+        if self._started is plugin:
+            return True
+        self.stop()
+        before = self._status.problem
+        self._status.set("start() is under way")
+        try:
+            self._hooks.call("start", plugin.start, self._resource.name, timeout=_START_TIMEOUT)
+        except DevicePluginError as error:
+            self._status.report("start() failed", str(error))
+            return False
+        self._started = plugin
+        self._status.set(before)
+        return True
+
+    def stop(self) -> None:
+        """Stop the plugin, if one has been started."""
+        plugin, self._started = self._started, None
+        if plugin is None:
+            return
+        try:
+            # By hooks of its own: those of an endpoint that stops are closed.
+            Hooks().call("stop", plugin.stop, self._resource.name, timeout=_STOP_TIMEOUT)
+        except DevicePluginError as error:
+            log.warning(
+                "stop() failed", extra={"resource": self._resource.name, "error": str(error)}
+            )
