@@ -17,6 +17,7 @@ from deviceplugin._kubelet.server import Server
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.events import Events
 from deviceplugin.testing import Kubelet, Node
+from held_clock import HeldClock
 from patience import PATIENCE
 from scripted import RESOURCE, ScriptedPlugin, eventually
 
@@ -44,15 +45,15 @@ class Sockets:
     """Some of them, a pulse, and its clock."""
 
     def __init__(self, *names: str) -> None:
-        self.now = 0.0
+        self.clock = HeldClock()
         self.by_name = {name: Socket(name) for name in names}
         self.events = Events()
-        self.pulse = Pulse(lambda: dict(self.by_name), self.events, lambda: self.now)
+        self.pulse = Pulse(lambda: dict(self.by_name), self.events, self.clock)
 
     def after(self, seconds: float, rounds: int = 1) -> str:
         """Ask in each of ``rounds`` after as many seconds, and return what is wrong."""
         for _ in range(rounds):
-            self.now += seconds
+            self.clock.advance(seconds)
             self.pulse.ask()
         return self.pulse.problem()
 
@@ -181,9 +182,8 @@ def test_silence_is_told_once_and_its_end_too(
 
 
 def test_a_round_that_breaks_ends_nothing(
-    sockets: Sockets, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sockets: Sockets, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(liveness, "_INTERVAL", 0.01)
     failures = iter([RuntimeError("can't start new thread")] * 3)
 
     def fail() -> None:
@@ -194,7 +194,8 @@ def test_a_round_that_breaks_ends_nothing(
     thread = threading.Thread(target=sockets.pulse.run)
     thread.start()
     before = sockets.by_name["b"].asked
-    eventually(lambda: sockets.by_name["b"].asked > before + 4, "more rounds")
+    assert [60.0] * 6 == [sockets.clock.skip_wait() for _ in range(6)]
+    assert sockets.by_name["b"].asked > before + 4
     sockets.pulse.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
@@ -273,18 +274,17 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(liveness, "_TIMEOUT", 0.1)
-    now = 0.0
+    clock = HeldClock()
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
         pulse = node.host._pulse
-        pulse._clock = lambda: now
+        pulse._clock = clock
         pulse.ask()
         with busy(server(node)):
-            for minute in range(5):
-                now = minute * 60.0
+            for _ in range(5):
                 assert "" == node.host.alive()
                 pulse.ask()
-            now = 300.0
+                clock.advance(60.0)
             assert node.host.alive().startswith(f"{server(node).path} has not answered since 2")
             assert "" == node.host.ready()  # the kubelet has not noticed yet
         monkeypatch.setattr(liveness, "_TIMEOUT", PATIENCE)
@@ -293,12 +293,11 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
 
 
 def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet,
 ) -> None:
-    monkeypatch.setattr(liveness, "_INTERVAL", 0.01)
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
-        eventually(lambda: node.host._pulse._known_to_work, "an answer")
+        assert "pulse" in [name for name, *_ in node.host._group._actors]
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
         assert "pulse" not in [name for name, *_ in node.host._group._actors]

@@ -6,8 +6,6 @@ minutes in which nothing has moved behind it: a restart that mends nothing costs
 
 import itertools
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from deviceplugin._platform import open_files
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.events import Events
 from deviceplugin._telemetry.log import Once
 
@@ -67,22 +67,23 @@ class Pulse:
         self,
         served: Callable[[], Mapping[str, Served]],
         events: Events,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self._served = served
         self._events = events
         self._clock = clock
+        self._waiter = Waiter(clock)
         self._silent: Mapping[str, _Silence] = {}
         """By resource. Replaced, not changed: others read it."""
         self._known_to_work = False
         self._rounds = itertools.count()
         self._problems = Once(log)
         self._failures = Once(log, logging.ERROR)
-        self._stopped = threading.Event()
 
     def run(self) -> None:
         """Ask now and then, until stopped."""
-        while not self._stopped.wait(_INTERVAL):
+        self._waiter.pause(_INTERVAL)
+        while not self._waiter.is_over():
             try:
                 self.ask()
             except Exception as error:  # no thread left, maybe: nothing that ends a plugin
@@ -90,10 +91,11 @@ class Pulse:
                 self._failures.say("ask", "asking the sockets failed", cause=error, error=text)
             else:
                 self._failures.over("ask")
+            self._waiter.pause(_INTERVAL)
 
     def stop(self) -> None:
         """Let ``run`` return."""
-        self._stopped.set()
+        self._waiter.end()
 
     def problem(self) -> str:
         """Return an empty text, or which socket is dead and since when.
@@ -101,7 +103,7 @@ class Pulse:
         Where none has ever answered it is not this process that is ill, and a restart mends
         nothing.
         """
-        now = self._clock()
+        now = self._clock.now()
         dead = [each for each in self._silent.values() if each.is_death(now)]
         if not (dead and self._known_to_work):
             return ""
@@ -113,7 +115,7 @@ class Pulse:
         self._silent = {name: kept for name, kept in self._silent.items() if name in served}
         self._problems.keep(served)
         for name in self._turn(served):
-            server, began = served[name], self._clock()
+            server, began = served[name], self._clock.now()
             if open_files.shortage():
                 return  # it could not be asked, whether it answers or not
             if server.answers(_TIMEOUT):
