@@ -179,6 +179,18 @@ def test_a_plugin_that_does_not_stop_is_killed(
     assert 0 == run.holdings().threads
 
 
+def test_what_a_plugin_has_started_is_killed_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_subject, "_STOP_TIMEOUT", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stubborn = ["sh", "-c", "trap '' TERM; sleep 600 > \"$0\" & wait", str(pipe)]
+    with running(Subject(title="stubborn", command=stubborn)) as run, pipe.open("rb") as child:
+        assert run.stop() >= 0.1
+        assert b"" == child.read(), "the end of the pipe is the end of the child"
+
+
 def test_the_end_of_a_plugin_is_noticed_at_once(tmp_path: Path) -> None:
     # Looks that are further apart each time would see it after 31.5 ms, and then after 63.5 ms.
     ready = tmp_path / "ready"
