@@ -19,3 +19,11 @@ class Short:
     async def __init__(self): ...
 """
     assert {"3: __init__": 3, "8: __init__": 1} == architecture.lengths(code)
+
+
+def test_no_module_has_more_than_300_lines() -> None:
+    assert {} == {name: lines for name, lines in architecture.modules().items() if lines > 300}
+
+
+def test_no_function_has_more_than_60_lines() -> None:
+    assert {} == {name: lines for name, lines in architecture.functions().items() if lines > 60}
