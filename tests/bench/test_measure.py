@@ -85,7 +85,9 @@ def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: Su
             run.wait_listed()
             before = [run.kubelet.devices(name) for name in sorted(run.kubelet.registered)]
             assert 1 == len(_measure.changes(run, 1))
-            lists.append((before, run.kubelet.devices("bench.example/many-000")))
+            name = "bench.example/many-000"
+            run.wait(lambda: "Unhealthy" in run.kubelet.devices(name).values(), "the change")  # noqa: B023
+            lists.append((before, run.kubelet.devices(name)))
     assert lists[0] == lists[1]
     ill = [id_ for id_, health in lists[0][1].items() if health == "Unhealthy"]
     assert [min(lists[0][1])] == ill

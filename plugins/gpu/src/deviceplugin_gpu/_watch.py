@@ -99,9 +99,9 @@ class Watch:
                 self._heard_at = None
 
     def _fail(self, problem: str, pause: float) -> None:
-        if problem != self._problem:
+        before, self._problem = self._problem, problem
+        if problem != before:
             log.warning("no events of GPUs", extra={"error": problem, "again_in": f"{pause:g} s"})
-        self._problem = problem
 
     def _listen(self, stop: Flag) -> "Iterator[Event | None]":
         """Yield each event, and None for each turn without one, as long as the GPUs stay."""
