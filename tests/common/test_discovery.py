@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -648,11 +649,12 @@ def _model(host: object) -> str:
     return host.inventory()["resources"][0]["devices"][0]["attributes"].get("model", "")  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.parametrize("paths", [None, "/dev", ["/dev/a\0b"]])
 def test_paths_to_watch_that_make_no_sense_are_reported_and_do_no_harm(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture, paths: Any
 ) -> None:
     class OddPlugin(ScriptedPlugin):
-        watch_paths = None  # type: ignore[assignment]
+        watch_paths = paths
 
     with kubelet.running(OddPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})

@@ -1,6 +1,7 @@
 """Allocation, preferred allocation and pre-start, as the kubelet sees them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
 from typing import cast
@@ -14,6 +15,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -273,10 +275,14 @@ class PreferringPlugin(ScriptedPlugin):
         return [dp.Device(i) if isinstance(i, str) else i for i in self.wish]  # type: ignore[misc]
 
 
-def servicer(plugin: dp.Plugin, ids: Iterable[str]) -> service.Servicer:
+def servicer(
+    plugin: dp.Plugin, ids: Iterable[str], admission: Admission = ADMIT_ALL
+) -> service.Servicer:
     resource = Resource(RESOURCE, plugin)
     resource.publish([dp.Device(device_id) for device_id in ids])
-    return service.Servicer(resource, hooks=Hooks(), metrics=Metrics(), news=lambda: None)
+    return service.Servicer(
+        resource, admission=admission, hooks=Hooks(), metrics=Metrics(), news=lambda: None
+    )
 
 
 def preferred(
@@ -456,3 +462,51 @@ def test_a_long_list_of_devices_is_cut_short_too(kubelet: Kubelet) -> None:
     text = 'invalid allocation request for "example.com/thing": unknown device: device-0, device-1,'
     assert str(details).startswith(text)
     assert len(str(details)) < 500
+
+
+# Admission.
+
+
+class Register(Admission):
+    """Notes what is admitted, and how it ended."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, list[str], str]] = []
+
+    @override
+    @contextmanager
+    def admit(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+        try:
+            yield
+        except dp.AllocationError as error:
+            self.entries.append((resource.name, list(ids), str(error)))
+            raise
+        self.entries.append((resource.name, list(ids), "given"))
+
+
+class ReluctantPlugin(ScriptedPlugin):
+    """Gives nothing but d0."""
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        if [device.id for device in devices] != ["d0"]:
+            raise dp.AllocationError("not today")
+        return super().allocate(devices)
+
+
+def test_each_container_s_devices_are_admitted_around_their_allocation() -> None:
+    register = Register()
+    answering = servicer(ReluctantPlugin(), IDS, register)
+    answering._allocate(["d0", "d0"])
+    with pytest.raises(dp.AllocationError):
+        answering._allocate(["d2", "d1"])
+    with pytest.raises(dp.DevicePluginError):
+        answering._allocate(["unknown"])  # so nobody needs to be asked
+    assert [
+        (RESOURCE, ["d0"], "given"),
+        (RESOURCE, ["d1", "d2"], "not today"),
+    ] == register.entries
+
+
+def test_where_nobody_keeps_account_all_devices_are_admitted() -> None:
+    assert pb.ContainerAllocateResponse() == servicer(ScriptedPlugin(), IDS)._allocate(["d0"])
