@@ -159,7 +159,9 @@ class HoldingsTracker:
         """Ask for the pods that matter; None where a list must be asked for."""
         kubelet = file_identity(self._service.socket)
         pods = self._view.pods_to_get(kubelet, self._resources(), time.monotonic())
-        if pods is None or self._schedule.list_due:
+        with self._changed:
+            list_due = self._schedule.list_due
+        if list_due or pods is None:
             return None
         try:
             found = self._service.get(pods)

@@ -50,8 +50,8 @@ class PodHoldings:
         """Have it asked what pods hold of ``resource``, which is new."""
         self._unknown.add(resource)
 
-    def settle(self, resource: str) -> None:
-        """Have it no longer asked for ``resource``: that is known, or it is there no longer."""
+    def forget(self, resource: str) -> None:
+        """Have nothing more asked because of ``resource``: it is known, or has gone."""
         self._unknown.discard(resource)
 
     def ask(self, *, vanished: bool) -> Holdings | None:

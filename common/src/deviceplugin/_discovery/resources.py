@@ -133,7 +133,7 @@ class DiscoveredResources:
         if holdings is not None:
             # Kept even if the list is refused: what pods hold is not asked again at once.
             kept = self._kept[name] = kept.expecting(held or frozenset(), now)
-            self._holdings.settle(name)
+            self._holdings.forget(name)
         kept = kept.updated(present, now)
         if holdings is not None and holdings.complete:
             kept = kept.retired(held, now, self._timing.retention)
@@ -159,7 +159,7 @@ class DiscoveredResources:
     def _forget(self, name: str) -> Resource:
         del self._kept[name]
         self._troubles.pop(name, None)
-        self._holdings.settle(name)
+        self._holdings.forget(name)
         self._changes.forget(name)
         return self._resources.pop(name)
 
