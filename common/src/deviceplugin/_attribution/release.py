@@ -108,12 +108,12 @@ class Releases:
             self._telling = set(keys)
         if not keys:
             return
-        told = False
+        over = False
         try:
-            told = resource is None or not _wants(resource) or self._call(resource, keys)
+            over = resource is None or not _wants(resource) or self._call(resource, keys)
         finally:
             with self._changed:
-                if told:
+                if over:
                     self._ledger.forget(keys)
                 self._telling = set()
                 self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a discovery has found: sorted out, counted and told."""
+"""Calling ``discover()``; sorting out, counting and describing the devices that it found."""
 
 import itertools
 from collections import Counter
