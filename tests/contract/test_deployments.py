@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from deployment_policy import problems
-from deviceplugin_fpga._aliases import Aliases, read
-from deviceplugin_fpga._annotation import ACCOUNT
+from deviceplugin_fpga.aliases import Aliases, read
+from deviceplugin_fpga.annotation import ACCOUNT
 from kustomize import Manifest, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]

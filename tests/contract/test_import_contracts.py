@@ -17,6 +17,10 @@ FORBIDDEN = {
         "deviceplugin/_discovery/found.py",
         "import deviceplugin._kubelet.server",
     ),
+    "The GPU plugin is layered": (
+        "deviceplugin_gpu/container/allocation.py",
+        "import deviceplugin_gpu.discovery.driver",
+    ),
     "gRPC stays in the two sides of the wire": ("deviceplugin/_discovery/loop.py", "import grpc"),
     "Prometheus stays in the telemetry": (
         "deviceplugin/_attribution/release.py",
@@ -30,9 +34,9 @@ FORBIDDEN = {
         "deviceplugin/_registration/kubelet_socket.py",
         "import tenacity",
     ),
-    "YAML stays where files are read": ("deviceplugin_gpu/_plugin.py", "import yaml"),
-    "NVML is called in one file": ("deviceplugin_gpu/_health.py", "import pynvml"),
-    "udev is asked in one file of each plugin": ("deviceplugin_fpga/_plugin.py", "import pyudev"),
+    "YAML stays where files are read": ("deviceplugin_gpu/plugin.py", "import yaml"),
+    "NVML is called in one file": ("deviceplugin_gpu/health/gpu_health.py", "import pynvml"),
+    "udev is asked in one file of each plugin": ("deviceplugin_fpga/plugin.py", "import pyudev"),
     "Plugins use public names only": (
         "deviceplugin_generic/plugin.py",
         "import deviceplugin._platform.hooks",
@@ -88,3 +92,8 @@ def test_a_contract_breaks_at_a_forbidden_import(judged: dict[str, str], contrac
 def test_every_plugin_is_under_the_contracts() -> None:
     configuration = tomllib.loads(CONFIGURATION.read_text())["tool"]["importlinter"]
     assert {source.name for source in sources()} == set(configuration["root_packages"])
+
+
+def test_no_module_of_a_plugin_has_an_underscore() -> None:
+    names = {path.name for path in ROOT.glob("plugins/*/src/**/_*.py")}
+    assert {"__init__.py", "__main__.py"} == names

@@ -21,7 +21,7 @@ from deviceplugin.tools.doctor.checks import (
     _versions,
 )
 from deviceplugin.tools.doctor.checks._cdi_files import SpecError
-from deviceplugin_gpu._library import DIRECTORIES, SONAME
+from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
 from node_tree import PROC, write
 
 HARDWARE = {

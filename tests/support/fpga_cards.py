@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from deviceplugin_fpga._drivers import Driver
+from deviceplugin_fpga.drivers import Driver
 from fpga_trees import FpgaTree, number_of
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import deviceplugin as dp
-from deviceplugin_gpu._driver import Driver
-from deviceplugin_gpu._library import Library
-from deviceplugin_gpu._nodes import Roots
-from deviceplugin_gpu._plugin import GpuPlugin
-from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._toolkit import Toolkit
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.container.nvidia_ctk import Toolkit
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_gpu.plugin import GpuPlugin
 from fake_nvml import Environment, FakeGpu, FakeNvml, Fleet
 
 GPU = "nvidia.com/gpu"

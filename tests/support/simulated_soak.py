@@ -19,7 +19,7 @@ from pathlib import Path
 
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin_simulated import SimulatedSettings
-from deviceplugin_simulated._scenario import Scenario, load
+from deviceplugin_simulated.scenario import Scenario, load
 
 RESOURCE = "example.com/soak"
 _LOOKS = 6

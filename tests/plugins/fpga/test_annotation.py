@@ -11,7 +11,7 @@ from socket import socket
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_fpga import FpgaPlugin, FpgaSettings, _annotation
+from deviceplugin_fpga import FpgaPlugin, FpgaSettings, annotation
 
 NAME = "fpga.intel.com/device-plugin-mode"
 
@@ -74,7 +74,7 @@ def ask(api: ApiServer, account: Path) -> Callable[..., str]:
     def ask_for_mode(patience: float = 5, **changes: object) -> str:
         values = {"node_annotation": True, "node_name": "node-1", "api_server": api.url, **changes}
         settings = FpgaSettings(**values)  # type: ignore[arg-type]
-        return _annotation.mode(settings, account=account, patience=patience)
+        return annotation.mode(settings, account=account, patience=patience)
 
     return ask_for_mode
 
@@ -220,7 +220,7 @@ def test_the_api_server_is_the_one_that_pods_are_told(
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
     if port:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    assert expected == _annotation._in_cluster()
+    assert expected == annotation._in_cluster()
 
 
 def test_outside_of_a_cluster_the_setting_holds(

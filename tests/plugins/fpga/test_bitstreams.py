@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_fpga.hook import _bitstreams
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook import bitstreams
+from deviceplugin_fpga.hook.errors import HookError
 from fpga_bitstreams import aocx, elf, gbs, metadata, signed
 from fpga_trees import AFU, INTERFACE, OTHER_AFU
 from patience import PATIENCE
@@ -30,13 +30,13 @@ def store(root: Path, content: bytes, name: str = f"{AFU}.gbs") -> Path:
 
 def refusal(root: Path, afu: str = AFU) -> str:
     with pytest.raises(HookError) as caught:
-        _bitstreams.find(root, INTERFACE, afu)
+        bitstreams.find(root, INTERFACE, afu)
     return str(caught.value).replace(f"{root}/{INTERFACE}", "")
 
 
 def test_a_green_bitstream_is_found_by_region_and_function(tmp_path: Path) -> None:
     path = store(tmp_path, gbs(image=b"\1\2\3"))
-    found = _bitstreams.find(tmp_path, INTERFACE, AFU)
+    found = bitstreams.find(tmp_path, INTERFACE, AFU)
     assert (path, INTERFACE, AFU, AFU) == (
         found.path,
         found.interface_id,
@@ -49,20 +49,20 @@ def test_a_green_bitstream_is_found_by_region_and_function(tmp_path: Path) -> No
 def test_ids_in_a_bitstream_may_have_hyphens(tmp_path: Path) -> None:
     written = "CE489693-98F0-5F33-946D-560708BE108A"
     store(tmp_path, gbs(interface=written))
-    assert INTERFACE == _bitstreams.find(tmp_path, INTERFACE, AFU).interface_id
+    assert INTERFACE == bitstreams.find(tmp_path, INTERFACE, AFU).interface_id
 
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_an_opencl_program_is_found_by_its_own_id(tmp_path: Path, bits: int) -> None:
     store(tmp_path, aocx(f"{UNIQUE}\n", bits=bits), f"{UNIQUE}.aocx")
-    found = _bitstreams.find(tmp_path, INTERFACE, UNIQUE)
+    found = bitstreams.find(tmp_path, INTERFACE, UNIQUE)
     assert (AFU, UNIQUE, AFU.encode()) == (found.afu_id, found.unique_id, bytes(found.image))
 
 
 def test_a_green_bitstream_is_looked_for_first(tmp_path: Path) -> None:
     store(tmp_path, gbs())
     store(tmp_path, b"", f"{AFU}.aocx")
-    assert ".gbs" == _bitstreams.find(tmp_path, INTERFACE, AFU).path.suffix
+    assert ".gbs" == bitstreams.find(tmp_path, INTERFACE, AFU).path.suffix
 
 
 def test_a_bitstream_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_ends_before_its_image_is_refused(tmp_path: Path, size: int)
 
 def test_a_signed_image_is_as_long_as_it_says(tmp_path: Path) -> None:
     store(tmp_path, gbs(image=signed(b"x" * 256)))
-    assert 1280 == len(_bitstreams.find(tmp_path, INTERFACE, AFU).image)
+    assert 1280 == len(bitstreams.find(tmp_path, INTERFACE, AFU).image)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_bitstreams, "_LARGEST", 100)
+    monkeypatch.setattr(bitstreams, "_LARGEST", 100)
     store(tmp_path, gbs())
     assert f"/{AFU}.gbs: 260 bytes, of 100 at most" == refusal(tmp_path)
 
@@ -172,10 +172,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     os.truncate(path, 2**40)
     code = (
         "import pathlib, resource, sys\n"
-        "from deviceplugin_fpga.hook import _bitstreams, _errors\n"
+        "from deviceplugin_fpga.hook import bitstreams, errors\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
-        "try: _bitstreams.find(pathlib.Path(sys.argv[1]), *sys.argv[2:])\n"
-        "except _errors.HookError as error: print(error)\n"
+        "try: bitstreams.find(pathlib.Path(sys.argv[1]), *sys.argv[2:])\n"
+        "except errors.HookError as error: print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path, INTERFACE, AFU],
@@ -256,7 +256,7 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = aocx(UNIQUE, gbs(image=bytes(2_000_000)))
-    monkeypatch.setattr(_bitstreams, "_LARGEST", 1_000_000)
+    monkeypatch.setattr(bitstreams, "_LARGEST", 1_000_000)
     store(tmp_path, content, f"{UNIQUE}.aocx")
     expected = f"/{UNIQUE}.aocx: .acl.gbs.gz: more than 1000000 bytes, or cut off"
     assert expected == refusal(tmp_path, UNIQUE)
@@ -269,6 +269,6 @@ def test_no_damage_brings_the_hook_down(content: bytes, data: st.DataObject) -> 
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(content)))
-    for read in (_bitstreams._read_gbs, _bitstreams._read_aocx):
+    for read in (bitstreams._read_gbs, bitstreams._read_aocx):
         with suppress(HookError):
             assert len(read(Path("x"), memoryview(bytes(damaged[:end]))).image) > 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_fpga.hook import _bitstreams
-from deviceplugin_fpga.hook._errors import HookError
+from deviceplugin_fpga.hook import bitstreams
+from deviceplugin_fpga.hook.errors import HookError
 from fpga_bitstreams import aocx, gbs
 from fpga_trees import AFU, INTERFACE
 
@@ -36,7 +36,7 @@ def beside(bitstream: Path, checksum: bytes) -> Path:
 
 def found(bitstream: Path) -> bytes:
     folder = bitstream.parent.parent
-    return bytes(_bitstreams.find(folder, INTERFACE, bitstream.stem).image)
+    return bytes(bitstreams.find(folder, INTERFACE, bitstream.stem).image)
 
 
 def refusal(bitstream: Path) -> str:

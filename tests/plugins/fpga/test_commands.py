@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deviceplugin_fpga import _commands, _names, _plugin
-from deviceplugin_fpga._main import main
-from deviceplugin_fpga.hook import _main
+from deviceplugin_fpga import commands, plugin, resource_names
+from deviceplugin_fpga.command_line import main
+from deviceplugin_fpga.hook import command_line
 from fpga_bitstreams import aocx, gbs, signed
 from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
 
@@ -47,12 +47,12 @@ def file(tmp_path: Path) -> Path:
 
 def asked(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
     """Return what ``bitstream`` prints."""
-    assert 0 == _commands.bitstream([*map(str, words)])
+    assert 0 == commands.bitstream([*map(str, words)])
     return capsys.readouterr().out.splitlines()
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert 1 == _commands.bitstream([*map(str, words)])
+    assert 1 == commands.bitstream([*map(str, words)])
     said = capsys.readouterr()
     assert ("", 1) == (said.out, said.err.count("\n"))
     return said.err.removeprefix("fpga-device-plugin bitstream: ").rstrip("\n")
@@ -62,28 +62,28 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 
 def test_the_name_comes_with_what_a_pod_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == _commands.name([INTERFACE, AFU])
+    assert 0 == commands.name([INTERFACE, AFU])
     by_function, by_region = yaml.safe_load_all(capsys.readouterr().out)
-    assert {"resources": {"limits": {_names.af(INTERFACE, AFU): 1}}} == by_function
+    assert {"resources": {"limits": {resource_names.af(INTERFACE, AFU): 1}}} == by_function
     assert {
         "env": [
             {"name": "FPGA_REGION_1", "value": INTERFACE},
             {"name": "FPGA_AFU_1", "value": AFU},
         ],
-        "resources": {"limits": {_names.region(INTERFACE): 1}},
+        "resources": {"limits": {resource_names.region(INTERFACE): 1}},
     } == by_region
 
 
 def test_ids_of_digits_alone_stay_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    _commands.name(["1" * 32, "2" * 32])
+    commands.name(["1" * 32, "2" * 32])
     _, by_region = yaml.safe_load_all(capsys.readouterr().out)
     assert ["1" * 32, "2" * 32] == [one["value"] for one in by_region["env"]]
 
 
 def test_ids_may_be_written_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
-    _commands.name(["CE489693-98F0-5F33-946D-560708BE108A", AFU.upper()])
+    commands.name(["CE489693-98F0-5F33-946D-560708BE108A", AFU.upper()])
     given = capsys.readouterr().out
-    _commands.name([INTERFACE, AFU])
+    commands.name([INTERFACE, AFU])
     assert capsys.readouterr().out == given
 
 
@@ -97,7 +97,7 @@ def test_aliases_are_used(
     words = [] if by_variable else [f"--aliases={aliases}"]
     if by_variable:
         monkeypatch.setenv("DP_ALIASES", str(aliases))
-    _commands.name([INTERFACE, AFU, *words])
+    commands.name([INTERFACE, AFU, *words])
     given = yaml.safe_load_all(capsys.readouterr().out)
     assert [{"fpga.intel.com/aes-gcm": 1}, {"fpga.intel.com/pac": 1}] == [
         one["resources"]["limits"] for one in given
@@ -117,7 +117,7 @@ def test_a_name_that_cannot_be_told_is_exit_status_2(
     capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        _commands.name(words)
+        commands.name(words)
     assert f"fpga-device-plugin name: error: {expected}\n" in capsys.readouterr().err
 
 
@@ -136,8 +136,8 @@ def test_a_bitstream_is_described_with_the_cards_that_it_fits(
         "image      1000 bytes, not signed",
         f"sha256     {hashlib.sha256(file.read_bytes()).hexdigest()}",
         f"           no {AFU}.gbs.sha256 yet: sha256sum {AFU}.gbs > {AFU}.gbs.sha256",
-        f"resource   {_names.af(INTERFACE, AFU)} in mode af",
-        f"           {_names.region(INTERFACE)} in mode region",
+        f"resource   {resource_names.af(INTERFACE, AFU)} in mode af",
+        f"           {resource_names.region(INTERFACE)} in mode region",
         f"hook path  /srv/intel.com/fpga/{INTERFACE}/{AFU}.gbs",
         f"fits       {fme} on 0000:3b:00.0: {port}0 has this function, {port}1 has {OTHER_AFU}",
     ] == asked(capsys, file, f"--sysfs-dir={any_tree.sys}")
@@ -145,7 +145,7 @@ def test_a_bitstream_is_described_with_the_cards_that_it_fits(
 
 def test_the_path_is_where_the_hook_looks(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     (path,) = (row.split()[-1] for row in asked(capsys, file) if row.startswith("hook path"))
-    assert f"{_main._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
+    assert f"{command_line._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
 
 
 def test_a_checksum_that_fits_is_told_and_one_that_does_not_is_a_refusal(
@@ -240,13 +240,13 @@ def test_their_help_has_an_example(
     with pytest.raises(SystemExit, match="0"):
         main()
     assert f"example:\n  fpga-device-plugin {command} " in capsys.readouterr().out
-    assert _plugin.__doc__
-    assert f"`{command} " in _plugin.__doc__
+    assert plugin.__doc__
+    assert f"`{command} " in plugin.__doc__
 
 
 def test_a_plugin_on_a_node_has_none_of_their_code_in_memory() -> None:
-    code = "import sys, deviceplugin_fpga._main as _; print(*sys.modules)"
+    code = "import sys, deviceplugin_fpga.command_line as _; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
-    assert "deviceplugin_fpga._plugin" in modules
-    assert [] == sorted(modules & {"deviceplugin_fpga.hook", "deviceplugin_fpga._commands"})
+    assert "deviceplugin_fpga.plugin" in modules
+    assert [] == sorted(modules & {"deviceplugin_fpga.hook", "deviceplugin_fpga.commands"})

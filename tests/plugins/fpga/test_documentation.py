@@ -13,8 +13,8 @@ import yaml
 import deviceplugin as dp
 from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
-from deviceplugin_fpga import FpgaSettings, _install, _names
-from deviceplugin_fpga.hook import _main
+from deviceplugin_fpga import FpgaSettings, install, resource_names
+from deviceplugin_fpga.hook import command_line
 from fpga_bitstreams import gbs
 from fpga_trees import AFU, OTHER_AFU, FpgaTree
 from patience import PATIENCE
@@ -66,7 +66,7 @@ def test_the_names_on_the_page_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `([0-9a-f]{32})` \| `([0-9a-f]{32})` \| `(.*)` \|$", PAGE, re.MULTILINE)
     assert 2 == len(rows)
     for interface, afu, expected in rows:
-        assert f"fpga.intel.com/{expected}" == _names.af(interface, afu)
+        assert f"fpga.intel.com/{expected}" == resource_names.af(interface, afu)
 
 
 def test_every_claim_about_the_reference_has_a_test() -> None:
@@ -81,20 +81,20 @@ def test_the_pod_on_the_page_asks_for_its_region() -> None:
     (text,) = (one for one in BLOCKS if "FPGA_REGION_1" in one)
     container = yaml.safe_load(text)
     (resource,) = container["resources"]["limits"]
-    assert resource == _names.region(container["env"][0]["value"])
+    assert resource == resource_names.region(container["env"][0]["value"])
 
 
 @pytest.mark.parametrize("option", ["bitstreams", "lock"])
 def test_the_paths_of_the_hook_are_those_of_the_code(option: str) -> None:
-    assert f"`{_main._parser().get_default(option)}" in PAGE
+    assert f"`{command_line._parser().get_default(option)}" in PAGE
 
 
 def test_the_interpreters_on_the_page_are_those_of_the_hook() -> None:
-    assert ", ".join(f"`{one}`" for one in _install.INTERPRETERS) in PAGE
+    assert ", ".join(f"`{one}`" for one in install.INTERPRETERS) in PAGE
     message = PAGE.partition("fpga-hook: needs Python")[2].partition("\n")[0]
-    assert f"needs Python{message}" in _install._START
+    assert f"needs Python{message}" in install._START
 
 
 def test_the_patience_on_the_page_is_that_of_the_hook() -> None:
-    assert 60 == _main._parser().get_default("patience")
+    assert 60 == command_line._parser().get_default("patience")
     assert "waits for a minute at most" in PAGE

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_fpga import _drivers
-from deviceplugin_fpga._drivers import Found, NoDriverError, look
-from deviceplugin_fpga._sysfs import SysfsError
+from deviceplugin_fpga import drivers
+from deviceplugin_fpga.drivers import Found, NoDriverError, look
+from deviceplugin_fpga.sysfs import SysfsError
 from fpga_trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
 
 OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"
@@ -26,9 +26,9 @@ def names(found: Found) -> dict[str, list[str]]:
 
 def test_opae_is_looked_for_first(tmp_path: Path) -> None:
     FpgaTree(tmp_path, DFL).simple(AFU)
-    assert _drivers.DFL is _drivers.choose(tmp_path / "sys")
+    assert drivers.DFL is drivers.choose(tmp_path / "sys")
     FpgaTree(tmp_path, OPAE)
-    assert _drivers.OPAE is _drivers.choose(tmp_path / "sys")
+    assert drivers.OPAE is drivers.choose(tmp_path / "sys")
 
 
 def test_without_a_driver_the_folders_that_were_tried_are_told(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_class_that_vanishes_during_a_look_is_told(
     tree: FpgaTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree.unload()
-    monkeypatch.setattr(_drivers, "choose", lambda _: _drivers.DFL)
+    monkeypatch.setattr(drivers, "choose", lambda _: drivers.DFL)
     assert {"fpga_region: No such file or directory": set()} == look(tree.sys).problems
 
 

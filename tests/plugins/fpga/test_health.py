@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_fpga import _drivers, _health
-from deviceplugin_fpga._health import Doctor, Finding, Severity
+from deviceplugin_fpga import drivers
+from deviceplugin_fpga.health import OF_FME, OF_PORT, Doctor, Finding, Severity, findings
 from fpga_plugin import Make
 from fpga_trees import AFU, FpgaTree
 
@@ -130,7 +130,7 @@ def test_the_reason_has_the_worst_first(tree: FpgaTree, make: Make) -> None:
 
 def test_the_page_tells_the_severity_of_every_register() -> None:
     page = (ROOT / "plugins/fpga/README.md").read_text()
-    for owner, attributes in (("port", _health.OF_PORT), ("FME", _health.OF_FME)):
+    for owner, attributes in (("port", OF_PORT), ("FME", OF_FME)):
         for attribute, severity in attributes.items():
             assert f"\n| {owner} | `{attribute}` | {severity.name.lower()} |" in page
 
@@ -138,9 +138,9 @@ def test_the_page_tells_the_severity_of_every_register() -> None:
 def test_findings_are_those_of_the_ports_that_are_asked_for(tree: FpgaTree) -> None:
     ports = tree.simple(AFU, AFU)
     tree.set_error(ports[0], "errors")
-    (fme,) = _drivers.look(tree.sys).fmes
-    assert 1 == len(_health.findings(fme, fme.ports))
-    assert [] == _health.findings(fme, fme.ports[1:])
+    (fme,) = drivers.look(tree.sys).fmes
+    assert 1 == len(findings(fme, fme.ports))
+    assert [] == findings(fme, fme.ports[1:])
 
 
 # Verdicts.

@@ -11,7 +11,7 @@ import pytest
 
 import containerd
 import oci_image
-from deviceplugin_fpga import _cdi, _install
+from deviceplugin_fpga import cdi, install
 from fpga_cards import write_hook
 from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(60)
 def hook(tree: FpgaTree, tmp_path: Path) -> Path:
     """Return the hook as it is called: with no flags, so that what calls it must add them."""
     installed = tmp_path / "opt/intel-fpga-crihook"
-    _install.install(installed)
+    install.install(installed)
     caller = tmp_path / "hook"
     write_hook(caller, installed, tree)
     return caller
@@ -41,7 +41,7 @@ def run(hook: Path, tmp_path: Path) -> Run:
     (bundle / "rootfs/bin/busybox").write_bytes(program.read_bytes())
     (bundle / "rootfs/bin/busybox").chmod(0o755)
     subprocess.run(["runc", "spec"], cwd=bundle, check=True)
-    _cdi.write(tmp_path, "dfl-fme.0", hook)
+    cdi.write(tmp_path, "dfl-fme.0", hook)
     (path,) = tmp_path.glob("*dfl-fme.0.yaml")
     (device,) = json.loads(path.read_text())["devices"]
 

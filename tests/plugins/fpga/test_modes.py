@@ -3,7 +3,7 @@
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_fpga import _names
+from deviceplugin_fpga import resource_names
 from fpga_plugin import Make
 from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
 
@@ -38,7 +38,7 @@ def paths(device: dp.Device) -> list[str]:
 def test_names_of_functions_are_those_of_the_reference(
     interface: str, afu: str, expected: str
 ) -> None:
-    assert expected == _names.af(interface, afu)
+    assert expected == resource_names.af(interface, afu)
     assert 54 == len(expected.partition("/")[2])
 
 
@@ -61,7 +61,7 @@ def test_two_ports_of_one_fme_are_two_devices_of_their_functions(
     devices = found(make("af"))
     words = any_tree.words
     assert [f"{words.port}0", f"{words.port}1"] == list(devices)
-    assert [_names.af(INTERFACE, AFU), _names.af(INTERFACE, OTHER_AFU)] == [
+    assert [resource_names.af(INTERFACE, AFU), resource_names.af(INTERFACE, OTHER_AFU)] == [
         device.resource for device in devices.values()
     ]
 
@@ -125,7 +125,7 @@ def test_a_port_that_does_not_say_what_it_has_is_still_part_of_its_region(
 def test_a_function_of_all_ones_is_unhealthy(any_tree: FpgaTree, make: Make) -> None:
     any_tree.simple(ALL_ONES, AFU)
     bad, good = make("af").discover()
-    assert _names.af(INTERFACE, ALL_ONES) == bad.resource
+    assert resource_names.af(INTERFACE, ALL_ONES) == bad.resource
     reason = f"{any_tree.words.port}0: afu_id is all ones: the hardware does not answer"
     assert (reason, True) == (bad.health.reason, bool(good.health))
 

@@ -17,15 +17,15 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
-from deviceplugin_fpga import FpgaPlugin, _names, _udev
-from deviceplugin_fpga._health import Doctor
+from deviceplugin_fpga import FpgaPlugin, resource_names, udev
+from deviceplugin_fpga.health import Doctor
 from fpga_plugin import Make
 from fpga_trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
 from kernel_events import emit, overflow
 
-OLD = _names.af(INTERFACE, AFU)
-NEW = _names.af(INTERFACE, OTHER_AFU)
-REGION = _names.region(INTERFACE)
+OLD = resource_names.af(INTERFACE, AFU)
+NEW = resource_names.af(INTERFACE, OTHER_AFU)
+REGION = resource_names.region(INTERFACE)
 AT_ONCE = timedelta(milliseconds=1)
 
 
@@ -469,7 +469,7 @@ def test_events_of_fpgas_call_for_a_look(
 ) -> None:
     tree.simple(AFU)
     monitor = Monitor("net", "platform", "block", "fpga_region")
-    monkeypatch.setattr(_udev, "_monitor", lambda: monitor)
+    monkeypatch.setattr(udev, "_monitor", lambda: monitor)
     begins, of_fpgas = 1, 2
     assert begins + of_fpgas == len(list(make("af").changes(Listening(7))))
 
@@ -478,7 +478,7 @@ def test_another_look_is_called_for_when_an_error_has_lasted(
     tree: FpgaTree, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (port,) = tree.simple(AFU)
-    monkeypatch.setattr(_udev, "_monitor", Monitor)
+    monkeypatch.setattr(udev, "_monitor", Monitor)
     plugin, now = make("af"), [0.0]
     plugin._doctor = Doctor(5, lambda: now[0])
     plugin.discover()
@@ -493,7 +493,7 @@ def test_another_look_is_called_for_when_an_error_has_lasted(
 
 def test_the_kernel_can_be_listened_to() -> None:
     try:
-        happened = next(_udev.events(threading.Event()))
+        happened = next(udev.events(threading.Event()))
     except dp.DiscoveryError as error:
         pytest.skip(str(error))
     assert happened in {True, False}
@@ -504,14 +504,14 @@ def test_a_look_is_called_for_when_listening_begins_and_when_events_were_lost(
 ) -> None:
     emit()
     monitors: list[Any] = []
-    make = _udev._monitor
+    make = udev._monitor
 
     def monitor() -> Any:
         monitors.append(make())
         return monitors[-1]
 
-    monkeypatch.setattr(_udev, "_monitor", monitor)
-    calls = _udev.events(threading.Event())
+    monkeypatch.setattr(udev, "_monitor", monitor)
+    calls = udev.events(threading.Event())
     assert next(calls)
     overflow(monitors[0])
     assert next(calls)
@@ -524,4 +524,4 @@ def test_a_look_is_called_for_when_listening_begins_and_when_events_were_lost(
 def test_without_libudev_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyudev", None)
     with pytest.raises(dp.DiscoveryError, match="no kernel events: import of pyudev halted"):
-        next(_udev.events(threading.Event()))
+        next(udev.events(threading.Event()))

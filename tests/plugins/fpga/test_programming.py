@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_fpga._drivers import DFL, OPAE, Driver
-from deviceplugin_fpga.hook import _programming, _request
-from deviceplugin_fpga.hook._errors import HookError
-from deviceplugin_fpga.hook._programmer import Kernel
+from deviceplugin_fpga.drivers import DFL, OPAE, Driver
+from deviceplugin_fpga.hook import container_request, programming
+from deviceplugin_fpga.hook.errors import HookError
+from deviceplugin_fpga.hook.programmer import Kernel
 from fpga_bitstreams import aocx, gbs
 from fpga_cards import FakeCards, bundle
 from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
@@ -53,8 +53,8 @@ class Container:
         return self.run(bundle(self.folder, ports, **environment))
 
     def run(self, state: bytes) -> list[str]:
-        request = _request.read(io.BytesIO(state))
-        return _programming.fulfil(request, self.tree.sys, self.bitstreams, self.cards)
+        request = container_request.read(io.BytesIO(state))
+        return programming.fulfil(request, self.tree.sys, self.bitstreams, self.cards)
 
     def refusal(self, ports: Sequence[Path], *afus: str, **environment: str) -> str:
         with pytest.raises(HookError) as caught:
@@ -246,7 +246,7 @@ def test_hooks_that_run_at_once_program_no_port_twice(container: Container) -> N
 
     def hook(_: int) -> list[str]:
         start.wait()
-        with _programming.locked(container.folder / "lock", 10):
+        with programming.locked(container.folder / "lock", 10):
             return container.run(state)
 
     with ThreadPoolExecutor(8) as pool:
@@ -258,20 +258,20 @@ def test_hooks_that_run_at_once_program_no_port_twice(container: Container) -> N
 def test_a_lock_that_is_held_for_too_long_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with (
-        _programming.locked(path, 0),
+        programming.locked(path, 0),
         pytest.raises(HookError, match="lock: another hook has had the lock for 0 s"),
-        _programming.locked(path, 0),
+        programming.locked(path, 0),
     ):
         pytest.fail("two have the lock")
-    with _programming.locked(path, 0):
+    with programming.locked(path, 0):
         assert 0o600 == path.stat().st_mode & 0o777
 
 
 def test_a_lock_is_not_waited_for_without_end_where_patience_is_no_number(tmp_path: Path) -> None:
     with (
-        _programming.locked(tmp_path / "lock", 0),
+        programming.locked(tmp_path / "lock", 0),
         pytest.raises(HookError, match="another hook has had the lock"),
-        _programming.locked(tmp_path / "lock", math.nan),
+        programming.locked(tmp_path / "lock", math.nan),
     ):
         pytest.fail("two have the lock")
 
@@ -280,7 +280,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to(tmp_path / "other")
     with (
         pytest.raises(OSError, match="symbolic links"),
-        _programming.locked(tmp_path / "lock", 0),
+        programming.locked(tmp_path / "lock", 0),
     ):
         pytest.fail("followed")
     assert not (tmp_path / "other").exists()

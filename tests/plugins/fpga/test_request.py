@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin_fpga.hook import _request
-from deviceplugin_fpga.hook._errors import HookError
-from deviceplugin_fpga.hook._request import Node, Wish
+from deviceplugin_fpga.hook import container_request
+from deviceplugin_fpga.hook.container_request import Node, Wish
+from deviceplugin_fpga.hook.errors import HookError
 from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
 
 PORT = {"path": "/dev/dfl-port.0", "type": "c", "major": 240, "minor": 7}
@@ -30,10 +30,10 @@ def config(*env: str, devices: list[Any] | None = None) -> dict[str, Any]:
     }
 
 
-def read(folder: Path, given: dict[str, Any] | str) -> _request.Request:
+def read(folder: Path, given: dict[str, Any] | str) -> container_request.Request:
     text = given if isinstance(given, str) else json.dumps(given)
     (folder / "config.json").write_text(text)
-    return _request.read(io.BytesIO(json.dumps({"bundle": str(folder)}).encode()))
+    return container_request.read(io.BytesIO(json.dumps({"bundle": str(folder)}).encode()))
 
 
 def refusal(folder: Path, given: dict[str, Any] | str) -> str:
@@ -95,7 +95,7 @@ def test_a_bitstream_for_opencl_has_an_id_of_40_digits(tmp_path: Path) -> None:
 )
 def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> None:
     with pytest.raises(HookError) as caught:
-        _request.read(io.BytesIO(state))
+        container_request.read(io.BytesIO(state))
     assert str(caught.value).startswith(expected)
 
 
@@ -140,7 +140,7 @@ def test_a_configuration_with_less_than_is_needed_is_refused(
 def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(HookError, match="not a regular file"):
-        _request.read(io.BytesIO(json.dumps({"bundle": str(tmp_path)}).encode()))
+        container_request.read(io.BytesIO(json.dumps({"bundle": str(tmp_path)}).encode()))
 
 
 NASTY = "\x1b[31m\n\u202e" + "x" * 5000
@@ -168,7 +168,7 @@ def test_what_others_wrote_is_shown_in_one_short_line(
 @pytest.mark.parametrize("bundle", [NASTY, "/tmp/\x1b[31m\n", "\0" * 5000, "\ud800" * 5000])
 def test_the_path_of_a_bundle_is_shown_in_one_short_line(bundle: str) -> None:
     with pytest.raises(HookError) as caught:
-        _request.read(io.BytesIO(json.dumps({"bundle": bundle}).encode()))
+        container_request.read(io.BytesIO(json.dumps({"bundle": bundle}).encode()))
     text = str(caught.value)
     assert (True, True) == (text.isprintable(), len(text) < 800)
 
@@ -203,4 +203,4 @@ def test_variables_that_do_not_fit_are_refused(
 def test_no_json_brings_the_hook_down(value: object) -> None:
     for state in ({"bundle": value}, value):
         with pytest.raises(HookError):
-            _request.read(io.BytesIO(json.dumps(state).encode()))
+            container_request.read(io.BytesIO(json.dumps(state).encode()))

@@ -12,7 +12,7 @@ import pytest
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, _udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, udev
 from deviceplugin_generic.domains import Domains
 from generic_plugin import Make, found, make_node
 from hardware import Hardware
@@ -97,7 +97,7 @@ def test_the_kernels_own_events_are_heard() -> None:
     heard = threading.Event()
 
     def listen() -> None:
-        for _ in _udev.events(stop):
+        for _ in udev.events(stop):
             heard.set()
 
     thread = threading.Thread(target=listen)
@@ -115,7 +115,7 @@ def test_the_kernels_own_events_are_heard() -> None:
 def test_events_of_things_without_nodes_are_no_news(
     action: str | None, subsystem: str | None, expected: bool
 ) -> None:
-    assert expected == _udev.is_news(action, subsystem)
+    assert expected == udev.is_news(action, subsystem)
 
 
 def test_a_device_made_by_mknod_is_healthy(make: Make, hardware: Hardware) -> None:

@@ -14,7 +14,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, udev
 from deviceplugin_generic.documents import Devices
 from generic_plugin import Make
 from kernel_events import emit, overflow
@@ -24,10 +24,10 @@ PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
 LOOP_ADD, LOOP_REMOVE = 0x4C80, 0x4C81
 LISTEN = """
 import sys, threading
-from deviceplugin_generic import GenericPlugin, GenericSettings, _udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, udev
 from deviceplugin_generic.documents import Devices
-print(_udev.are_sent(), flush=True)
-monitor = _udev._monitor()
+print(udev.are_sent(), flush=True)
+monitor = udev._monitor()
 print("listening", flush=True)
 for _ in range(15):
     if monitor.poll(timeout=0.1) is not None:
@@ -104,7 +104,7 @@ def test_a_device_that_the_kernel_makes_and_removes_is_known_by_its_events(
 
 
 def test_a_namespace_that_cannot_be_asked_for_counts_as_one_with_events(tmp_path: Path) -> None:
-    assert _udev.are_sent(tmp_path / "none")
+    assert udev.are_sent(tmp_path / "none")
 
 
 def logged(process: "subprocess.Popen[str]", kubelet: SimulatedKubelet, dev: Path) -> list[str]:
@@ -178,14 +178,14 @@ def test_a_look_is_called_for_when_listening_begins_and_when_events_were_lost(
 ) -> None:
     emit()
     monitors: list[Any] = []
-    make = _udev._monitor
+    make = udev._monitor
 
     def monitor() -> Any:
         monitors.append(make())
         return monitors[-1]
 
-    monkeypatch.setattr(_udev, "_monitor", monitor)
-    calls = _udev.events(threading.Event())
+    monkeypatch.setattr(udev, "_monitor", monitor)
+    calls = udev.events(threading.Event())
     next(calls)
     overflow(monitors[0])
     next(calls)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from cdi_rules import faults
-from deviceplugin_gpu import _files
-from deviceplugin_gpu._cdi import VENDOR, Directory, documents, extras
-from deviceplugin_gpu._snapshot import Gpu, Mig
-from deviceplugin_gpu._toolkit import Generated, Toolkit
+from deviceplugin_gpu.container.cdi_specs import VENDOR, Directory, documents, extras
+from deviceplugin_gpu.container.nvidia_ctk import Generated, Toolkit
+from deviceplugin_gpu.host import atomic_files
+from deviceplugin_gpu.snapshot import Gpu, Mig
 
 FILE = f"{VENDOR}-gpu.json"
 
@@ -186,7 +186,9 @@ def test_a_draft_that_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_file_tells_whether_it_changed(tmp_path: Path) -> None:
-    assert [True, False, True] == [_files.write(tmp_path / "a", text) for text in ("ä", "ä", "b")]
+    assert [True, False, True] == [
+        atomic_files.write(tmp_path / "a", text) for text in ("ä", "ä", "b")
+    ]
 
 
 # NVIDIA's toolkit.

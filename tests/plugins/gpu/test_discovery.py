@@ -6,8 +6,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
-from deviceplugin_gpu._driver import Driver
-from deviceplugin_gpu._library import Library
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.nvml.library import Library
 from fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_gpu._library import SONAME
+from deviceplugin_gpu.nvml.library import SONAME
 
 PROGRAM = """
 from pathlib import Path

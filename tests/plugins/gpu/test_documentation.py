@@ -12,10 +12,10 @@ import deviceplugin as dp
 from deviceplugin._config import names
 from deviceplugin._config.help_texts import helps
 from deviceplugin._config.settings import dump
-from deviceplugin_gpu._choices import Naming
-from deviceplugin_gpu._document import read
-from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._sharing import Sharing
+from deviceplugin_gpu.configuration.config_file import read
+from deviceplugin_gpu.configuration.resource_names import Naming
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.sharing import Sharing
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]

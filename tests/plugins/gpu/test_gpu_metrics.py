@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from deviceplugin_gpu._gpu_metrics import THROTTLING, GpuMetrics, Reading
-from deviceplugin_gpu._health import Health
-from deviceplugin_gpu._nvml import NvmlError
-from deviceplugin_gpu._snapshot import Gpu, Snapshot
-from deviceplugin_gpu._strangers import Stranger
+from deviceplugin_gpu.health.gpu_health import Health
+from deviceplugin_gpu.metrics.collector import THROTTLING, GpuMetrics, Reading
+from deviceplugin_gpu.nvml.api import NvmlError
+from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
+from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/metrics.md"
 GPUS = (Gpu(0, "g0", "A100", pci="0000:01:00.0"), Gpu(1, "g1", "H100", pci="0000:02:00.0"))
@@ -195,8 +195,8 @@ def test_names_are_as_prometheus_wants_them(health: Health) -> None:
 
 def test_the_documentation_lists_all_of_them(health: Health) -> None:
     health.saw_xid("g0", 79)
-    strangers = [Stranger("has no driver", pci="0000:03:00.0")]
-    families = GpuMetrics(Driver(g0=FULL, g1=FULL)).collect(GPUS, health, strangers)
+    unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
+    families = GpuMetrics(Driver(g0=FULL, g1=FULL)).collect(GPUS, health, unidentified)
     documented = re.findall(r"^\| `deviceplugin_gpu_(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     told = [sample.name for family in families for sample in family.samples[:1]]
     assert [f"deviceplugin_gpu_{name}" for name in documented] == told

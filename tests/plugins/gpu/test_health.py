@@ -12,11 +12,11 @@ from threading import Event, Thread
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_gpu._health import Health
-from deviceplugin_gpu._incidents import Record
-from deviceplugin_gpu._plugin import GpuPlugin
-from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
-from deviceplugin_gpu._xids import Checks, parse_checks
+from deviceplugin_gpu.health.gpu_health import Health
+from deviceplugin_gpu.health.incidents import Record
+from deviceplugin_gpu.health.xids import Checks, parse_checks
+from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 from fake_nvml import Fleet
 from gpu_rig import GpuRig, devices, unhealthy
 from patience import PATIENCE
@@ -441,7 +441,7 @@ def test_a_look_is_called_for_when_listening_begins_and_not_for_each_set_of_even
     with listening(plugin) as calls:
         eventually(lambda: calls, "a call for a look")
         sets = rig.fake.calls()["nvmlEventSetCreate"]
-        plugin._survey._watch.renew()  # as each look does while a GPU cannot be listened to
+        plugin._discovery._watch.renew()  # as each look does while a GPU cannot be listened to
         eventually(lambda: rig.fake.calls()["nvmlEventSetCreate"] > sets, "another set")
         rig.fake.xid(0, 31)
         eventually(lambda: len(calls) == 2, "the event")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_gpu._labels import clean, labels, publish
-from deviceplugin_gpu._resources import offer
-from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._sharing import Share, Sharing
-from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.sharing import Share, Sharing
+from deviceplugin_gpu.offer.node_labels import clean, labels, publish
+from deviceplugin_gpu.offer.resources import offer
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 GIB = 1 << 30
 MODEL = "NVIDIA A100-SXM4-80GB"

@@ -12,7 +12,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
-from deviceplugin_gpu._watch import LISTENING, Watch
+from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
 from fake_nvml import FakeGpu, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
@@ -175,7 +175,7 @@ def test_channels_that_are_required_are_not_where_no_gpu_is(empty: GpuRig, strat
 def test_no_driver_is_no_silence_of_its_gpus(rig: GpuRig) -> None:
     rig.now = 0.0
     driver = rig.driver()
-    watch, stop = Watch(driver.session, rig.clock), Event()
+    watch, stop = EventWatch(driver.session, rig.clock), Event()
     heard: list[str] = []
     thread = Thread(target=lambda: heard.extend(event.uuid for event in watch.events(stop)))
     thread.start()

@@ -12,20 +12,21 @@ import pynvml
 import pytest
 
 import deviceplugin as dp
+import deviceplugin_gpu
 from deviceplugin.testing import Kubelet
-from deviceplugin_gpu import _look, _migs, _nvml
-from deviceplugin_gpu._driver import Driver
-from deviceplugin_gpu._library import Library
-from deviceplugin_gpu._meter import Meter
-from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError, Session
-from deviceplugin_gpu._plugin import GpuPlugin
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
+from deviceplugin_gpu.nvml import api, enumeration, mig
+from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
+from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_gpu.plugin import GpuPlugin
 from fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from scripted import eventually
 
 
 def test_every_function_that_is_called_exists_in_pynvml() -> None:
-    sources = Path(_nvml.__file__).parent.glob("_*.py")
+    sources = Path(deviceplugin_gpu.__file__).parent.rglob("*.py")
     names = {name for path in sources for name in re.findall(r'"(nvml[A-Z]\w+)"', path.read_text())}
     assert len(names) > 30
     assert [] == [name for name in names if not hasattr(pynvml, name)]
@@ -98,7 +99,7 @@ def test_the_drivers_advice_is_a_reset_or_none(
 ) -> None:
     field = SimpleNamespace(nvmlReturn=status, value=SimpleNamespace(uiVal=action))
     monkeypatch.setattr("pynvml.nvmlDeviceGetFieldValues", lambda *_: [field])
-    assert expected is _look._advice(object())
+    assert expected is enumeration._advice(object())
 
 
 @pytest.mark.parametrize(
@@ -118,8 +119,8 @@ def test_a_profile_without_a_name_is_named_by_its_size(
     attributes = SimpleNamespace(
         gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=memory
     )
-    assert expected == _migs._computed_profile(attributes, total << 20)
-    assert "" == _migs._computed_profile(None, total << 20)
+    assert expected == mig._computed_profile(attributes, total << 20)
+    assert "" == mig._computed_profile(None, total << 20)
 
 
 def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(rig: GpuRig) -> None:
@@ -214,7 +215,7 @@ def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
     driver.look()
     rig.fake.fail("nvmlDeviceGetMemoryInfo", 15)
     with pytest.raises(NvmlError, match="lost"):
-        Meter(driver.session).read(uuid(0))
+        NvmlReader(driver.session).read(uuid(0))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_no_gpu_is_worse_for_a_version_that_is_not_told(rig: GpuRig, function: s
 def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
     rig: GpuRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
+    monkeypatch.setattr(api, "_PATIENCE", 0.05)
     rig.now = 0.0
     driver = rig.has(Fleet.of(2)).driver()
     driver.look()
@@ -287,7 +288,7 @@ def test_links_that_there_was_no_time_for_are_asked_for_at_the_next_look(
 
 
 def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_nvml, "_PATIENCE", 0.05)
+    monkeypatch.setattr(api, "_PATIENCE", 0.05)
     driver = rig.has(Fleet.of(1)).driver()
     driver.look()
     with driver.session.use(), pytest.raises(NvmlError, match="another call does not return"):

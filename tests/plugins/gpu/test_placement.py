@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_gpu import _search
-from deviceplugin_gpu._placement import Fabric, Placement, Policy
-from deviceplugin_gpu._resources import Unit
-from deviceplugin_gpu._search import best_group, value
-from deviceplugin_gpu._snapshot import Gpu, Link, Mig, Path, Snapshot
+from deviceplugin_gpu.offer import group_search
+from deviceplugin_gpu.offer.group_search import best_group, value
+from deviceplugin_gpu.offer.placement import Fabric, Placement, Policy
+from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Path, Snapshot
 
 # Layouts.
 
@@ -101,7 +101,7 @@ def test_sixteen_free_gpus_are_searched_to_the_end_with_little_work(layout: str)
     groups = [fabric.choose(uuids, (), size) for size in range(1, len(uuids) + 1)]
     assert [*range(1, len(uuids) + 1)] == [len(group.members) for group in groups]
     assert all(group.is_best for group in groups)
-    assert _search.WORK > max(group.work for group in groups)
+    assert group_search.WORK > max(group.work for group in groups)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_where_there_is_too_much_to_search_the_answer_is_valid_and_good(
     size = data.draw(st.integers(1, count))
     found = best_group(scores, [], size)
     assert size == len({*found.members})
-    assert _search.WORK >= found.work
+    assert group_search.WORK >= found.work
     assert found == best_group(scores, [], size)
     others = [draw.sample(range(count), size) for _ in range(100)]
     assert value(scores, found.members) >= max(value(scores, other) for other in others)

@@ -12,8 +12,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
-from deviceplugin_gpu._platforms import without_nvml
-from deviceplugin_gpu._plugin import GpuPlugin
+from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
+from deviceplugin_gpu.plugin import GpuPlugin
 from fake_nvml import FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_gpu._main import Command
-from deviceplugin_gpu._reloading import Reloading
+from deviceplugin_gpu.command_line import Command
+from deviceplugin_gpu.configuration.reloading import Reloading
 from gpu_rig import GpuRig
 from patience import PATIENCE
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_gpu._choices import Naming
-from deviceplugin_gpu._resources import offer
-from deviceplugin_gpu._selectors import names_gpu
-from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._sharing import Sharing
-from deviceplugin_gpu._snapshot import Gpu, Mig, Snapshot
+from deviceplugin_gpu.configuration.resource_names import Naming
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.sharing import Sharing
+from deviceplugin_gpu.offer.resources import offer
+from deviceplugin_gpu.offer.selectors import names_gpu
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 

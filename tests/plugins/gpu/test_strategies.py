@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_gpu import _nodes
-from deviceplugin_gpu._choices import Strategies
-from deviceplugin_gpu._nodes import Nodes, Roots
-from deviceplugin_gpu._resources import Unit
-from deviceplugin_gpu._settings import GpuSettings
-from deviceplugin_gpu._snapshot import Gpu, Mig
-from deviceplugin_gpu._strategies import allocation
+from deviceplugin_gpu.configuration.device_list_strategy import Strategies
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.container import device_nodes
+from deviceplugin_gpu.container.allocation import allocation
+from deviceplugin_gpu.container.device_nodes import Nodes
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import Gpu, Mig
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -108,7 +109,7 @@ def nodes(tmp_path: Path) -> Nodes:
     folder.mkdir(parents=True)
     lines = ["config 1", "gpu0/gi7/access 121", "gpu0/gi7/ci0/access 122", "gpu1/gi7/access 200"]
     (folder / "mig-minors").write_text("\n".join(lines))
-    return _nodes.look(roots)
+    return device_nodes.look(roots)
 
 
 def paths(unit: Unit, nodes: Nodes, root: str = "/") -> list[tuple[str, str]]:

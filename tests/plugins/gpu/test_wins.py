@@ -15,10 +15,10 @@ import pytest
 
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin_gpu._diagnosis import explain
-from deviceplugin_gpu._library import Library
-from deviceplugin_gpu._nodes import Roots
-from deviceplugin_gpu._nvml import LibraryMissingError, NvmlError
+from deviceplugin_gpu.discovery.diagnosis import explain
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
+from deviceplugin_gpu.nvml.library import Library
 from fake_nvml import SOURCES, FakeMig, Fleet
 from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE

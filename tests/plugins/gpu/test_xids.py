@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_gpu._xids import _TABLE, CATALOGUE, Action, Checks, known, parse_checks
+from deviceplugin_gpu.health.xids import _TABLE, CATALOGUE, Action, Checks, known, parse_checks
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/health.md"
 

@@ -9,10 +9,10 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
-from deviceplugin_simulated import SimulatedSettings, _commands, _control
-from deviceplugin_simulated._life import Action
-from deviceplugin_simulated._profiles import PROFILES
-from deviceplugin_simulated._scenario import load
+from deviceplugin_simulated import SimulatedSettings, commands, control_socket
+from deviceplugin_simulated.life import Action
+from deviceplugin_simulated.profiles import PROFILES
+from deviceplugin_simulated.scenario import load
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "plugins/simulated/README.md").read_text()
@@ -51,5 +51,5 @@ def test_the_page_names_the_classic_variables(variable: str) -> None:
 
 def test_the_page_names_the_limits_of_the_control_socket() -> None:
     told = PAGE.partition("## Live\n")[2].partition("\n## ")[0]
-    assert (65_536, 4, 5.0) == (_commands.MAX_REQUEST, _control.CLIENTS, _control.LIMIT)
+    assert (65_536, 4, 5.0) == (commands.MAX_REQUEST, control_socket.CLIENTS, control_socket.LIMIT)
     assert [] == [text for text in ("64 KiB", "Four clients", "5 s for all") if text not in told]

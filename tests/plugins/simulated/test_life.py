@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from deviceplugin_simulated._life import WELL, Action, Event, Life, State, Trouble
-from deviceplugin_simulated._process import Process
+from deviceplugin_simulated.life import WELL, Action, Event, Life, State, Trouble
+from deviceplugin_simulated.process import Process
 
 IDS = ["a", "b", "c"]
 

@@ -9,10 +9,10 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem, resource_name_problem
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
-from deviceplugin_simulated._life import Action, Event
-from deviceplugin_simulated._process import Process
-from deviceplugin_simulated._profiles import PROFILES
-from deviceplugin_simulated._scenario import Scenario, load
+from deviceplugin_simulated.life import Action, Event
+from deviceplugin_simulated.process import Process
+from deviceplugin_simulated.profiles import PROFILES
+from deviceplugin_simulated.scenario import Scenario, load
 
 GPU = "example.com/gpu"
 

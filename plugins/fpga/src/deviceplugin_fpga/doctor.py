@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node
-from deviceplugin_fpga._drivers import DRIVERS
+from deviceplugin_fpga.drivers import DRIVERS
 
 _CLASSES: Final = tuple(f"sys/class/{driver.folder}" for driver in DRIVERS)
 

@@ -9,7 +9,7 @@ from threading import Event
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_generic import _udev, devices, documents, domains, globs, sharing
+from deviceplugin_generic import devices, documents, domains, globs, sharing, udev
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.domains import Domains
 from deviceplugin_generic.entries import Configuration, Entry
@@ -100,7 +100,7 @@ class GenericPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:
-        return _udev.events(stop)
+        return udev.events(stop)
 
     def _watched(self, tree: Tree) -> list[Path]:
         """Return directories of patterns, those that are devices, and the configuration file."""

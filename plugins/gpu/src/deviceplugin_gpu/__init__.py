@@ -1,5 +1,5 @@
 """A Kubernetes device plugin for NVIDIA GPUs."""
 
-from deviceplugin_gpu._main import main
+from deviceplugin_gpu.command_line import main
 
 __all__ = ["main"]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node
-from deviceplugin_gpu._library import DIRECTORIES, MISSING, SONAME, Library, candidates
-from deviceplugin_gpu._settings import GpuSettings
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
 
 _LINKED: Final = ("lib", "usr/lib")
 """Where a dynamic linker looks besides ``DIRECTORIES``."""

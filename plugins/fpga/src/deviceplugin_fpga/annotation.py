@@ -1,0 +1,108 @@
+"""The node's own say in the mode: an annotation, asked for once from the API server."""
+
+import logging
+import os
+import threading
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from deviceplugin_fpga.settings import MODES, FpgaSettings, Mode
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "fpga.intel.com/device-plugin-mode"
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""What a pod has of its service account."""
+_LONGEST: Final = 4 * 1024**2
+"""Bytes of an answer; nodes are far smaller."""
+PATIENCE: Final = 5.0
+"""Seconds for all of it, looking up names included."""
+_MOST_SHOWN: Final = 80
+"""Characters of an annotation; the API server takes 256 KiB."""
+_PAUSE: Final = 0.2
+"""Seconds between attempts where nobody answers."""
+
+
+def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = PATIENCE) -> Mode:
+    """Return the mode that holds: the annotation's where it is asked for, or that of the settings.
+
+    Whatever goes wrong is a warning, and leaves the mode as it is set.
+    """
+    if not settings.node_annotation:
+        return settings.mode
+    answer: list[str] = []
+    problem = f"no answer within {patience:g} s"
+
+    def ask() -> None:
+        nonlocal problem
+        try:
+            answer.append(_answered(settings, account, patience))
+        except Exception as error:  # the top of a thread
+            if not isinstance(getattr(error, "reason", error), TimeoutError):
+                problem = str(error) or type(error).__name__
+
+    thread = threading.Thread(target=ask, name="annotation", daemon=True)
+    thread.start()
+    thread.join(patience)
+    if answer:
+        (text,) = answer
+        if text in MODES:
+            log.info("mode by the node's annotation", extra={"mode": text})
+            return MODES[text]
+        if not text:
+            return settings.mode
+        problem = f"{text[:_MOST_SHOWN]!r} is none of {', '.join(MODES)}"
+    log.warning(
+        "annotation not taken",
+        extra={"annotation": NAME, "error": problem, "mode": settings.mode},
+    )
+    return settings.mode
+
+
+def _answered(settings: FpgaSettings, account: Path, patience: float) -> str:
+    """Return the annotation's value; asks again where nobody answers: a network may not be up."""
+    from urllib.error import HTTPError, URLError
+
+    end = monotonic() + patience
+    while True:
+        try:
+            return _annotation(settings, account, patience)
+        except HTTPError:
+            raise
+        except (URLError, ConnectionError, TimeoutError):
+            if monotonic() + _PAUSE > end:
+                raise
+        sleep(_PAUSE)
+
+
+def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
+    """Return the annotation's value; empty if the node has none."""
+    # Late: TLS takes memory that most plugins never need.
+    import json
+    import ssl
+    from urllib.parse import quote
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+    class Stay(HTTPRedirectHandler):
+        """The token is for the API server, and for nobody that it names."""
+
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    url = f"{settings.api_server or _in_cluster()}/api/v1/nodes/{quote(settings.node_name, '')}"
+    token = (account / "token").read_text(encoding="ascii").strip()
+    request = Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - set by the operator
+    certificates = account / "ca.crt"
+    trust = ssl.create_default_context(cafile=certificates) if certificates.exists() else None
+    with build_opener(Stay, HTTPSHandler(context=trust)).open(
+        request, timeout=patience
+    ) as response:
+        text = response.read(_LONGEST)
+    return str((json.loads(text)["metadata"].get("annotations") or {}).get(NAME, ""))
+
+
+def _in_cluster() -> str:
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"

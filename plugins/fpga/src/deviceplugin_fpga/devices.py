@@ -1,0 +1,106 @@
+"""What each mode offers of the FPGAs that were found."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import deviceplugin as dp
+from deviceplugin_fpga import health, sysfs
+from deviceplugin_fpga.aliases import Aliases
+from deviceplugin_fpga.drivers import ALL_ONES, Fme, Found, Port
+from deviceplugin_fpga.health import Doctor, Finding, Severity
+from deviceplugin_fpga.settings import Mode
+from deviceplugin_fpga.sysfs import SysfsError
+
+_NUMA_NODES: Final = range(1024)
+"""As many as Linux can have; -1 where the machine has none."""
+
+
+@dataclass
+class Offer:
+    """Makes devices of what a look found, and adds what it finds wrong with single ones."""
+
+    found: Found
+    dev: Path
+    doctor: Doctor
+    ignored: Collection[str]
+    """Attributes of errors that do not matter."""
+    aliases: Aliases = field(default_factory=Aliases)
+    findings: set[Finding] = field(default_factory=set)
+    """All errors that the hardware reports."""
+
+    def devices(self, mode: Mode) -> Iterator[dp.Device]:
+        """Yield what ``mode`` offers."""
+        for fme in self.found.fmes:
+            if mode == "af":
+                yield from self._ports(fme)
+            else:
+                yield self._region(fme, with_engine=mode == "regiondevel")
+
+    def _ports(self, fme: Fme) -> Iterator[dp.Device]:
+        for port in fme.ports:
+            try:
+                afu_id = port.afu_id()
+            except SysfsError as error:
+                self.found.skip(error, port.name)
+                continue
+            resource = self.aliases.af(fme.interface_id, afu_id)
+            facts = {"interface": fme.interface_id, "afu": afu_id}
+            sick = _all_ones(f"{port.name}: afu_id", afu_id)
+            yield self._device(port.name, resource, fme, [port], [port.name], facts, sick)
+
+    def _region(self, fme: Fme, *, with_engine: bool) -> dp.Device:
+        nodes = [*(port.name for port in fme.ports), *([fme.name] if with_engine else [])]
+        facts = {port.name: afu_id for port in fme.ports if (afu_id := _programmed(port))}
+        resource = self.aliases.region(fme.interface_id)
+        sick = _all_ones(f"{fme.name}: interface id", fme.interface_id)
+        return self._device(fme.name, resource, fme, fme.ports, nodes, facts, sick)
+
+    def _device(
+        self,
+        name: str,
+        resource: str,
+        fme: Fme,
+        ports: Sequence[Port],
+        nodes: Sequence[str],
+        facts: dict[str, str],
+        sick: Sequence[Finding],
+    ) -> dp.Device:
+        found = [*sick, *health.findings(fme, ports, self.ignored)]
+        self.findings.update(found)
+        warnings = [one.text for one in found if one.severity is Severity.WARNING]
+        return dp.Device(
+            name,
+            resource=resource,
+            health=self.doctor.health((resource, name), found),
+            topology=_topology(ports[0].card),
+            nodes=[dp.DeviceNode(str(self.dev / node), f"/dev/{node}") for node in nodes],
+            attributes={
+                "pci": ports[0].card.name,
+                **facts,
+                **({"warning": "; ".join(warnings)} if warnings else {}),
+            },
+        )
+
+
+def _all_ones(what: str, text: str) -> list[Finding]:
+    if text != ALL_ONES:
+        return []
+    return [Finding("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
+
+
+def _programmed(port: Port) -> str:
+    """Return what is programmed, for people; empty where the kernel does not say."""
+    try:
+        return port.afu_id()
+    except SysfsError:
+        return ""
+
+
+def _topology(card: Path) -> dp.Topology | None:
+    try:
+        node = int(sysfs.read(card, "numa_node"))
+    except (SysfsError, ValueError):
+        return None
+    return dp.Topology([node]) if node in _NUMA_NODES else None

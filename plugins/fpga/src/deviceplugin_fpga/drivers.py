@@ -1,0 +1,268 @@
+"""FPGAs as the two kernel drivers show them, in one shape.
+
+Standard library only, Python 3.9: the hook runs this on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deviceplugin_fpga import sysfs
+from deviceplugin_fpga.sysfs import SysfsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ID = re.compile(r"[0-9a-f]{32}")
+"""An interface or AFU id."""
+ALL_ONES = "f" * 32
+"""What hardware that does not answer gives as an id."""
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_ACCELERATOR = "0x120000"
+_INTEL = "0x8086"
+_MODELS = frozenset({"0x09c4", "0x0b2b", "0x0b30", "0xbcbd", "0xbcc0", "0xbcce"})
+"""PCI devices that the two drivers take. Other accelerators of the same class are no FPGAs."""
+
+
+class NoDriverError(Exception):
+    """The kernel has neither driver."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What tells one driver from the other. Patterns are of file names."""
+
+    name: str
+    folder: str
+    """Of the regions: below ``/sys/class``, and below the PCI device."""
+    region: re.Pattern[str]
+    port: re.Pattern[str]
+    fme: re.Pattern[str]
+    interface: tuple[re.Pattern[str], ...]
+    """Where an FME has its interface id."""
+
+
+OPAE = Driver(
+    "OPAE",
+    "fpga",
+    region=re.compile(r"intel-fpga-dev\.[0-9]+"),
+    port=re.compile(r"intel-fpga-port\.[0-9]+"),
+    fme=re.compile(r"intel-fpga-fme\.[0-9]+"),
+    interface=(re.compile("pr"), re.compile("interface_id")),
+)
+DFL = Driver(
+    "DFL",
+    "fpga_region",
+    region=re.compile(r"region[0-9]+"),
+    port=re.compile(r"dfl-port\.[0-9]+"),
+    fme=re.compile(r"dfl-fme\.[0-9]+"),
+    interface=(
+        re.compile(r"dfl-fme-region\.[0-9]+"),
+        re.compile("fpga_region"),
+        re.compile(r"region[0-9]+"),
+        re.compile("compat_id"),
+    ),
+)
+DRIVERS = (OPAE, DFL)
+"""The first whose class is there is used."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port: the part of an FPGA that can be given to somebody."""
+
+    folder: Path
+    """In sysfs, without links."""
+    card: Path
+    """The PCI device in sysfs. That of a virtual function is the function's own."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``dfl-port.0``; its node in ``/dev`` has the same."""
+        return self.folder.name
+
+    def afu_id(self) -> str:
+        """Return the id of what is programmed now.
+
+        Raises:
+            SysfsError: It cannot be read, or is no id. The kernel refuses while it programs.
+        """
+        return _id(self.folder, "afu_id")
+
+    def number(self) -> int:
+        """Return the number of the port on its FME, which the kernel wants for programming.
+
+        Raises:
+            SysfsError: There is none.
+        """
+        text = sysfs.read(self.folder, "id")
+        if not _NUMBER.fullmatch(text):
+            raise SysfsError(f"{self.name}: id: {text[:40]!r} is no number")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Fme:
+    """The management engine of an FPGA, with its ports in natural order."""
+
+    folder: Path
+    interface_id: str
+    """What bitstreams for it must be made for."""
+    ports: tuple[Port, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Such as ``dfl-fme.0``; its node in ``/dev`` has the same."""
+        return self.folder.name
+
+
+@dataclass
+class Found:
+    """What a look found."""
+
+    fmes: list[Fme] = field(default_factory=list)
+    problems: dict[str, set[str]] = field(default_factory=dict)
+    """What was skipped and why, with the names of the ports and FMEs that it is about."""
+
+    def skip(self, error: SysfsError, *names: str) -> None:
+        """Note that ``error`` keeps ``names`` from being used."""
+        self.problems.setdefault(str(error), set()).update(names)
+
+
+def choose(sys: Path) -> Driver:
+    """Return the driver whose class is in sysfs.
+
+    Raises:
+        NoDriverError: There is none.
+    """
+    folders = {sys / "class" / driver.folder: driver for driver in DRIVERS}
+    for folder, driver in folders.items():
+        if os.path.isdir(folder):  # noqa: PTH112 - never raises
+            return driver
+    raise NoDriverError(
+        f"kernel driver is not loaded: neither {' nor '.join(map(str, folders))} exists"
+    )
+
+
+def waiting_cards(sys: Path) -> list[str]:
+    """Return the PCI addresses of FPGAs that no driver has taken."""
+    with suppress(OSError):
+        cards = sorted((sys / "bus/pci/devices").iterdir())
+        return [card.name for card in cards if _is_waiting(card)]
+    return []
+
+
+def _is_waiting(card: Path) -> bool:
+    try:
+        vendor, device, kind = (sysfs.read(card, name) for name in ("vendor", "device", "class"))
+    except SysfsError:
+        return False
+    is_fpga = (vendor, kind) == (_INTEL, _ACCELERATOR) and device.lower() in _MODELS
+    return is_fpga and not (card / "driver").exists()
+
+
+def look(sys: Path) -> Found:
+    """Return all FMEs that have ports. What is odd is skipped, and the others are not harmed.
+
+    Raises:
+        NoDriverError: There is no driver.
+    """
+    driver, found = choose(sys), Found()
+    ports: dict[Path, dict[Path, Port]] = {}
+    for entry in _port_entries(driver, sys, found):
+        try:
+            port = port_at(driver, sysfs.follow(entry, sys))
+            ports.setdefault(fme_of(driver, port, sys), {})[port.folder] = port
+        except SysfsError as error:
+            found.skip(error, entry.name)
+    for folder in sorted(ports, key=lambda path: sysfs.natural(path.name)):
+        own = sorted(ports[folder].values(), key=lambda port: sysfs.natural(port.name))
+        try:
+            found.fmes.append(Fme(folder, interface_id(driver, folder), tuple(own)))
+        except SysfsError as error:
+            found.skip(error, folder.name, *(port.name for port in own))
+    return found
+
+
+def port_at(driver: Driver, folder: Path) -> Port:
+    """Return the port whose directory in sysfs is ``folder``, which is free of links.
+
+    Raises:
+        SysfsError: It is no port of the driver, or not on an FPGA.
+    """
+    if not driver.port.fullmatch(folder.name):
+        raise SysfsError(f"{folder.name}: not a port of the {driver.name} driver")
+    card = next((one for one in folder.parents if _PCI_ADDRESS.fullmatch(one.name)), None)
+    if card is None:
+        raise SysfsError(f"{folder.name}: not on a PCI device")
+    for name in ("vendor", "device"):
+        if not sysfs.read(card, name):
+            raise SysfsError(f"{card.name}: no {name}")
+    kind = sysfs.read(card, "class")
+    if kind != _ACCELERATOR:
+        raise SysfsError(f"{card.name}: PCI class {kind[:40]!r} is not {_ACCELERATOR}")
+    return Port(folder, card)
+
+
+def fme_of(driver: Driver, port: Port, sys: Path) -> Path:
+    """Return the folder of the FME that ``port`` belongs to.
+
+    That in the same region; for a virtual function, which has none, that of its physical one.
+
+    Raises:
+        SysfsError: There is not exactly one.
+    """
+    fmes = list(sysfs.matches(port.folder.parent, driver.fme))
+    if not fmes:
+        function = port.card / "physfn"
+        card = sysfs.follow(function, sys) if os.path.lexists(function) else port.card
+        regions = re.compile(re.escape(driver.folder))
+        fmes = list(sysfs.matches(card, regions, driver.region, driver.fme))
+    if len(fmes) != 1:
+        names = ", ".join(fme.name for fme in fmes) or "none"
+        raise SysfsError(f"{port.card.name}: one FME is needed for {port.name}, found: {names}")
+    return fmes[0]
+
+
+def interface_id(driver: Driver, fme: Path) -> str:
+    """Return the interface id of the FME at ``fme``.
+
+    An FME of DFL says it once for each of its ports.
+
+    Raises:
+        SysfsError: There is none, or there are several.
+    """
+    paths = sysfs.matches(fme, *driver.interface)
+    ids = {_id(fme, str(path.relative_to(fme))) for path in paths}
+    if len(ids) == 1:
+        return ids.pop()
+    given = f"several interface ids: {', '.join(sorted(ids))}" if ids else "no interface id"
+    raise SysfsError(f"{fme.name}: {given}")
+
+
+def _port_entries(driver: Driver, sys: Path, found: Found) -> Iterator[Path]:
+    """Yield the entries of ports in all regions; one can be there twice."""
+    try:
+        regions = sysfs.entries(sys / "class" / driver.folder, driver.region)
+    except SysfsError as error:  # gone since it was chosen
+        found.skip(error)
+        return
+    for region in regions:
+        try:
+            yield from sysfs.entries(sysfs.follow(region, sys), driver.port)
+        except SysfsError as error:
+            found.skip(error)
+
+
+def _id(folder: Path, name: str) -> str:
+    text = sysfs.read(folder, name).lower()
+    if not ID.fullmatch(text):
+        shown = repr(text[:40]) if text else "nothing"
+        raise SysfsError(f"{folder.name}: {name}: {shown} is not an id of 32 hex digits")
+    return text

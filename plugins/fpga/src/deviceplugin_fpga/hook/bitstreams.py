@@ -1,0 +1,163 @@
+"""Bitstreams: where they are, and what their headers say."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deviceplugin_fpga.drivers import ID
+from deviceplugin_fpga.hook import checksums, elf, files
+from deviceplugin_fpga.hook.errors import HookError, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPENCL = ".aocx"
+SUFFIXES = (".gbs", OPENCL)
+"""Of the names of bitstreams, in the order in which they are looked for."""
+_LARGEST = 512 * 1024**2
+"""Bytes of a bitstream, packed or not: several times those of the largest FPGA."""
+_HEADER = struct.Struct("<QQI")
+_GUID = (0x414750466E6F6558, 0x31303076534247B7)
+_METADATA = range(1, 4096)
+"""Lengths that the metadata can have."""
+_SIGNED = struct.Struct("<II120xI")
+"""A signed image begins with a mark, the length of its payload, and another mark..."""
+_MARKS = (0xB6EAFD19, 0xF27F28D7)
+_SIGNATURE = 1024
+"""... which end after so many bytes, with the signature. Then comes the payload."""
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """What is to be written into a region."""
+
+    path: Path
+    interface_id: str
+    """Of the regions that it is made for."""
+    afu_id: str
+    """What the port says once it is programmed."""
+    unique_id: str
+    """What it is asked for by: the AFU's id, or for OpenCL one of its own."""
+    image: memoryview
+    signed: bool
+    """Whether a signature is in front of the image."""
+
+
+def find(folder: Path, region: str, afu: str) -> Bitstream:
+    """Return the bitstream of ``afu`` for ``region``, which ids are.
+
+    Raises:
+        HookError: There is none, it is another one than its name says, or not what its checksum
+            says.
+    """
+    for suffix in SUFFIXES:
+        path = folder / region / f"{afu}{suffix}"
+        data = load(path)
+        if data is not None:
+            checksums.check(path, data)
+            found = parse(path, data)
+            _check(found, region, afu)
+            return found
+    raise HookError(f"{folder / region}: no bitstream {afu}{' or '.join(SUFFIXES)}")
+
+
+def load(path: Path) -> bytes | None:
+    """Return what is in the file at ``path``; None if there is none.
+
+    Raises:
+        HookError: It cannot be read, or is larger than any bitstream.
+    """
+    return files.load(path, _LARGEST)
+
+
+def parse(path: Path, data: bytes) -> Bitstream:
+    """Return the bitstream that ``data`` is, which is of the file at ``path``.
+
+    Raises:
+        HookError: It is damaged, or not a bitstream.
+    """
+    read = _read_aocx if path.suffix == OPENCL else _read_gbs
+    found = read(path, memoryview(data))
+    for what, text in (("is for interface", found.interface_id), ("has AFU", found.afu_id)):
+        if not ID.fullmatch(text):  # or no card or port could ever say it
+            raise HookError(f"{path}: {what} {_quoted(text)}, which is not an id of 32 hex digits")
+    return found
+
+
+def _check(bitstream: Bitstream, region: str, afu: str) -> None:
+    path = bitstream.path
+    if bitstream.interface_id != region:
+        raise HookError(f"{path}: is for interface {_quoted(bitstream.interface_id)}, not {region}")
+    if bitstream.unique_id != afu:
+        raise HookError(f"{path}: has {_quoted(bitstream.unique_id)}, not {afu}")
+
+
+def _quoted(text: str) -> str:
+    return f"'{shown(text, 80)}'"
+
+
+def _read_gbs(path: Path, data: memoryview) -> Bitstream:
+    """Read Intel's green bitstream: a header, metadata in JSON, and the image."""
+    try:
+        *guid, length = _HEADER.unpack_from(data)
+    except struct.error:
+        raise HookError(f"{path}: too short for a bitstream") from None
+    start = _HEADER.size + length
+    if tuple(guid) != _GUID or length not in _METADATA:
+        raise HookError(f"{path}: not a green bitstream, or damaged")
+    if start >= len(data):
+        raise HookError(f"{path}: cut off: {len(data)} bytes, and its image begins after {start}")
+    try:
+        image = json.loads(bytes(data[_HEADER.size : start]))["afu-image"]
+        (cluster,) = image["accelerator-clusters"]
+        interface, afu = _id(image["interface-uuid"]), _id(cluster["accelerator-type-uuid"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise HookError(f"{path}: metadata is not valid: {shown(repr(error), 200)}") from error
+    signed = _is_signed(path, data[start:])
+    return Bitstream(path, interface, afu, afu, data[start:], signed)
+
+
+def _is_signed(path: Path, image: memoryview) -> bool:
+    """Refuse a signed image that is shorter than it says. Others say nothing of their length."""
+    if len(image) < _SIGNED.size:
+        return False
+    mark, length, second = _SIGNED.unpack_from(image)
+    if (mark, second) != _MARKS:
+        return False
+    wanted = _SIGNATURE + max(1, length)
+    if len(image) < wanted:
+        raise HookError(f"{path}: cut off: its signed image has {len(image)} bytes of {wanted}")
+    return True
+
+
+def _read_aocx(path: Path, data: memoryview) -> Bitstream:
+    """Read an OpenCL program: ELF in ELF, with a packed green bitstream inside."""
+    program = _section(data, ".acl.fpga.bin", path)
+    packed = _section(program, ".acl.gbs.gz", path)
+    unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        gbs = unpacker.decompress(packed, _LARGEST)
+    except zlib.error as error:
+        raise HookError(f"{path}: .acl.gbs.gz: {error}") from error
+    if not unpacker.eof:
+        raise HookError(f"{path}: .acl.gbs.gz: more than {_LARGEST} bytes, or cut off")
+    inner = _read_gbs(path, memoryview(gbs))
+    unique = bytes(_section(data, ".acl.rand_hash", path)).decode("ascii", "replace")
+    return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image, inner.signed)
+
+
+def _section(data: memoryview, name: str, path: Path) -> memoryview:
+    content = elf.section(data, name, str(path))
+    if content is None:
+        raise HookError(f"{path}: no section {name}")
+    return content
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no id")
+    return value.strip().replace("-", "").lower()

@@ -1,0 +1,147 @@
+"""From what a container asks for to regions that are programmed so."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deviceplugin_fpga import drivers, sysfs
+from deviceplugin_fpga.drivers import ALL_ONES, Driver, Port
+from deviceplugin_fpga.hook.bitstreams import find
+from deviceplugin_fpga.hook.errors import HookError, shown
+from deviceplugin_fpga.sysfs import SysfsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deviceplugin_fpga.hook.bitstreams import Bitstream
+    from deviceplugin_fpga.hook.container_request import Node, Request, Wish
+    from deviceplugin_fpga.hook.programmer import Programmer
+
+_LOOK = 0.02
+"""Seconds between looks at a lock that somebody has."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region that the container has, with the port that leads to it."""
+
+    driver: Driver
+    port: Port
+    fme: str
+    interface_id: str
+
+    def programmed(self) -> str:
+        """Return the id of what is programmed now; empty where the kernel does not say."""
+        try:
+            return self.port.afu_id()
+        except SysfsError:
+            return ""
+
+
+@contextmanager
+def locked(path: Path, patience: float) -> Iterator[None]:
+    """Keep all other hooks of the node out. The kernel frees the lock of one that dies.
+
+    Raises:
+        HookError: Another has it for more than ``patience`` seconds.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        end = time.monotonic() + patience
+        while not _try_lock(descriptor):
+            if not time.monotonic() <= end:  # nor for a patience that is no number
+                raise HookError(f"{path}: another hook has had the lock for {patience:g} s")
+            time.sleep(_LOOK)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def fulfil(request: Request, sys: Path, bitstreams: Path, programmer: Programmer) -> list[str]:
+    """Have all regions programmed as ``request`` says; return the names of those that were not.
+
+    Nothing is programmed before all is known to be there and to fit. Call it with the lock held.
+
+    Raises:
+        HookError: It cannot be done.
+    """
+    regions = [_region(node, sys) for node in request.nodes]
+    todo = [
+        (region, find(bitstreams, wish.region, wish.afu))
+        for wish, region in assign(request.wishes, regions)
+    ]
+    for region, bitstream in todo:
+        _program(region, bitstream, programmer)
+    return [region.port.name for region, _ in todo]
+
+
+def assign(wishes: tuple[Wish, ...], regions: list[Region]) -> list[tuple[Wish, Region]]:
+    """Return which region is to be programmed for which wish.
+
+    A region that is programmed already serves a wish for that; each of the other wishes gets the
+    first region of its interface that is left.
+
+    Raises:
+        HookError: There are not enough.
+    """
+    free, open_wishes = list(regions), []
+    for wish in wishes:
+        for region in free:
+            if region.interface_id == wish.region and region.programmed() == wish.afu:
+                free.remove(region)
+                break
+        else:
+            open_wishes.append(wish)
+    pairs = []
+    for wish in open_wishes:
+        fitting = [region for region in free if region.interface_id == wish.region]
+        if not fitting:
+            name = f"FPGA_REGION_{shown(wish.number, 20)}"
+            raise HookError(f"{name}: no free port of interface {wish.region}")
+        free.remove(fitting[0])
+        pairs.append((wish, fitting[0]))
+    return pairs
+
+
+def _region(node: Node, sys: Path) -> Region:
+    try:
+        port = _port(node, sys)
+        fme = drivers.fme_of(node.driver, port, sys)
+        interface_id = drivers.interface_id(node.driver, fme)
+    except SysfsError as error:
+        raise HookError(str(error)) from error
+    if interface_id == ALL_ONES:
+        raise HookError(f"{fme.name}: interface id is all ones: the hardware does not answer")
+    return Region(node.driver, port, fme.name, interface_id)
+
+
+def _port(node: Node, sys: Path) -> Port:
+    folder = sysfs.follow(sys / "dev" / "char" / node.number, sys)
+    if folder.name != node.name:
+        raise SysfsError(f"{node.name}: device {node.number} is {folder.name}")
+    return drivers.port_at(node.driver, folder)
+
+
+def _program(region: Region, bitstream: Bitstream, programmer: Programmer) -> None:
+    port = region.port
+    try:
+        programmer.program(region.driver, region.fme, port.number(), bitstream.image)
+        now = port.afu_id()
+    except (OSError, SysfsError) as error:
+        raise HookError(f"{port.name}: {bitstream.path}: not programmed: {error}") from error
+    if now != bitstream.afu_id:
+        raise HookError(f"{port.name}: has AFU {now} after programming, not {bitstream.afu_id}")

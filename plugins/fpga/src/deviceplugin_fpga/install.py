@@ -1,0 +1,61 @@
+"""Puts the programming hook on the host, as one file that needs nothing but the host's Python."""
+
+import io
+from pathlib import Path
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from deviceplugin_fpga import atomic_file
+
+INTERPRETERS: Final = (
+    "/usr/bin/python3",
+    "/usr/bin/python3.1[0-9]",
+    "/usr/bin/python3.9",
+    "/usr/local/bin/python3",
+)
+"""Where hosts have Python, as a shell writes it. Full paths: runtimes call hooks without PATH."""
+_START: Final = f"""\
+#!/bin/sh
+# Below is a zip archive, which Python runs; this looks for a Python that can.
+for python in {" ".join(INTERPRETERS)}; do
+    if "$python" -IS -c 'import sys; sys.exit(sys.version_info < (3, 9))' </dev/null 2>/dev/null
+    then exec "$python" -I "$0" "$@"
+    fi
+done
+echo "fpga-hook: needs Python 3.9 or newer on the host: none of {", ".join(INTERPRETERS)}" >&2
+exit 1
+"""
+"""A kernel that misses the interpreter of a script says that the script itself is not there."""
+_PACKAGE: Final = Path(__file__).parent
+_SHARED: Final = ("sysfs.py", "drivers.py")
+"""What the hook has in common with the plugin."""
+_MAIN: Final = "from deviceplugin_fpga.hook import main\n\nmain()\n"
+
+
+def install(path: Path) -> None:
+    """Write the hook to ``path``, in place of what is there. A hook that runs is not disturbed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    atomic_file.write(path, archive(), 0o755)
+
+
+def archive() -> bytes:
+    """Return the hook: a zip file that Python runs. The same code makes the same bytes."""
+    file = io.BytesIO()
+    file.write(_START.encode())
+    with ZipFile(file, "w", ZIP_DEFLATED) as together:
+
+        def add(name: str, text: str) -> None:
+            together.writestr(ZipInfo(name), text, ZIP_DEFLATED)
+
+        add("__main__.py", _MAIN)
+        add("deviceplugin_fpga/__init__.py", "")  # the plugin's own needs the framework
+        for source in [
+            *(_PACKAGE / name for name in _SHARED),
+            *sorted((_PACKAGE / "hook").glob("*.py")),
+        ]:
+            name = f"deviceplugin_fpga/{source.relative_to(_PACKAGE)}"
+            add(name, source.read_text(encoding="utf-8"))
+    return file.getvalue()

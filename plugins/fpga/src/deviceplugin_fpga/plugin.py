@@ -1,0 +1,153 @@
+"""Advertise Intel FPGAs. Other commands: `install-hook PATH`, `name --help`, `bitstream FILE`."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin_fpga import aliases, annotation, cdi, drivers, resource_names, udev
+from deviceplugin_fpga.devices import Offer
+from deviceplugin_fpga.drivers import Found, NoDriverError
+from deviceplugin_fpga.health import Doctor, Finding, Severity
+from deviceplugin_fpga.settings import FpgaSettings, Mode
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+log = logging.getLogger(__name__)
+
+_ANNOTATIONS: Final[Mapping[str, str]] = {"com.intel.fpga.mode": resource_names.REGION_MODE}
+
+
+class FpgaPlugin(dp.Plugin):
+    """Intel FPGAs: as what they are programmed, or as regions to be programmed."""
+
+    exclusive = True
+
+    def __init__(self, settings: FpgaSettings | None = None) -> None:
+        """Read the aliases, and ask for the node's annotation where that is wanted.
+
+        Raises:
+            ConfigError: The file of aliases cannot be used.
+        """
+        self._settings = settings or FpgaSettings()
+        self._aliases = aliases.read(self._settings.aliases)
+        self.mode: Mode = annotation.mode(self._settings)
+        self._doctor = Doctor(self._settings.error_patience.total_seconds())
+        self._has_driver = self._is_told_of_none = False
+        self._last: Sequence[dp.Device] = ()
+        self._problems: Collection[str] = ()
+        self._findings: Collection[Finding] = ()
+        self._served: set[str] = set()
+        self._writing = Lock()
+        """A look and a start can write the same specification."""
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        found, settings = self._look(), self._settings
+        offer = Offer(found, settings.dev_dir, self._doctor, settings.ignore_errors, self._aliases)
+        devices = list(offer.devices(self.mode))
+        devices += self._unreadable(devices, found.problems)
+        self._doctor.end_look([(device.resource, device.id) for device in devices])
+        self._last, self._findings = devices, offer.findings
+        self._tell(found.problems)
+        return [self._prepared(device) for device in devices]
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        allocation = super().allocate(devices)
+        if self.mode != "region":
+            return allocation
+        names = [cdi.name(device.id) for device in devices]
+        return allocation + dp.Allocation(annotations=_ANNOTATIONS, cdi_names=names)
+
+    @override
+    def changes(self, stop: Event) -> Iterator[None]:
+        for is_news in udev.events(stop):
+            if is_news or self._doctor.is_due():
+                yield
+
+    @override
+    def start(self, resource: str) -> None:
+        self._served.add(resource)
+        if self.mode == "region":
+            for device in self._last:
+                if device.resource == resource:
+                    self._write_specification(device)
+
+    @override
+    def stop(self, resource: str) -> None:
+        # The specification stays: containers that hold the device are started again without us.
+        self._served.discard(resource)
+
+    @override
+    def metrics(self) -> "Iterable[Metric]":
+        from prometheus_client.core import GaugeMetricFamily
+
+        yield GaugeMetricFamily(
+            "deviceplugin_fpga_skipped",
+            "Causes that kept cards, engines or ports from being offered at the last look.",
+            value=len(self._problems),
+        )
+        errors = GaugeMetricFamily(
+            "deviceplugin_fpga_errors",
+            "Error registers that were not zero at the last look.",
+            labels=["severity"],
+        )
+        counts = Counter(finding.severity for finding in self._findings)
+        for severity in Severity:
+            errors.add_metric([severity.name.lower()], counts[severity])
+        yield errors
+
+    def _look(self) -> Found:
+        try:
+            found = drivers.look(self._settings.sysfs_dir)
+        except NoDriverError as error:
+            if self._has_driver:  # unloaded: all devices have vanished
+                return Found(problems={str(error): set()})
+            if cards := drivers.waiting_cards(self._settings.sysfs_dir):
+                raise dp.DiscoveryError(f"{error}; PCI cards: {', '.join(cards)}") from error
+            if not self._is_told_of_none:
+                self._is_told_of_none = True
+                log.info("no FPGA on this node", extra={"reason": str(error)})
+            return Found()
+        self._has_driver = True
+        return found
+
+    def _unreadable(
+        self, devices: Sequence[dp.Device], problems: Mapping[str, Collection[str]]
+    ) -> Iterator[dp.Device]:
+        """Yield devices of the last look that are still there, but cannot be made sense of."""
+        readable = {device.id for device in devices}
+        for device in self._last:
+            names = {device.id, *(PurePath(node.host_path).name for node in device.nodes)}
+            reason = next((text for text, about in problems.items() if names & set(about)), "")
+            if reason and device.id not in readable:
+                yield replace(device, health=dp.Health.unhealthy(reason))
+
+    def _tell(self, problems: Collection[str]) -> None:
+        for problem in problems:
+            if problem not in self._problems:
+                log.warning("skipped", extra={"problem": problem})
+        self._problems = list(problems)
+
+    def _prepared(self, device: dp.Device) -> dp.Device:
+        """Return ``device``, unhealthy if the runtime could not be told of it."""
+        if self.mode != "region" or device.resource not in self._served:
+            return device
+        try:
+            self._write_specification(device)
+        except OSError as error:
+            reason = f"no CDI specification: {error.filename}: {error.strerror}"
+            return replace(device, health=dp.Health.unhealthy(reason))
+        return device
+
+    def _write_specification(self, device: dp.Device) -> None:
+        with self._writing:
+            cdi.write(self._settings.cdi_dir, device.id, self._settings.hook)

@@ -1,0 +1,128 @@
+"""Advertise NVIDIA GPUs and their MIG devices, whole or shared."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from threading import Thread
+from typing import Final, NoReturn
+
+import deviceplugin as dp
+from deviceplugin_gpu.configuration.reloading import Reloading
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.without_effect import without_effect
+from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.nvml.api import NvmlError
+from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_gpu.plugin import GpuPlugin
+
+log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 30.0
+"""Seconds for NVML to be initialized at the start; later that is a failed discovery."""
+_FLAG: Final = "--config-file"
+
+
+class Command:
+    """Makes plugin objects: one at the start, and one for each time that settings are read.
+
+    ``config`` is the configuration file, if there is one: it is read again when it changes.
+    """
+
+    def __init__(self, config: Path | None) -> None:
+        # Of before the settings are read: what changes from now on is not in them.
+        self._file = Reloading(config, _ask_for_reload) if config else None
+        self._driver: Driver | None = None
+        self._without_effect: Mapping[str, str] = {}
+
+    def make(self, settings: GpuSettings) -> GpuPlugin:
+        """Return a plugin; all of them have the same driver.
+
+        Raises:
+            SystemExit: At the start, with status 1: NVML cannot be initialized.
+        """
+        roots = Roots()
+        self._warn_without_effect(settings)
+        if self._driver is None:
+            library = Library(settings.driver_root_ctr_path)
+            self._driver = Driver(library, roots.sys, settings.state_file)
+            strategy = settings.device_discovery_strategy
+            other = tegra_wsl.without_nvml(roots, strategy, missing=True)
+            if settings.fail_on_init_error and other is None:
+                _insist(self._driver, roots)
+        return GpuPlugin(settings, driver=self._driver, roots=roots, config=self._file)
+
+    def _warn_without_effect(self, settings: GpuSettings) -> None:
+        """Say of each setting that has no effect that it has none, once until that changes."""
+        before, self._without_effect = self._without_effect, dict(without_effect(settings))
+        for setting, instead in self._without_effect.items():
+            if setting not in before:
+                log.warning("setting has no effect", extra={"setting": setting, "instead": instead})
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``gpu-device-plugin``.
+
+    Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
+    """
+    arguments = _with_config(sys.argv[1:] if argv is None else argv)
+    dp.main(Command(_config(arguments)).make, settings=GpuSettings, argv=arguments)
+
+
+def _with_config(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with our own name for what the reference calls --config-file.
+
+    As there, an empty one means that there is no file.
+    """
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        flag, given, value = word.partition("=")
+        if flag != _FLAG:
+            found.append(word)
+        elif name := value if given else next(words, ""):
+            found.append(f"--config={name}")
+    file = os.environ.get("CONFIG_FILE")
+    named = any(word.partition("=")[0] in {"--config", _FLAG} for word in arguments)
+    if file and not named and "DP_CONFIG" not in os.environ:
+        found.append(f"--config={file}")
+    return found
+
+
+def _config(arguments: Sequence[str]) -> Path | None:
+    """Return the configuration file that holds in the end."""
+    name = os.environ.get("DP_CONFIG", "")
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        flag, given, value = word.partition("=")
+        if flag == "--config":
+            name = value if given else following
+    return Path(name) if name else None
+
+
+def _ask_for_reload() -> None:
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def _insist(driver: Driver, roots: Roots) -> None:
+    """Exit with status 1 if NVML cannot be initialized; go on if it does not answer."""
+    failures: list[NvmlError] = []
+
+    def attempt() -> None:
+        try:
+            driver.session.open()
+        except NvmlError as error:
+            failures.append(error)
+
+    thread = Thread(target=attempt, name="init", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    for error in failures:
+        sys.stderr.write("NVML cannot be initialized, and fail-on-init-error is true\n")
+        for finding in diagnosis.explain(roots, driver.library, error):
+            sys.stderr.write(f"  {finding}\n")
+        raise SystemExit(1)

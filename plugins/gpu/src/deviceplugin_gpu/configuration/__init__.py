@@ -1,0 +1,1 @@
+"""What the GPU plugin can be told, and the file that tells it."""

@@ -1,0 +1,1 @@
+"""What a container gets: device nodes, variables, mounts, CDI device names, MPS."""

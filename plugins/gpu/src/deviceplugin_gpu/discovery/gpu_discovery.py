@@ -1,0 +1,159 @@
+"""Finding out which GPUs there are and how they are, and telling why there are none."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from threading import Event as Flag
+from typing import Final
+
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.health.xids import parse_checks
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.nvml.api import (
+    EVENT_DOUBLE_BIT,
+    EVENT_SINGLE_BIT,
+    EVENT_XID,
+    LibraryMissingError,
+    NvmlError,
+)
+from deviceplugin_gpu.nvml.events import EventWatch
+from deviceplugin_gpu.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+_NO_HARDWARE: Final = "no hardware"
+
+
+class GpuDiscovery:
+    """What ``driver`` has, and the systems that have no NVML.
+
+    ``look`` is for one thread at a time, and ``changes`` for one beside it; both tell
+    ``driver.health`` what they find. ``clock`` gives seconds.
+    """
+
+    def __init__(
+        self,
+        settings: GpuSettings,
+        driver: Driver,
+        roots: Roots,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._roots = roots
+        self._clock = clock
+        self._watch = EventWatch(driver.session, clock)
+        self._listening = self._configure_health()
+        self._deadline = settings.discovery_deadline.total_seconds()
+        self._gpus: frozenset[str] | None = None
+        self._explained = ""
+        self._failing_since: float | None = None
+
+    def look(self) -> tuple[Snapshot, list[str]]:
+        """Return what is there, and what is strange about it.
+
+        A node without NVIDIA hardware has nothing, and nothing is wrong with that.
+
+        Raises:
+            NvmlError: There is hardware, and nothing can be told of it.
+        """
+        snapshot = self._without_nvml(missing=False)
+        strange: list[str] = []
+        if snapshot is None:
+            try:
+                snapshot, strange = self._through_nvml()
+            except NvmlError as error:
+                snapshot = self._instead(error)
+        self._failing_since = None
+        if snapshot.gpus:
+            self._explained = ""
+        return snapshot, strange
+
+    def changes(self, stop: Flag) -> Iterator[None]:
+        """Yield whenever a GPU reports something after which a look is worth while.
+
+        Also whenever it has begun to listen, for what was not heard before.
+        """
+        health = self._driver.health
+        for event in self._watch.events(stop):
+            if event.kind == EVENT_XID:
+                health.saw_xid(event.uuid, event.number)
+            elif event.kind == EVENT_DOUBLE_BIT:
+                health.saw_double_bit(event.uuid)
+            if event.kind != EVENT_SINGLE_BIT:  # corrected, and often many
+                yield
+
+    def _through_nvml(self) -> tuple[Snapshot, list[str]]:
+        # Slow is no reason for /healthz to fail, as after the deadline it does.
+        sight = self._driver.look(self._deadline / 4)
+        gpus = frozenset(sight.handles)
+        changed = self._gpus is not None and gpus != self._gpus
+        if changed or self._watch.deaf or not self._watch.hears(gpus):
+            self._watch.renew()
+        self._gpus = gpus
+        self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
+        strange = list(map(str, sight.unidentified))
+        if not sight.snapshot.gpus:
+            self._explain(None)
+        return sight.snapshot, strange
+
+    def _without_nvml(self, *, missing: bool) -> Snapshot | None:
+        strategy = self._settings.device_discovery_strategy
+        found = tegra_wsl.without_nvml(self._roots, strategy, missing=missing)
+        if found is not None:
+            self._driver.health.observe(found)
+        return found
+
+    def _instead(self, error: NvmlError) -> Snapshot:
+        """Return what there is where NVML gives ``error``, which is raised where that is wrong."""
+        if isinstance(error, LibraryMissingError):
+            found = self._without_nvml(missing=True)
+            if found is not None:
+                return found
+        # Where NVML has worked once, there is a driver, and what fails now is a failure.
+        if not self._driver.session.generation and not tegra_wsl.has_traces(self._roots):
+            if self._explained != _NO_HARDWARE:
+                log.info("no NVIDIA hardware on this node: looking again now and then")
+            self._explained = _NO_HARDWARE
+            return Snapshot()
+        self._explain(error)
+        self._give_up(error)
+        raise error
+
+    def _give_up(self, error: NvmlError) -> None:
+        """Call all GPUs unhealthy when the framework does, so that metrics say the same."""
+        now = self._clock()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if now - self._failing_since > self._deadline:
+            self._driver.health.failed(str(error))
+
+    def _configure_health(self) -> bool:
+        """Tell what counts and when it is over; return whether any error of a GPU counts."""
+        settings = self._settings
+        checks, problems = parse_checks(settings.disable_healthchecks, settings.enable_healthchecks)
+        for problem in problems:
+            log.warning("setting not taken", extra={"problem": problem})
+        self._driver.health.configure(checks, settings.recovery_time.total_seconds())
+        return not checks.all_disabled or checks.all_enabled or bool(checks.enabled)
+
+    def _unheard(self, gpus: Iterable[str]) -> dict[str, str]:
+        """Return why errors of GPUs would not be heard of, by UUID: they may be anything then."""
+        if not self._listening:
+            return {}
+        found = dict(self._watch.deaf)
+        silence = self._watch.silence()
+        if silence and silence[0] > self._deadline:
+            # The same text each time: one that counts the seconds would be news at each look.
+            reason = f"its errors could not be listened to for {self._deadline:g} s: {silence[1]}"
+            found |= {uuid: reason for uuid in gpus if uuid not in self._watch.mute}
+        return found
+
+    def _explain(self, error: NvmlError | None) -> None:
+        """Log why there are no GPUs, once per reason."""
+        reason = str(error)
+        if reason != self._explained:
+            self._explained = reason
+            for finding in diagnosis.explain(self._roots, self._driver.library, error):
+                log.warning("no GPU", extra={"finding": finding})

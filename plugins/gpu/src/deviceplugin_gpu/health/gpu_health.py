@@ -1,0 +1,248 @@
+"""Whether each GPU of a node is well, for how long it has not been, and when it is again.
+
+One ``Health`` for the life of the process. The thread that listens tells ``saw_xid`` and
+``saw_double_bit``; each discovery tells ``observe`` what it found, or ``failed`` that it could
+not. ``verdict`` answers from memory, for a GPU or a MIG device. Time heals at ``observe`` only:
+a GPU is never well again without having been looked at.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+import deviceplugin as dp
+from deviceplugin_gpu.health.incidents import Incident, Record
+from deviceplugin_gpu.health.xids import DOUBLE_BIT, Checks, known
+from deviceplugin_gpu.snapshot import Gpu, Snapshot
+
+log = logging.getLogger(__name__)
+
+RECOVERY: Final = 300.0
+_WHOLE: Final = "GPU-"
+"""What UUIDs begin with that are none of MIG devices."""
+_NO_REASONS: Final[Mapping[str, str]] = {}
+_NO_ADVICE: Final[Mapping[str, bool]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a GPU is."""
+
+    reason: str = ""
+    """Empty if it is well."""
+    cause: str = ""
+    """The reason in a word: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``."""
+    since: float = 0.0
+    """When it became well or ceased to be, in Unix seconds."""
+
+    @property
+    def health(self) -> dp.Health:
+        """The framework's word for it."""
+        return dp.Health.unhealthy(self.reason) if self.reason else dp.Health()
+
+
+class Health:
+    """The health of all GPUs of a node. Thread-safe; no call waits for hardware.
+
+    Args:
+        checks: Which XIDs count.
+        recovery: Seconds without a further error after which a GPU that is well recovers.
+        record: Where incidents are kept over restarts.
+        clock: Seconds since the boot.
+        wall: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        checks: Checks | None = None,
+        recovery: float = RECOVERY,
+        *,
+        record: Record | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._checks = checks or Checks()
+        self._recovery = recovery
+        self._record = record or Record(None)
+        self._clock = clock
+        self._wall = wall
+        self._lock = Lock()
+        self._incidents = self._record.load(clock())
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._gpus: Mapping[str, Gpu] = {}
+        self._parents: Mapping[str, str] = {}
+        self._problems: Mapping[str, str] = _NO_REASONS
+        self._advice: Mapping[str, bool] = _NO_ADVICE
+        self._failure = ""
+        self._verdicts: dict[str, Verdict] = {}
+
+    def configure(self, checks: Checks, recovery: float) -> None:
+        """Go on with other settings; nothing that happened is forgotten."""
+        with self._lock:
+            self._checks, self._recovery = checks, recovery
+            self._judge()
+
+    def saw_xid(self, uuid: str, number: int) -> None:
+        """Take note of an XID of a GPU or MIG device.
+
+        With an empty UUID, or that of an unknown MIG device, it may be of any GPU. That of a GPU
+        that is not known, such as one for a screen, is of none of those that are.
+        """
+        with self._lock:
+            is_other = uuid.startswith(_WHOLE) and uuid not in self._gpus
+            parent = uuid if is_other else self._parents.get(uuid, "")
+            self._count(parent, number)
+            if self._checks.count(number) and not is_other:
+                concerned = [parent] if parent else [*self._gpus]
+                new = [self._add(one, number, suspected=not parent) for one in concerned]
+                if any(new):
+                    self._record.save(self._incidents)
+                self._judge()
+
+    def saw_double_bit(self, uuid: str) -> None:
+        """Take note of an ECC error that was not corrected; it is treated as its XID."""
+        self.saw_xid(uuid, DOUBLE_BIT)
+
+    def failed(self, reason: str) -> None:
+        """Take note that nothing can be told of any GPU, until ``observe`` is called again."""
+        with self._lock:
+            self._failure = reason
+            self._judge()
+
+    def observe(
+        self,
+        snapshot: Snapshot,
+        problems: Mapping[str, str] = _NO_REASONS,
+        needs_reset: Mapping[str, bool] = _NO_ADVICE,
+    ) -> None:
+        """Take note of what a discovery found.
+
+        Args:
+            snapshot: All GPUs that are here; one with a ``problem`` was away for now.
+            problems: What else is wrong, by UUID, such as that errors cannot be listened to.
+            needs_reset: What the driver says of it, by UUID, for those of which it says anything.
+        """
+        with self._lock:
+            self._failure = ""
+            self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
+            self._parents = {
+                uuid: gpu.uuid
+                for gpu in snapshot.gpus
+                for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.migs))
+            }
+            self._problems, self._advice = dict(problems), dict(needs_reset)
+            self._acquit()
+            for uuid in [*self._incidents]:
+                self._heal(uuid)
+            self._record.save(self._incidents)
+            self._judge()
+
+    def verdict(self, uuid: str) -> Verdict:
+        """Return how a GPU, or the GPU of a MIG device, is; one that is not here is not well."""
+        with self._lock:
+            found = self._verdicts.get(self._parents.get(uuid, uuid))
+        return found or Verdict("not found by a discovery", "missing", self._wall())
+
+    def xids(self) -> Mapping[tuple[str, int], int]:
+        """Return how often each XID was seen, by UUID of the GPU, empty if unknown, and XID."""
+        with self._lock:
+            return dict(self._counts)
+
+    def _count(self, uuid: str, number: int) -> None:
+        self._counts[uuid, number] += 1
+        count = self._counts[uuid, number]
+        if count & (count - 1) == 0:  # 1, 2, 4, 8...: a storm of them is a few lines
+            xid = known(number)
+            log.warning(
+                "XID",
+                extra={
+                    "gpu": uuid or None,
+                    "xid": number,
+                    "meaning": xid.meaning,
+                    "action": xid.action.value,
+                    "count": count,
+                },
+            )
+
+    def _add(self, uuid: str, number: int, *, suspected: bool) -> bool:
+        """Return whether this is news."""
+        incidents = self._incidents.setdefault(uuid, {})
+        before = incidents.get(number)
+        incidents[number] = Incident(
+            number,
+            before.since if before else self._wall(),
+            self._clock(),
+            suspected and (before is None or before.suspected),
+        )
+        return before is None
+
+    def _is_away(self, uuid: str) -> bool:
+        gpu = self._gpus.get(uuid)
+        return gpu is None or bool(gpu.problem)
+
+    def _acquit(self) -> None:
+        """Of GPUs that one error may have been of, it was the one that is away now, if one is."""
+        explained = {
+            number
+            for uuid, incidents in self._incidents.items()
+            for number in incidents
+            if self._is_away(uuid)
+        }
+        for uuid, incidents in self._incidents.items():
+            for number in explained & incidents.keys():
+                if incidents[number].suspected and not self._is_away(uuid):
+                    del incidents[number]
+
+    def _heal(self, uuid: str) -> None:
+        advice = self._advice.get(uuid)
+        incidents = self._incidents[uuid]
+        if self._is_away(uuid):
+            for incident in incidents.values():
+                incident.reset = True
+            return
+        if uuid in self._problems or advice:
+            return
+        now = self._clock()
+        for number, incident in [*incidents.items()]:
+            if incident.is_over(now, self._recovery, well=advice is False):
+                del incidents[number]
+        if not incidents:
+            del self._incidents[uuid]
+
+    def _judge(self) -> None:
+        """Bring all verdicts up to date, and log those that turn."""
+        now = self._wall()
+        for uuid in [*self._verdicts]:
+            if uuid not in self._gpus:
+                del self._verdicts[uuid]
+        for uuid, gpu in self._gpus.items():
+            before = self._verdicts.get(uuid)
+            reason, cause = self._reason(gpu)
+            turned = before is None or bool(before.reason) != bool(reason)
+            since = now if before is None or turned else before.since
+            self._verdicts[uuid] = Verdict(reason, cause, since)
+            if turned and reason:
+                log.warning("GPU is unhealthy", extra={"gpu": uuid, "reason": reason})
+            elif turned and before is not None:
+                log.info("GPU is healthy again", extra={"gpu": uuid, "was": before.reason})
+
+    def _reason(self, gpu: Gpu) -> tuple[str, str]:
+        if self._failure:
+            return self._failure, "nvml"
+        if problem := gpu.problem or self._problems.get(gpu.uuid, ""):
+            return problem, "unreadable"
+        counting = [
+            incident
+            for incident in self._incidents.get(gpu.uuid, {}).values()
+            if self._checks.count(incident.number)
+        ]
+        if counting:
+            worst = max(counting, key=lambda one: (one.xid.action.needs_reset, one.last))
+            return worst.reason, f"xid_{worst.number}"
+        if self._advice.get(gpu.uuid):
+            return "the driver says that it needs a reset", "reset"
+        return "", ""

@@ -1,0 +1,239 @@
+"""Metrics of GPUs: what the driver measures, read when Prometheus asks, and what their health is.
+
+One ``GpuMetrics(reader)``; its ``collect(gpus, health)`` is what ``Plugin.metrics`` returns. The
+driver is read in a thread of its own, for all GPUs at once: while it does not answer, the last
+values are told as long as they are not old, and then none. What a GPU cannot tell is left out.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from deviceplugin_gpu.health.gpu_health import Health
+from deviceplugin_gpu.nvml.api import NvmlError
+from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
+from deviceplugin_gpu.snapshot import Gpu
+
+_PREFIX: Final = "deviceplugin_gpu_"
+
+THROTTLING: Final[Mapping[str, int]] = {
+    "application_clocks": 0x2,
+    "software_power_cap": 0x4,
+    "hardware_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "software_thermal": 0x20,
+    "hardware_thermal": 0x40,
+    "hardware_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+"""Bits of NVML's clocks event reasons; that a GPU is idle is not one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the driver says of one GPU; None where it does not."""
+
+    utilization: float | None = None
+    """Part of the time in which something ran, from 0 to 1."""
+    memory_used: int | None = None
+    """Bytes."""
+    memory_total: int | None = None
+    """Bytes."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watts."""
+    energy: float | None = None
+    """Joules since the driver was loaded."""
+    ecc_corrected: int | None = None
+    """Errors since the driver was loaded."""
+    ecc_uncorrected: int | None = None
+    throttling: int | None = None
+    """NVML's bits of reasons for which clocks are lower."""
+    pcie_replays: int | None = None
+    remapped_corrected: int | None = None
+    """Rows of memory remapped for errors that could be corrected."""
+    remapped_uncorrected: int | None = None
+    remapping_pending: bool | None = None
+    remapping_failed: bool | None = None
+
+
+class Reader(Protocol):
+    """Where readings come from."""
+
+    def read(self, uuid: str) -> Reading:
+        """Return what the driver says of a GPU now.
+
+        Raises:
+            NvmlError: It says nothing at all.
+        """
+
+
+class GpuMetrics:
+    """The metrics of all GPUs. Thread-safe.
+
+    Args:
+        reader: Where readings come from.
+        fresh: Seconds for which a reading is told again without asking.
+        patience: Seconds to wait for the driver before the last values are told.
+        stale: Seconds after which these are not told any more.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        fresh: float = 5.0,
+        patience: float = 0.5,
+        stale: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader = reader
+        self._fresh = fresh
+        self._patience = patience
+        self._stale = stale
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._readings: Mapping[str, Reading] = {}
+        self._read_at = float("-inf")
+        self._asking: threading.Thread | None = None
+
+    def collect(
+        self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
+    ) -> list[Metric]:
+        """Return the metrics of ``gpus``; it takes no longer than ``patience``."""
+        readings = self._recent([gpu.uuid for gpu in gpus if not gpu.problem])
+        families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
+        families += _measured(
+            [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]
+        )
+        return [family for family in families if family.samples]
+
+    def _recent(self, uuids: Sequence[str]) -> Mapping[str, Reading]:
+        with self._lock:
+            if self._asking is None and self._clock() - self._read_at >= self._fresh:
+                # One at a time, even if it never ends; it does not keep the process alive.
+                self._asking = threading.Thread(
+                    target=self._ask, args=(uuids,), name="gpu-metrics", daemon=True
+                )
+                self._asking.start()
+            asking = self._asking
+        if asking is not None:
+            asking.join(self._patience)
+        with self._lock:
+            return self._readings if self._clock() - self._read_at < self._stale else {}
+
+    def _ask(self, uuids: Sequence[str]) -> None:
+        began = self._clock()
+        readings = {}
+        try:
+            for uuid in uuids:
+                try:
+                    readings[uuid] = self._reader.read(uuid)
+                except NvmlError:
+                    continue  # its health says why
+        finally:
+            with self._lock:
+                self._readings, self._read_at, self._asking = readings, began, None
+
+
+def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, help_, labels=["uuid", *labels])
+
+
+def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(_PREFIX + name, help_, labels=["uuid", *labels])
+
+
+def _facts(gpus: Iterable[Gpu]) -> Iterator[Metric]:
+    info = _gauge("info", "GPUs that are here.", "index", "model", "pci")
+    for gpu in gpus:
+        info.add_metric([gpu.uuid, str(gpu.index), gpu.name, gpu.pci], 1)
+    yield info
+
+
+def _absent(unidentified: Iterable[UnidentifiedGpu]) -> Metric:
+    family = GaugeMetricFamily(
+        f"{_PREFIX}absent",
+        "GPUs that cannot be offered: they have no UUID.",
+        labels=["pci", "index"],
+    )
+    for one in unidentified:
+        family.add_metric([one.pci, "" if one.index is None else str(one.index)], 1)
+    return family
+
+
+def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
+    healthy = _gauge("healthy", "Whether a GPU can be given to containers.")
+    unhealthy = _gauge("unhealthy", "GPUs that cannot, and why.", "cause")
+    since = _gauge("health_changed_timestamp_seconds", "When a GPU became healthy or unhealthy.")
+    xids = _counter("xids", "XIDs seen; without a UUID if the driver did not say whose.", "xid")
+    for gpu in gpus:
+        verdict = health.verdict(gpu.uuid)
+        healthy.add_metric([gpu.uuid], not verdict.reason)
+        since.add_metric([gpu.uuid], verdict.since)
+        if verdict.reason:
+            unhealthy.add_metric([gpu.uuid, verdict.cause], 1)
+    for (uuid, number), count in sorted(health.xids().items()):
+        xids.add_metric([uuid, str(number)], count)
+    yield from (healthy, unhealthy, since, xids)
+
+
+_Readings = Sequence[tuple[str, Reading]]
+
+
+def _measured(readings: _Readings) -> Iterator[Metric]:
+    for metric, attribute, help_ in (
+        ("utilization_ratio", "utilization", "Part of the time in which something ran."),
+        ("memory_used_bytes", "memory_used", "Memory in use."),
+        ("memory_bytes", "memory_total", "Memory in all."),
+        ("temperature_celsius", "temperature", "Temperature of the GPU."),
+        ("power_watts", "power", "Power that the GPU takes."),
+        ("row_remapping_pending", "remapping_pending", "Whether a reset would remap rows."),
+        ("row_remapping_failed", "remapping_failed", "Whether remapping a row failed."),
+    ):
+        yield _filled(_gauge(metric, help_), readings, {(): attribute})
+    for metric, attribute, help_ in (
+        ("energy_joules", "energy", "Energy taken since the driver was loaded."),
+        ("pcie_replays", "pcie_replays", "PCIe packets sent again."),
+    ):
+        yield _filled(_counter(metric, help_), readings, {(): attribute})
+    yield _filled(
+        _counter("ecc_errors", "Memory errors since the driver was loaded.", "type"),
+        readings,
+        {("corrected",): "ecc_corrected", ("uncorrected",): "ecc_uncorrected"},
+    )
+    yield _filled(
+        _gauge("remapped_rows", "Rows of memory remapped, by the errors they had.", "type"),
+        readings,
+        {("corrected",): "remapped_corrected", ("uncorrected",): "remapped_uncorrected"},
+    )
+    yield _throttled(readings)
+
+
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily,
+    readings: _Readings,
+    attributes: Mapping[tuple[str, ...], str],
+) -> Metric:
+    """Return ``family`` with the attributes of readings that are there, by further labels."""
+    for uuid, reading in readings:
+        for labels, attribute in attributes.items():
+            value = getattr(reading, attribute)
+            if value is not None:
+                family.add_metric([uuid, *labels], value)
+    return family
+
+
+def _throttled(readings: _Readings) -> Metric:
+    family = _gauge("throttled", "Whether clocks are lower, by reason.", "reason")
+    for uuid, reading in readings:
+        if reading.throttling is not None:
+            for reason, bit in THROTTLING.items():
+                family.add_metric([uuid, reason], bool(reading.throttling & bit))
+    return family

@@ -1,0 +1,248 @@
+"""NVML: the only module that knows pynvml, with types, and with errors of one kind."""
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pynvml
+
+import deviceplugin as dp
+from deviceplugin_gpu.nvml.library import SONAME, Library
+
+Handle = Any
+"""A pointer of NVML's to a GPU, a MIG device or a set of events."""
+
+INVALID_ARGUMENT: Final = 2
+NOT_SUPPORTED: Final = 3
+NOT_FOUND: Final = 6
+TIMEOUT: Final = 10
+FUNCTION_NOT_FOUND: Final = 13
+GPU_IS_LOST: Final = 15
+VERSION_MISMATCH: Final = 18
+UNKNOWN: Final = 999
+MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND})
+"""Errors that say no more than that there is nothing to be told."""
+
+MAX_LINKS: Final[int] = pynvml.NVML_NVLINK_MAX_LINKS
+REMOTE_SWITCH: Final[int] = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+RECOVERY_ACTION: Final[int] = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+NO_RECOVERY_NEEDED: Final = frozenset(
+    {pynvml.NVML_GPU_RECOVERY_ACTION_NONE, pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P}
+)
+"""What the driver advises for a GPU that can be used."""
+EVENT_XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
+EVENT_SINGLE_BIT: Final[int] = pynvml.nvmlEventTypeSingleBitEccError
+EVENT_DOUBLE_BIT: Final[int] = pynvml.nvmlEventTypeDoubleBitEccError
+EVENT_MIG: Final[int] = pynvml.nvmlEventMigConfigChange
+EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT | EVENT_MIG
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for calls under way before a shutdown is given up."""
+
+
+class NvmlError(dp.DiscoveryError):
+    """A call of NVML failed.
+
+    Attributes:
+        code: NVML's.
+    """
+
+    def __init__(self, function: str, code: int, text: str) -> None:
+        super().__init__(f"{function}: {text} (NVML error {code})")
+        self.code = code
+
+
+class LibraryMissingError(NvmlError):
+    """There is no NVML library: the driver is not installed, or not visible here."""
+
+    def __init__(self, library: Library) -> None:
+        super().__init__("load", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no library")
+        self.attempts = tuple(library.attempts)
+        count = len(self.attempts)
+        self.args = (f"the NVML library, {SONAME}, is in none of {count} places",)
+
+
+def call(function: str, *arguments: object) -> Any:
+    """Return what ``function`` of NVML does.
+
+    Raises:
+        NvmlError: It failed, or the library does not have it.
+    """
+    try:
+        return getattr(pynvml, function)(*arguments)
+    except pynvml.NVMLError as error:
+        raise NvmlError(function, int(error.value), str(error)) from error
+    except UnicodeDecodeError as error:
+        raise NvmlError(function, UNKNOWN, f"a text that cannot be read: {error}") from error
+
+
+def ask(default: Any, function: str, *arguments: object) -> Any:
+    """Return what ``function`` of NVML does, or ``default`` where there is nothing to be told.
+
+    Raises:
+        NvmlError: Something is really wrong, such as that the GPU is lost.
+    """
+    try:
+        return call(function, *arguments)
+    except NvmlError as error:
+        if error.code in MISSING:
+            return default
+        raise
+
+
+class Session:
+    """NVML, initialized: from ``open`` to ``close``. Thread-safe.
+
+    ``use`` surrounds all calls, so that none is under way while NVML is shut down. ``generation``
+    counts initializations: handles and sets of events of an earlier one are void.
+    """
+
+    def __init__(self, library: Library, turn: float = 1.0) -> None:
+        self.library = library
+        self.turn = turn
+        """Seconds that one wait for events takes, which is what a shutdown has to wait for."""
+        self.generation = 0
+        self._changed = threading.Condition()
+        self._opening = threading.Lock()
+        self._users = 0
+        self._open = False
+        self._closing = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether NVML is initialized."""
+        return self._open
+
+    def wait_until_open(self, seconds: float) -> bool:
+        """Return whether NVML is initialized, after ``seconds`` at most in which it is not."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._open, seconds)
+
+    def open(self) -> None:
+        """Initialize NVML unless it is.
+
+        Raises:
+            NvmlError: There is no library, no driver, or they do not go together.
+        """
+        with self._opening:
+            if not self._open:
+                self._initialize()
+
+    def reopen(self) -> None:
+        """Shut NVML down and initialize it again, so that it sees what has changed.
+
+        Others who want to use it wait meanwhile.
+
+        Raises:
+            NvmlError: As for ``open``, or calls under way do not return.
+        """
+        with self._opening, self._alone():
+            self._shut_down()
+            self._initialize()
+
+    def close(self) -> None:
+        """Shut NVML down.
+
+        Raises:
+            NvmlError: Calls under way do not return.
+        """
+        with self._opening, self._alone():
+            self._shut_down()
+
+    def _initialize(self) -> None:
+        found = self.library.load()
+        if found is not None:
+            # pynvml would open the first library of this name again after an upgrade.
+            pynvml.nvmlLib = found
+            pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
+        elif not self.library.path:
+            raise LibraryMissingError(self.library)
+        call("nvmlInit")
+        with self._changed:
+            self.generation += 1
+            self._open = True
+            self._changed.notify_all()
+
+    def _shut_down(self) -> None:
+        if self._open:
+            self._open = False
+            call("nvmlShutdown")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let nobody use NVML meanwhile."""
+        with self._changed:
+            self._closing = True
+            done = self._changed.wait_for(lambda: not self._users, _PATIENCE)
+        try:
+            if not done:
+                raise NvmlError("nvmlShutdown", TIMEOUT, "another call does not return")
+            yield
+        finally:
+            with self._changed:
+                self._closing = False
+                self._changed.notify_all()
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep NVML initialized meanwhile.
+
+        Raises:
+            NvmlError: It is not.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closing, _PATIENCE)
+            if self._closing or not self._open:
+                raise NvmlError("nvmlInit", pynvml.NVML_ERROR_UNINITIALIZED, "not initialized")
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+
+class EventSet:
+    """Events of the GPUs that were registered, from now on until ``close``."""
+
+    def __init__(self) -> None:
+        self._set = call("nvmlEventSetCreate")
+        self._names: dict[int, str] = {}
+
+    def register(self, gpu: Handle, uuid: str, kinds: int) -> None:
+        """Ask for the ``kinds`` of events of ``gpu`` too."""
+        call("nvmlDeviceRegisterEvents", gpu, kinds, self._set)
+        self._names[_address(gpu)] = uuid
+
+    def wait(self, seconds: float) -> "tuple[str, int, int] | None":
+        """Return the GPU, the kind and the number of the next event; None after ``seconds``.
+
+        The GPU is a UUID, empty where it cannot be told.
+        """
+        try:
+            event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
+        except NvmlError as error:
+            if error.code == TIMEOUT:
+                return None
+            raise
+        return self._name(event.device), int(event.eventType), int(event.eventData)
+
+    def _name(self, gpu: Handle) -> str:
+        # Not asked if possible: a GPU that has just been lost does not know its name.
+        if uuid := self._names.get(_address(gpu)):
+            return uuid
+        try:
+            return str(call("nvmlDeviceGetUUID", gpu))
+        except NvmlError:
+            return ""
+
+    def close(self) -> None:
+        """Free it."""
+        call("nvmlEventSetFree", self._set)
+
+
+def _address(handle: Handle) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

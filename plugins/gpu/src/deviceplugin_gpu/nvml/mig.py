@@ -1,0 +1,81 @@
+"""Reading the MIG devices of one GPU."""
+
+import logging
+import math
+import re
+from typing import Any, Final
+
+from deviceplugin_gpu.nvml import api
+from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
+from deviceplugin_gpu.snapshot import Mig
+
+log = logging.getLogger(__name__)
+
+_PROFILE: Final = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+_EIGHTHS: Final = 8
+"""In which the memory of a GPU is given to MIG devices."""
+
+
+def read(gpu: Handle, total: int) -> tuple[Mig, ...]:
+    """Return the MIG devices of ``gpu``, which has ``total`` bytes; odd ones are left out.
+
+    Raises:
+        NvmlError: They cannot be told at all.
+    """
+    found = []
+    for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", gpu)):
+        try:
+            handle = call("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+        except NvmlError as error:
+            if error.code in api.MISSING:
+                continue
+            raise
+        found.append(_mig(handle, index, total))
+    return tuple(found)
+
+
+def _mig(handle: Handle, index: int, total: int) -> Mig:
+    attributes = ask(None, "nvmlDeviceGetAttributes_v2", handle)
+    name = _PROFILE.search(ask("", "nvmlDeviceGetName", handle))
+    mig = Mig(
+        uuid=call("nvmlDeviceGetUUID", handle),
+        index=index,
+        gpu_instance=call("nvmlDeviceGetGpuInstanceId", handle),
+        compute_instance=call("nvmlDeviceGetComputeInstanceId", handle),
+        profile=name[1].lower() if name else _computed_profile(attributes, total),
+    )
+    return mig if attributes is None else _with_attributes(mig, attributes)
+
+
+def _with_attributes(mig: Mig, attributes: Any) -> Mig:
+    return Mig(
+        uuid=mig.uuid,
+        index=mig.index,
+        gpu_instance=mig.gpu_instance,
+        compute_instance=mig.compute_instance,
+        profile=mig.profile,
+        memory=int(attributes.memorySizeMB) * _MIB,
+        slices=int(attributes.gpuInstanceSliceCount),
+        compute_slices=int(attributes.computeInstanceSliceCount),
+        multiprocessors=int(attributes.multiprocessorCount),
+        engines={
+            "copy": int(attributes.sharedCopyEngineCount),
+            "decoder": int(attributes.sharedDecoderCount),
+            "encoder": int(attributes.sharedEncoderCount),
+            "jpeg": int(attributes.sharedJpegCount),
+            "ofa": int(attributes.sharedOfaCount),
+        },
+    )
+
+
+def _computed_profile(attributes: Any, total: int) -> str:
+    """Return the profile's name as its size makes it; empty if that cannot be told."""
+    if attributes is None or not total or not attributes.gpuInstanceSliceCount:
+        return ""
+    eighths = math.ceil(_EIGHTHS * attributes.memorySizeMB * _MIB / total)
+    gigabytes = round(eighths / _EIGHTHS * math.ceil(total / _GIB))
+    slices, compute = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
+    part = f"{compute}c." if compute < slices else ""
+    return f"{part}{slices}g.{gigabytes}gb"

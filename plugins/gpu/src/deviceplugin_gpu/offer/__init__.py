@@ -1,0 +1,1 @@
+"""What the cluster is told: resources, devices, node labels, preferred allocations."""

@@ -1,0 +1,83 @@
+"""From units to the framework's devices, and which of them may go to one container."""
+
+from collections.abc import Mapping, Sequence
+
+import deviceplugin as dp
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import Gpu, size
+
+
+def describe(
+    units: Sequence[Unit],
+    problems: Mapping[str, str],
+    nodes: Mapping[str, Sequence[dp.DeviceNode]],
+    cdi_names: Mapping[str, str],
+) -> list[dp.Device]:
+    """Return a device for each unit.
+
+    Args:
+        units: What is offered.
+        problems: Why units are not well, by id.
+        nodes: Device nodes by id, for those that get any.
+        cdi_names: Qualified names by id, for those that have one.
+    """
+    aligned = _aligned(units)
+    return [
+        dp.Device(
+            unit.id,
+            resource=unit.resource,
+            health=_health(problems.get(unit.id, "")),
+            topology=_topology(unit.gpu) if unit.resource in aligned else None,
+            nodes=nodes.get(unit.id, ()),
+            cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
+            attributes=_attributes(unit),
+        )
+        for unit in units
+    ]
+
+
+def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
+    """Check that replicas go together.
+
+    Raises:
+        AllocationError: They do not.
+    """
+    if all(unit.replica is None for unit in units):
+        return
+    if settings.sharing.one_at_most and len(units) > 1:
+        raise dp.AllocationError(
+            f"{len(units)} devices requested, and more than 1 of a shared resource brings no "
+            "more computing power: request 1 (failRequestsGreaterThanOne)"
+        )
+    gpus = {unit.gpu.uuid for unit in units}
+    if settings.distinct_gpus and len(gpus) < len(units):
+        raise dp.AllocationError(
+            f"{len(units)} devices requested are of {len(gpus)} different GPUs (distinct-gpus)"
+        )
+
+
+def _health(problem: str) -> dp.Health:
+    return dp.Health.unhealthy(problem) if problem else dp.Health()
+
+
+def _aligned(units: Sequence[Unit]) -> set[str]:
+    """Return the resources all of whose GPUs have a NUMA node: the kubelet takes no mixture."""
+    lacking = {unit.resource for unit in units if unit.gpu.numa is None}
+    return {unit.resource for unit in units} - lacking
+
+
+def _topology(gpu: Gpu) -> dp.Topology | None:
+    return None if gpu.numa is None else dp.Topology((gpu.numa,))
+
+
+def _attributes(unit: Unit) -> dict[str, str]:
+    gpu, mig = unit.gpu, unit.mig
+    attributes = {
+        "index": unit.index,
+        "model": gpu.name,
+        "profile": mig.profile if mig else "",
+        "memory": size(mig.memory if mig else gpu.memory),
+        "pci": gpu.pci,
+    }
+    return {name: value for name, value in attributes.items() if value}

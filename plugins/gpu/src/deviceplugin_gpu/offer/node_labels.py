@@ -1,0 +1,243 @@
+"""The node's labels about its GPUs, as a file that Node Feature Discovery reads.
+
+``publish(path, labels(snapshot, units, settings, sys))`` at each discovery that found anything
+out; after one that failed leave the file as it is. The labels are those that NVIDIA's GPU feature
+discovery gives, with one difference: of several models it tells of the last one it comes to, and
+here it is always the one with the most GPUs, of equals that of the first GPU.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import deviceplugin as dp
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.host import atomic_files
+from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+
+_DOMAIN: Final = "nvidia.com/"
+_TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
+_MIB: Final = 1 << 20
+_LONGEST: Final = 63
+_MODES: Final = {"0x030000": "graphics", "0x030200": "compute"}
+_ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
+_FAMILIES: Final = (
+    ((12, 0), "blackwell"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+"""By the lowest compute capability of each."""
+_WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
+"""Compute capabilities all of whose data center GPUs can have MIG devices."""
+
+Labels = dict[str, str]
+
+
+def labels(
+    snapshot: Snapshot,
+    units: Sequence[Unit],
+    settings: GpuSettings,
+    sys: Path = Path("/sys"),
+    extra: Mapping[str, str] | None = None,
+) -> Labels:
+    """Return all labels but the time, none for a node without GPUs.
+
+    Args:
+        snapshot: All GPUs.
+        units: What is offered of them.
+        settings: How MIG devices are offered, and what is shared.
+        sys: Where sysfs is.
+        extra: More labels, without the domain, such as ``gpu.clique``.
+    """
+    if not snapshot.gpus:
+        return {}
+    single = settings.mig_strategy == "single"
+    model = _foremost([unit.gpu for unit in units if unit.mig is None] or snapshot.gpus)
+    found = _versions(snapshot) | _of_node(snapshot, settings, model, sys)
+    whole = [unit for unit in units if unit.mig is None]
+    if single and any(gpu.mig_enabled for gpu in snapshot.gpus):
+        found |= _single([unit for unit in units if unit.mig], model, settings)
+    elif whole:
+        found |= _gpus(whole, model, settings)
+    if not single:
+        found |= _mixed([unit for unit in units if unit.mig], settings)
+    named = {f"{_DOMAIN}{name}": clean(str(value)) for name, value in found.items()}
+    named |= {f"{_DOMAIN}{name}": clean(value) for name, value in (extra or {}).items()}
+    return {name: value for name, value in sorted(named.items()) if value}
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as the value of a label may be: without the characters that may not."""
+    kept = re.sub(r"[^A-Za-z0-9_. -]", "", text).strip().replace(" ", "-")
+    return kept[:_LONGEST].strip("-_.")
+
+
+def publish(path: Path, labels: Mapping[str, str], wall: Callable[[], float] = time.time) -> bool:
+    """Have ``path`` contain ``labels`` and the time when they changed; return whether they did.
+
+    Without labels there is no file.
+
+    Raises:
+        DiscoveryError: It cannot be written.
+    """
+    text = "".join(f"{name}={value}\n" for name, value in labels.items())
+    try:
+        if not labels:
+            exists = path.exists()
+            path.unlink(missing_ok=True)
+            return exists
+        if _without_time(path) == text:
+            return False
+        return atomic_files.write(path, f"{_TIMESTAMP}={wall():.0f}\n{text}")
+    except OSError as error:
+        raise dp.DiscoveryError(
+            f"labels-file {path}: {error.strerror}: mount its directory from the host, writable"
+        ) from error
+
+
+def _without_time(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith(_TIMESTAMP))
+    return ""
+
+
+def _foremost(gpus: Sequence[Gpu]) -> Gpu:
+    """Return the first GPU of the model that has the most."""
+    counts = Counter(gpu.name for gpu in {gpu.uuid: gpu for gpu in gpus}.values())
+    return min(gpus, key=lambda gpu: (-counts[gpu.name], gpu.index))
+
+
+def _versions(snapshot: Snapshot) -> dict[str, object]:
+    if not snapshot.driver:
+        return {}
+    major, minor, revision = [*snapshot.driver.split("."), "", ""][:3]
+    found: dict[str, object] = {
+        "cuda.driver.major": major,
+        "cuda.driver.minor": minor,
+        "cuda.driver.rev": revision,
+        "cuda.driver-version.major": major,
+        "cuda.driver-version.minor": minor,
+        "cuda.driver-version.revision": revision,
+        "cuda.driver-version.full": snapshot.driver,
+    }
+    if snapshot.cuda != (0, 0):
+        cuda_major, cuda_minor = snapshot.cuda
+        found |= {
+            "cuda.runtime.major": cuda_major,
+            "cuda.runtime.minor": cuda_minor,
+            "cuda.runtime-version.major": cuda_major,
+            "cuda.runtime-version.minor": cuda_minor,
+            "cuda.runtime-version.full": f"{cuda_major}.{cuda_minor}",
+        }
+    return found
+
+
+def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -> dict[str, object]:
+    has_mig = any(gpu.mig_enabled for gpu in snapshot.gpus)
+    capable = has_mig or any(gpu.compute in _WITH_MIG for gpu in snapshot.gpus)
+    found: dict[str, object] = {
+        "gpu.machine": _text(sys / "class/dmi/id/product_name"),
+        "gpu.mode": _MODES.get(_text(sys / "bus/pci/devices" / model.pci / "class"), "unknown"),
+        "mig.capable": _truth(capable),
+        "mps.capable": _truth(settings.sharing.mps and not has_mig),
+    }
+    if settings.mig_strategy != "none":
+        found["mig.strategy"] = settings.mig_strategy
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _truth(value: bool) -> str:  # noqa: FBT001 - what is written
+    return "true" if value else "false"
+
+
+def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:
+    first = next(unit for unit in units if unit.gpu.uuid == model.uuid)
+    return {
+        **_of_resource("gpu", units, first, settings),
+        "gpu.memory": model.memory // _MIB or "",
+        **_architecture(model),
+    }
+
+
+def _architecture(gpu: Gpu) -> dict[str, object]:
+    if gpu.compute == (0, 0):
+        return {}
+    family = next((name for lowest, name in _FAMILIES if gpu.compute >= lowest), "undefined")
+    major, minor = gpu.compute
+    return {"gpu.family": family, "gpu.compute.major": major, "gpu.compute.minor": minor}
+
+
+def _single(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:
+    if not units:
+        return {
+            **_architecture(model),
+            "gpu.product": f"{model.name}-MIG-INVALID",
+            **dict.fromkeys(("gpu.count", "gpu.replicas", "gpu.memory"), 0),
+        }
+    return {**_architecture(units[0].gpu), **_migs("gpu", units, settings)}
+
+
+def _mixed(units: Iterable[Unit], settings: GpuSettings) -> dict[str, object]:
+    found: dict[str, object] = {}
+    ordered = sorted(units, key=lambda unit: (_profile(unit), unit.key))
+    for profile, group in groupby(ordered, key=_profile):
+        found |= _migs(f"mig-{profile}", [*group], settings)
+    return found
+
+
+def _profile(unit: Unit) -> str:
+    return unit.mig.profile.replace("+", ".") if unit.mig else ""
+
+
+def _migs(prefix: str, units: Sequence[Unit], settings: GpuSettings) -> dict[str, object]:
+    model = _foremost([unit.gpu for unit in units])
+    first = next(unit for unit in units if unit.gpu.uuid == model.uuid)
+    mig = first.mig or Mig("", 0, 0, 0)
+    return {
+        **_of_resource(prefix, units, first, settings),
+        f"{prefix}.memory": mig.memory // _MIB,
+        f"{prefix}.multiprocessors": mig.multiprocessors,
+        f"{prefix}.slices.gi": mig.slices,
+        f"{prefix}.slices.ci": mig.compute_slices,
+        **{f"{prefix}.engines.{name}": mig.engines.get(name, 0) for name in _ENGINES},
+    }
+
+
+def _of_resource(
+    prefix: str, units: Sequence[Unit], first: Unit, settings: GpuSettings
+) -> dict[str, object]:
+    """Return what is the same for GPUs and for MIG devices; ``first`` is described."""
+    is_shared = first.replica is not None
+    usual = "gpu" if first.mig is None or prefix == "gpu" else f"mig-{_profile(first)}"
+    is_renamed = first.resource != f"{_DOMAIN}{usual}"
+    parts = [first.gpu.name]
+    parts += ["MIG", _profile(first)] if first.mig else []
+    parts += ["SHARED"] if is_shared and not is_renamed else []
+    kind = "mps" if settings.sharing.mps else "time-slicing"
+    return {
+        f"{prefix}.product": "-".join(parts),
+        f"{prefix}.count": len({unit.uuid for unit in units}),
+        f"{prefix}.replicas": first.replicas,
+        f"{prefix}.sharing-strategy": kind if is_shared else "none",
+    }

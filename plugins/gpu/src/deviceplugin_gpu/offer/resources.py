@@ -1,0 +1,169 @@
+"""From GPUs to what is advertised: which devices there are, under which resource, shared or not."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from deviceplugin_gpu.configuration.resource_names import DOMAIN, Naming
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.sharing import Share, Sharing
+from deviceplugin_gpu.offer.selectors import any_names, names_model
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+
+GPU: Final = f"{DOMAIN}/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one id of the kubelet stands for: a GPU or a MIG device, or one replica of it."""
+
+    resource: str
+    gpu: Gpu
+    mig: Mig | None = None
+    replica: int | None = None
+    replicas: int = 1
+    """Of the same GPU or MIG device."""
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the GPU or MIG device."""
+        return self.mig.uuid if self.mig else self.gpu.uuid
+
+    @property
+    def id(self) -> str:
+        """The kubelet's id."""
+        return self.uuid if self.replica is None else f"{self.uuid}::{self.replica}"
+
+    @property
+    def index(self) -> str:
+        """Index of the GPU, and of the MIG device after a colon."""
+        return f"{self.gpu.index}:{self.mig.index}" if self.mig else str(self.gpu.index)
+
+    @property
+    def key(self) -> tuple[int, int, int, str]:
+        """Sorts as people count: by GPU, MIG device and replica."""
+        index = self.mig.index if self.mig else -1
+        return self.gpu.index, index, -1 if self.replica is None else self.replica, self.uuid
+
+
+@dataclass(slots=True)
+class Offer:
+    """All units, in order, and what was left out and why."""
+
+    units: list[Unit] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def offer(snapshot: Snapshot, settings: GpuSettings) -> Offer:
+    """Return what the GPUs of ``snapshot`` are advertised as."""
+    made = Offer()
+    gpus = [gpu for gpu in snapshot.gpus if _is_selected(gpu, settings)]
+    make = {"none": _whole, "single": _single, "mixed": _mixed}[settings.mig_strategy]
+    for unit in make(gpus, settings.resources, made.warnings):
+        if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
+            made.units.append(unit)
+    made.units = sorted(_shared(made.units, settings.sharing), key=lambda unit: unit.key)
+    return made
+
+
+def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
+    included = not settings.include or any_names(settings.include, gpu)
+    return included and not any_names(settings.exclude, gpu)
+
+
+def _whole(gpus: Iterable[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
+    for gpu in gpus:
+        if naming.gpus and not gpu.name:
+            warnings.append(f"GPU {gpu.uuid} is left out: its model cannot be read: {gpu.problem}")
+        else:
+            yield Unit(_name(gpu.name, naming.gpus) or GPU, gpu)
+
+
+def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
+    if not any(gpu.mig_enabled for gpu in gpus):
+        yield from _whole(gpus, naming, warnings)
+        return
+    counts = Counter(mig.profile for gpu in gpus for mig in gpu.migs if mig.profile)
+    order = {profile: (-count, "c." in profile, profile) for profile, count in counts.items()}
+    chosen = min(order, key=order.__getitem__, default="")
+    for gpu in gpus:
+        if not gpu.mig_enabled:
+            warnings.append(
+                f"GPU {gpu.uuid} is left out: it has no MIG devices, others have, and mig-strategy "
+                "is single: use mixed"
+            )
+        _warn_of_empty(gpu, warnings)
+        for mig in gpu.migs:
+            if mig.profile == chosen:
+                yield Unit(_name(chosen, naming.migs) or GPU, gpu, mig)
+            else:
+                profile = mig.profile or "of no known profile"
+                warnings.append(
+                    f"MIG device {mig.uuid} is left out: it is {profile}, most are {chosen}, "
+                    "and mig-strategy is single: use mixed"
+                )
+
+
+def _mixed(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
+    yield from _whole([gpu for gpu in gpus if not gpu.mig_enabled], naming, warnings)
+    for gpu in gpus:
+        _warn_of_empty(gpu, warnings)
+        for mig in gpu.migs:
+            if resource := _mig_resource(mig, naming):
+                yield Unit(resource, gpu, mig)
+            elif not mig.profile:
+                warnings.append(f"MIG device {mig.uuid} is left out: its profile is not known")
+            else:
+                warnings.append(
+                    f"MIG device {mig.uuid} is left out: {mig.profile} is only a part of a GPU "
+                    "instance: give its profile a name in resources.mig to offer it"
+                )
+
+
+def _warn_of_empty(gpu: Gpu, warnings: list[str]) -> None:
+    if gpu.mig_enabled and not gpu.migs:
+        why = f"these cannot be read: {gpu.problem}" if gpu.problem else "it has no MIG devices"
+        warnings.append(f"GPU {gpu.uuid} is left out: MIG is enabled, and {why}")
+
+
+def _mig_resource(mig: Mig, naming: Naming) -> str:
+    """Return the resource of ``mig``; empty if it is not to be offered."""
+    if not mig.profile:
+        return ""
+    if name := _name(mig.profile, naming.migs):
+        return name
+    is_part = 0 < mig.compute_slices < mig.slices or "c." in mig.profile
+    return "" if is_part else f"{DOMAIN}/mig-{mig.profile.replace('+', '.')}"
+
+
+def _name(text: str, patterns: Iterable[tuple[str, str]]) -> str:
+    return next((name for pattern, name in patterns if names_model(pattern, text)), "")
+
+
+def _shared(units: Sequence[Unit], sharing: Sharing) -> Iterable[Unit]:
+    """Return the replicas of what is shared, and the rest as it is."""
+    shares: dict[str, Share] = {}
+    for share in sharing.shares:
+        own = [unit for unit in units if unit.resource == share.name]
+        for unit in _chosen(own, share):
+            shares.setdefault(unit.uuid, share)
+    for unit in units:
+        found = shares.get(unit.uuid)
+        if found is None:
+            yield unit
+            continue
+        resource = found.rename or unit.resource
+        count = found.replicas
+        for number in range(count):
+            replica = None if count == 1 else number
+            yield replace(unit, resource=resource, replica=replica, replicas=count)
+
+
+def _chosen(units: Sequence[Unit], share: Share) -> Iterable[Unit]:
+    if share.devices == "all":
+        return units
+    if isinstance(share.devices, int):
+        return sorted(units, key=lambda unit: unit.key)[: share.devices]
+    selectors = share.devices
+    return [unit for unit in units if any_names(selectors, unit.gpu, unit.mig)]

@@ -1,0 +1,170 @@
+"""Advertise NVIDIA GPUs and their MIG devices, shared or not."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Event as Flag
+
+from prometheus_client.core import Metric
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin_gpu.configuration.reloading import Reloading
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.container import device_nodes, mps
+from deviceplugin_gpu.container.allocation import allocation
+from deviceplugin_gpu.container.cdi_names import CdiNames, Publisher
+from deviceplugin_gpu.container.nvidia_ctk import Toolkit
+from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
+from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_gpu.offer import node_labels, resources
+from deviceplugin_gpu.offer.devices import describe, refuse
+from deviceplugin_gpu.offer.placement import Placement
+from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+
+class GpuPlugin(dp.Plugin):
+    """NVIDIA GPUs.
+
+    ``driver`` is what the plugin object before, if there was one, had. ``config`` is the file that
+    the settings are from. ``toolkit`` finds CDI specifications. ``clock`` gives seconds.
+    """
+
+    def __init__(
+        self,
+        settings: GpuSettings | None = None,
+        *,
+        driver: Driver | None = None,
+        roots: Roots | None = None,
+        config: Reloading | None = None,
+        toolkit: Toolkit | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings or GpuSettings()
+        self._roots = roots or Roots()
+        library = Library(self._settings.driver_root_ctr_path)
+        self._driver = driver or Driver(library, self._roots.sys, self._settings.state_file, clock)
+        self._discovery = GpuDiscovery(self._settings, self._driver, self._roots, clock)
+        self._config = config
+        known = resources.offer(self._driver.snapshot, self._settings).units
+        self._current: Mapping[str, Unit] = {unit.id: unit for unit in known}
+        self._units = self._current
+        self._placement = Placement(Snapshot(), (), "distributed")
+        self._publisher = Publisher(self._settings, self._roots, toolkit)
+        self._cdi = CdiNames()
+        self._told: set[str] = set()
+        self.watch_paths: list[Path | str] = [
+            self._roots.dev / "nvidiactl",
+            *([config.path] if config else []),
+        ]
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        if self._config:
+            self._config.check()
+        snapshot, strange = self._discovery.look()
+        offer = resources.offer(snapshot, self._settings)
+        self._warn([*offer.warnings, *strange, *self._label(snapshot, offer.units)])
+        self._placement = Placement(
+            snapshot,
+            offer.units,
+            self._settings.shared_devices_allocation_policy,
+            distinct=self._settings.distinct_gpus,
+        )
+        nodes = device_nodes.look(self._roots)
+        if self._settings.device_list_strategy.cdi:
+            self._cdi = self._publisher.publish(offer.units, nodes)
+        # An allocation under way may still be of the units of the look before.
+        before, self._current = self._current, {unit.id: unit for unit in offer.units}
+        self._units = {**before, **self._current}
+        passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
+        root = self._settings.host_dev_root
+        return describe(
+            offer.units,
+            self._problems(offer.units),
+            {unit.id: nodes.of(unit, root) for unit in offer.units} if passed else {},
+            self._cdi.devices,
+        )
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        units = [unit for device in devices if (unit := self._units.get(device.id))]
+        if len(units) < len(devices):
+            raise dp.AllocationError("the settings were changed, and GPUs not looked at since")
+        refuse(units, self._settings)
+        return allocation(
+            units,
+            self._settings,
+            nodes={device.id: device.nodes for device in devices},
+            cdi_names={device.id: device.cdi_names[0] for device in devices if device.cdi_names},
+            cdi_others=self._cdi.others,
+        )
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        known = {device.id: device for device in (*available, *required)}
+        placement, needed = self._placement, [device.id for device in required]
+        return [known[one] for one in placement.prefer([*known], needed, size)]
+
+    @override
+    def changes(self, stop: Flag) -> Iterator[None]:
+        yield from self._discovery.changes(stop)
+
+    @override
+    def metrics(self) -> Iterable[Metric]:
+        driver = self._driver
+        return driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
+
+    @override
+    def start(self, resource: str) -> None:
+        # Whoever starts the daemon may take longer than this plugin.
+        if self._is_shared_by_mps(resource):
+            problem = mps.problem(self._roots.mps, resource)
+            if problem:
+                raise dp.DiscoveryError(problem)
+
+    def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
+        """Return why units are unhealthy, by id."""
+        found = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
+        verdicts = {unit.id: self._driver.health.verdict(unit.gpu.uuid).reason for unit in units}
+        found |= {one: reason for one, reason in verdicts.items() if reason}
+        if self._settings.sharing.mps:
+            shared = [unit for unit in units if unit.replica is not None]
+            found |= mps.too_many(shared)
+            for resource in {unit.resource for unit in shared}:
+                problem = mps.problem(self._roots.mps, resource)
+                own = [unit.id for unit in shared if unit.resource == resource]
+                found |= dict.fromkeys(own, problem) if problem else {}
+        return found
+
+    def _is_shared_by_mps(self, resource: str) -> bool:
+        return self._settings.sharing.mps and any(
+            unit.resource == resource and unit.replica is not None for unit in self._units.values()
+        )
+
+    def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
+        """Write the node's labels, and return what keeps them from being written."""
+        path = self._settings.labels_file
+        if path is None:
+            return []
+        try:
+            node_labels.publish(
+                path, node_labels.labels(snapshot, units, self._settings, self._roots.sys)
+            )
+        except dp.DiscoveryError as error:
+            return [str(error)]
+        return []
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for text in warnings:
+            if text not in self._told:
+                log.warning("left out", extra={"problem": text})
+        self._told = set(warnings)

@@ -1,0 +1,98 @@
+"""What one look at the driver found: plain values, from which everything else is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+WSL: Final = "all"
+"""Id of the one GPU of the Windows Subsystem for Linux."""
+_GIB: Final = 1 << 30
+
+
+class Path(IntEnum):
+    """The nearest thing that two GPUs share on their way to each other; higher is nearer.
+
+    The values are NVML's ``nvmlGpuTopologyLevel_t``, turned round.
+    """
+
+    SYSTEM = 10
+    """Across CPUs."""
+    NODE = 20
+    """One NUMA node, several host bridges."""
+    HOST_BRIDGE = 30
+    MULTIPLE_SWITCHES = 40
+    SINGLE_SWITCH = 50
+    INTERNAL = 60
+    """One board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How near two GPUs are to each other."""
+
+    path: Path = Path.SYSTEM
+    nvlinks: int = 0
+    """Active NVLinks between them; over an NVSwitch, the links that both have to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """One MIG device: a compute instance of a GPU instance."""
+
+    uuid: str
+    index: int
+    """Among the MIG devices of its GPU, as NVML counts them."""
+    gpu_instance: int
+    compute_instance: int
+    profile: str = ""
+    """Such as ``1g.10gb``, ``1c.3g.40gb``, ``1g.10gb+me``; empty where it has no known name."""
+    memory: int = 0
+    """Bytes."""
+    slices: int = 0
+    """Compute slices of its GPU instance."""
+    compute_slices: int = 0
+    """Compute slices of its own."""
+    multiprocessors: int = 0
+    engines: Mapping[str, int] = field(default_factory=dict)
+    """Of copy, decoder, encoder, jpeg, ofa."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU."""
+
+    index: int
+    uuid: str
+    name: str = ""
+    minor: int | None = None
+    """N of ``/dev/nvidiaN``."""
+    pci: str = ""
+    """PCI address as sysfs writes it, such as ``0000:3b:00.0``."""
+    numa: int | None = None
+    memory: int = 0
+    """Bytes."""
+    compute: tuple[int, int] = (0, 0)
+    """CUDA compute capability."""
+    mig_enabled: bool = False
+    migs: tuple[Mig, ...] = ()
+    problem: str = ""
+    """Why it cannot be used now, such as ``GPU is lost``; empty if nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All GPUs of the node, in NVML's order, and how near they are to each other."""
+
+    gpus: tuple[Gpu, ...] = ()
+    links: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+    """By the UUIDs of two GPUs, in both orders. A pair that is missing is far apart."""
+    driver: str = ""
+    """Version, such as ``580.95.05``."""
+    cuda: tuple[int, int] = (0, 0)
+    """The newest CUDA that the driver supports."""
+
+
+def size(number: int) -> str:
+    """Return bytes as people write them; empty for none."""
+    return f"{number / _GIB:.4g}Gi" if number else ""

@@ -1,0 +1,138 @@
+"""A Unix socket on which a running plugin is told what shall happen: a JSON object, and a reply."""
+
+import atexit
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from deviceplugin_simulated.commands import MAX_REQUEST
+
+log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".new"
+"""What the name of the socket has at its end until it can be used."""
+CLIENTS: Final = 4
+"""Clients that are served at once. Others wait in the socket's queue."""
+LIMIT: Final = 5.0
+"""Seconds that a client has for all of it, however little it sends or takes at a time."""
+_PAUSE: Final = 0.2
+"""Seconds until clients are looked for again where that failed, as without descriptors."""
+
+
+class Control:
+    """The socket at ``path``; ``obey`` gets each request and returns the reply, both one line.
+
+    Only the user that runs the plugin, and root, can open it. ``obey`` is called by several threads
+    at once; nobody else waits for a client.
+    """
+
+    def __init__(self, path: Path, obey: Callable[[bytes], bytes]) -> None:
+        self._path = path
+        self._obey = obey
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Serve clients until the end.
+
+        The socket takes the place of an older one, and is removed at the end.
+
+        Raises:
+            OSError: The socket cannot be made, or there is something else in its place.
+        """
+        with socket.socket(socket.AF_UNIX) as listener:
+            identity = self._make(listener)
+            atexit.register(self._remove, identity)
+            try:
+                with self._serving(listener):
+                    yield
+            finally:
+                atexit.unregister(self._remove)
+                self._remove(identity)
+
+    @contextmanager
+    def _serving(self, listener: socket.socket) -> Iterator[None]:
+        ended, clients = Event(), set[socket.socket]()
+        threads = [
+            Thread(target=self._work, args=(listener, ended, clients), name="control", daemon=True)
+            for _ in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for one in (listener, *list(clients)):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)  # wakes who waits for it
+            for thread in threads:
+                thread.join(LIMIT)
+
+    def _make(self, listener: socket.socket) -> tuple[int, int]:
+        if self._path.exists() and not self._path.is_socket():
+            raise FileExistsError(f"{self._path}: is there already, and is no socket")
+        new = Path(f"{self._path}{SUFFIX}")
+        new.unlink(missing_ok=True)
+        try:
+            listener.bind(os.fspath(new))
+        except OSError as error:
+            raise OSError(f"{self._path}: {error.strerror}") from error
+        new.chmod(0o600)
+        listener.listen()
+        new.rename(self._path)
+        return _identity(self._path)
+
+    def _remove(self, identity: tuple[int, int]) -> None:
+        """Remove the socket unless it is somebody else's by now."""
+        with suppress(OSError):
+            if _identity(self._path) == identity:
+                self._path.unlink()
+
+    def _work(self, listener: socket.socket, ended: Event, clients: set[socket.socket]) -> None:
+        """Serve one client after the other."""
+        while not ended.is_set():
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                ended.wait(_PAUSE)
+                continue
+            clients.add(client)
+            try:
+                if not ended.is_set():  # or it came too late to be hung up on
+                    self._serve(client)
+            except OSError:  # one that goes away harms nobody but itself
+                pass
+            except Exception:  # the top of a thread, which is for the next client too
+                log.exception("request failed")
+            clients.discard(client)
+            client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        end = time.monotonic() + LIMIT
+        request = b""
+        while b"\n" not in request and len(request) <= MAX_REQUEST:
+            client.settimeout(_left(end))
+            if not (more := client.recv(MAX_REQUEST)):
+                break
+            request += more
+        reply = self._obey(request.partition(b"\n")[0])
+        client.settimeout(_left(end))
+        client.sendall(reply + b"\n")
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,169 @@
+"""Advertise devices of the configuration alone; the argument ``ctl --help`` makes them fail."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from threading import Event as Flag
+from typing import Final
+
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin_simulated import commands
+from deviceplugin_simulated.control_socket import Control
+from deviceplugin_simulated.life import State, Trouble
+from deviceplugin_simulated.scenario import load
+from deviceplugin_simulated.settings import SimulatedSettings
+
+_LOOK_UP: Final = 0.5
+"""Seconds after which somebody who waits for something else notices a stop."""
+_LONGEST_WAIT: Final = 3600.0
+
+
+def _die() -> None:
+    """End the process as a bug in C would: at once, without goodbye."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class SimulatedPlugin(dp.Plugin):
+    """Devices by configuration, with a life of their own.
+
+    ``clock`` gives seconds; the script begins when the plugin is made. ``crash`` ends the process.
+
+    Raises:
+        ConfigError: The settings, or the file that they name, cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatedSettings | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        crash: Callable[[], None] = _die,
+    ) -> None:
+        settings = settings or SimulatedSettings()
+        scenario = load(settings)
+        resources = list(dict.fromkeys(device.resource for device in scenario.devices))
+        self.resource = resources[0] if resources else settings.resource
+        self.socket_name = settings.plugin_name
+        self._devices = {device.id: device for device in scenario.devices}
+        self._life = scenario.life()
+        self._told = self._life.state
+        self._clock = clock
+        self._crash = crash
+        self._start = clock()
+        self._changed = threading.Condition()
+        self._served: set[str] = set()
+        self._stopped = False
+        self._ordered = Flag()
+        """Set when a client has asked for something."""
+        self._control = (
+            Control(settings.control_socket, self._obey) if settings.control_socket else None
+        )
+
+    @property
+    def now(self) -> float:
+        """Seconds since the script began."""
+        return self._clock() - self._start
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        state = self._state_when_awake()
+        return [
+            _as_it_is(device, trouble.sickness)
+            for device_id, device in self._devices.items()
+            if not (trouble := state.of(device_id)).unplugged
+        ]
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        state = self._state_when_awake()
+        troubles = {device.id: state.of(device.id) for device in devices}
+        delay = max((trouble.delay for trouble in troubles.values()), default=0.0)
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped, delay)
+        for device_id, trouble in troubles.items():
+            _refuse(device_id, trouble)
+        return super().allocate(devices)
+
+    @override
+    def changes(self, stop: Flag) -> Iterator[None]:
+        with self._control.listening() if self._control else nullcontext():
+            yield
+            while not stop.is_set():
+                self._ordered.clear()
+                if self._advance():
+                    yield
+                self._rest(stop)
+
+    def _rest(self, stop: Flag) -> None:
+        """Wait until the next event, an order, or the time to look for a stop."""
+        with self._changed:
+            seconds = min(max(0.0, self._life.next_at - self.now), _LONGEST_WAIT)
+        if self._control:
+            self._ordered.wait(min(seconds, _LOOK_UP))
+        else:
+            stop.wait(seconds)
+
+    @override
+    def start(self, resource: str) -> None:
+        with self._changed:
+            self._served.add(resource)
+            self._stopped = False
+
+    @override
+    def stop(self, resource: str) -> None:
+        with self._changed:
+            self._served.discard(resource)
+            self._stopped = not self._served
+            self._changed.notify_all()
+
+    def _advance(self) -> bool:
+        """Let happen what is due; tell whether anything happened since this was last called."""
+        with self._changed:
+            before = self._told
+            self._life.advance(self.now)
+            self._told = self._life.state
+            self._changed.notify_all()
+            if self._told.crashed and not before.crashed:
+                self._crash()
+            return self._told is not before
+
+    def _state_when_awake(self) -> State:
+        """Return how everything is now; not before it is over, if the plugin is to hang."""
+        with self._changed:
+            self._life.advance(self.now)
+            while self._life.state.hangs and not self._stopped:
+                self._changed.wait(_LOOK_UP)
+                self._life.advance(self.now)
+            return self._life.state
+
+    def _obey(self, request: bytes) -> bytes:
+        order = commands.read(request, list(self._devices), self.now)
+        if order.problem:
+            return commands.refusal(order.problem)
+        try:
+            with self._changed:
+                state = commands.obey(order, self._life, self.now)
+        except ValueError as error:
+            return commands.refusal(str(error))
+        self._ordered.set()
+        return commands.reply(order, state)
+
+
+def _as_it_is(device: dp.Device, sickness: str) -> dp.Device:
+    return replace(device, health=dp.Health.unhealthy(sickness)) if sickness else device
+
+
+def _refuse(device_id: str, trouble: Trouble) -> None:
+    """Raise what keeps a device from being allocated now."""
+    if trouble.unplugged:
+        raise dp.UnknownDeviceError(f"unknown device: {device_id}")
+    if trouble.sickness:
+        raise dp.UnhealthyDeviceError(f"unhealthy device: {device_id} ({trouble.sickness})")
+    if trouble.refusal:
+        raise dp.AllocationError(f"device {device_id}: {trouble.refusal}")
