@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-import containerd as daemon
-from cluster_home import PATIENCE, Cluster, Options
-from containerd import Containerd
-from containerd_place import Containers
-from home import Home
-from node import Node
+from containers import containerd as daemon
+from containers.containerd import Containerd
+from homes.cluster_home import PATIENCE, Cluster, Options
+from homes.containerd_place import Containers
+from homes.home import Home
+from homes.place import Place
+from homes.process_place import Processes
+from homes.simulated_home import SimulatedHome
+from homes.simulated_node import Node
 from patience import be_patient
-from place import Place
-from process_place import Processes
-from simulated_home import SimulatedHome
 
 be_patient()
 FAILED = pytest.StashKey[bool]()

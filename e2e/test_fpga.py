@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.simulator import Pod
-from fpga_cards import bundle
-from fpga_trees import AFU, DFL, INTERFACE, OTHER_AFU, FpgaTree
-from node import BIN, Node
+from fpga.cards import bundle
+from fpga.trees import AFU, DFL, INTERFACE, OTHER_AFU, FpgaTree
+from homes.simulated_node import BIN, Node
 
 OLD = "fpga.intel.com/af-ce4.d84.zkiWk5jwXzOUbVYHCL4QithCTcSko8QT-J5DNoP5BAs"
 NEW = "fpga.intel.com/af-ce4.f7d.zkiWk5jwXzOUbVYHCL4QivffQFy9es9yIvFEsLk6zRg"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.simulator import Pod
-from node import Node
+from homes.simulated_node import Node
 
 RESOURCE = "squat.ai/port"
 pytestmark = pytest.mark.generic

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from deviceplugin.simulator import Pod
-from node import Node
+from homes.simulated_node import Node
 
 RESOURCE = "example.com/gopher"
 pytestmark = pytest.mark.gopher

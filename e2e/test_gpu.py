@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.simulator import Pod
-from fake_nvml import FakeNvml, Fleet, build_or_skip
-from node import Node
+from gpu.fake_nvml import FakeNvml, Fleet, build_or_skip
+from homes.simulated_node import Node
 
 RESOURCE = "nvidia.com/gpu"
 pytestmark = pytest.mark.gpu

@@ -8,8 +8,8 @@ import grpc
 import pytest
 import yaml
 
-from fpga_trees import AFU, INTERFACE, OTHER_AFU
-from home import Given, Home, Plugin
+from fpga.trees import AFU, INTERFACE, OTHER_AFU
+from homes.home import Given, Home, Plugin
 
 GENERIC = """
 devices:

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from deviceplugin.simulator import Pod
-from node import BIN, Node
+from homes.simulated_node import BIN, Node
 from patience import PATIENCE
 
 RESOURCE = "example.com/gpu"

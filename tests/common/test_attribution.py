@@ -21,9 +21,9 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
+from kubelets.pod_resources import pod_resources
 from patience import PATIENCE
-from pod_resources import pod_resources
-from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually, sick
 
 QUICK = timedelta(milliseconds=50)
 SLOW = timedelta(hours=1)

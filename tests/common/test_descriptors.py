@@ -25,7 +25,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE
-from scripted import RESOURCE, Unserved, eventually
+from scripted_plugin import RESOURCE, Unserved, eventually
 
 PLUGIN = """
 import json, resource, sys

@@ -20,9 +20,9 @@ from deviceplugin._platform.file_watcher import Poller
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.testing._node import PLUGIN_POD
+from kubelets.pod_resources import pod_resources
 from patience import PATIENCE
-from pod_resources import pod_resources
-from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually, sick
 
 SHORT = timedelta(milliseconds=100)
 
@@ -190,7 +190,7 @@ def test_before_the_first_good_discovery_nothing_is_registered(kubelet: Kubelet)
         node.wait_for("example.com/other", {"x"})
         assert ["example.com/other"] == list(node.kubelet.registered)
         assert node.host.ready().startswith(
-            "no discovery has succeeded yet: ScriptedPlugin: OSError: not yet (scripted.py:"
+            "no discovery has succeeded yet: ScriptedPlugin: OSError: not yet (scripted_plugin.py:"
         )
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"})

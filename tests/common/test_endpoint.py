@@ -19,9 +19,9 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
 from held_clock import HeldClock
-from odd_kubelet import odd_kubelet
+from kubelets.odd_kubelet import odd_kubelet
 from patience import PATIENCE
-from scripted import RESOURCE, ScriptedPlugin, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
 
 BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 

@@ -8,7 +8,7 @@ import deviceplugin as dp
 from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.events import Events
-from scripted import RESOURCE, ScriptedPlugin, sick
+from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 
 class Told:

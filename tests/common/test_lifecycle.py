@@ -16,7 +16,7 @@ import deviceplugin as dp
 from deviceplugin._app.host import Host
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
-from scripted import RESOURCE, ScriptedPlugin, eventually, sick
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually, sick
 
 
 def get(node: Node, path: str) -> tuple[int, str]:

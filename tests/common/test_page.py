@@ -15,7 +15,7 @@ from deviceplugin._attribution.podresources import Hold
 from deviceplugin._http.page import MAX_DEVICES, MAX_RESOURCES, render
 from deviceplugin._http.report import Report
 from deviceplugin._telemetry.events import MAX_EVENTS, Event, Events
-from scripted import sick
+from scripted_plugin import sick
 
 NOW = 1_000_000_000.0
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

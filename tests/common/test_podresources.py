@@ -13,8 +13,8 @@ from deviceplugin._attribution.podresources import Hold, Holdings, NoGetError, P
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
-from pod_resources import pod_resources
-from scripted import RESOURCE, ScriptedPlugin
+from kubelets.pod_resources import pod_resources
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 DOOR = ("default", "door")
 

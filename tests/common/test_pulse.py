@@ -19,7 +19,7 @@ from deviceplugin._telemetry.events import Events
 from deviceplugin.testing import Kubelet, Node
 from held_clock import HeldClock
 from patience import PATIENCE
-from scripted import RESOURCE, ScriptedPlugin, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
 
 DEAD = r"^/p/{} has not answered since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$"
 

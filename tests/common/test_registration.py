@@ -23,8 +23,8 @@ from deviceplugin._registration import kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
-from odd_kubelet import odd_kubelet
-from scripted import RESOURCE, ScriptedPlugin, Unserved, descriptors, eventually, sick
+from kubelets.odd_kubelet import odd_kubelet
+from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, eventually, sick
 
 
 def own_sockets(kubelet: Kubelet) -> list[Path]:

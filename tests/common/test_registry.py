@@ -13,7 +13,7 @@ from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
 from patience import PATIENCE
-from scripted import RESOURCE, ScriptedPlugin, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
 
 SOCKET = "example.com_thing-reg.sock"
 

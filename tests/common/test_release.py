@@ -13,7 +13,7 @@ from deviceplugin._attribution.release import Releases
 from deviceplugin._attribution.schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
-from scripted import ScriptedPlugin
+from scripted_plugin import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
 OLD, NEW = (1, 1, 1), (2, 2, 2)

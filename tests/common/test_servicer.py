@@ -20,7 +20,7 @@ from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, ca
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, _node
-from scripted import RESOURCE, ScriptedPlugin, sick
+from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 FULL = dp.Device(
     "d2",

@@ -10,7 +10,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet, Node
-from scripted import RESOURCE, ScriptedPlugin, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
 
 
 def wait_for_none(node: Node) -> str:
@@ -27,7 +27,9 @@ def test_a_test_is_told_that_discovery_fails_and_why(kubelet: Kubelet) -> None:
         eventually(node.host.troubles, "the failure")
         text = wait_for_none(node)
         assert text.startswith(f"waited 0.01 s for {RESOURCE} to have healthy ['never']")
-        assert "; ScriptedPlugin: discovery failed: OSError: no such bus (scripted.py:" in text
+        assert (
+            "; ScriptedPlugin: discovery failed: OSError: no such bus (scripted_plugin.py:" in text
+        )
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"})
         assert "discovery failed" not in wait_for_none(node)

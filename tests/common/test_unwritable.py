@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from container import POSSIBLE
+from containers.unshare import POSSIBLE
 from deviceplugin._kubelet.server import _advised, _check_exists
 from deviceplugin._registration.kubelet_socket import is_directory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import forked
+import forked_process
 from deviceplugin.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, _plugin, run
 from deviceplugin.conformance.checks import _stream_loss
 
@@ -114,8 +114,10 @@ BAD = {
 @pytest.fixture(autouse=True)
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
-    forked.preload(*sorted({f"{PLUGINS}.{name.partition('.')[0]}" for name in BAD.values()}))
-    monkeypatch.setattr(_plugin, "subprocess", forked)
+    forked_process.preload(
+        *sorted({f"{PLUGINS}.{name.partition('.')[0]}" for name in BAD.values()})
+    )
+    monkeypatch.setattr(_plugin, "subprocess", forked_process)
     monkeypatch.setattr(_stream_loss, "_MOST", 2)  # what a busy machine gets done in a second
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import forked
+import forked_process
 from deviceplugin.conformance import Check, Limits, Result, Subject, Trial, Verdict, _plugin
 from deviceplugin.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotApplicable
 from deviceplugin.conformance._findings import Findings
@@ -23,8 +23,8 @@ BAD = "tests.conformance.bad_plugins"
 @pytest.fixture(autouse=True)
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
-    forked.preload(f"{BAD}.good", f"{BAD}.footprint")
-    monkeypatch.setattr(_plugin, "subprocess", forked)
+    forked_process.preload(f"{BAD}.good", f"{BAD}.footprint")
+    monkeypatch.setattr(_plugin, "subprocess", forked_process)
 
 
 def check(name: str, run: Callable[[Trial], str], lane: str = "") -> Check:

@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-import containerd as daemon
-from containerd import Containerd
+from containers import containerd as daemon
+from containers.containerd import Containerd
 
 
 @pytest.fixture(scope="session")

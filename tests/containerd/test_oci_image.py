@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import oci_image
 from archive import Archive
+from containers import oci_image
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import oci_image
-from container import eventually
-from containerd import Containerd
-from containerd_place import Containers
+from containers import oci_image
+from containers.containerd import Containerd
+from containers.unshare import eventually
 from deviceplugin.simulator import RunOptions
-from home import Plugin
-from place import Installation
+from homes.containerd_place import Containers
+from homes.home import Plugin
+from homes.place import Installation
 
 SAYS = "trap 'echo ended; exit 4' TERM; echo serving $DP_HTTP_ADDRESS $0; sleep 100 & wait"
 IMAGE = "docker.io/library/gopher-device-plugin:0.1.0"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import cri_runtime_pb2 as pb
+from containers import cri_runtime_pb2 as pb
+from containers.pod_config import NOTHING, Node, PodConfig
 from deviceplugin.simulator import RunOptions
-from kustomize import render
-from pod_config import NOTHING, Node, PodConfig
+from manifests.kustomize import render
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 Ask = Callable[..., pb.ContainerConfig]

@@ -12,10 +12,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deployment_policy import problems
 from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
-from kustomize import Manifest, overlay, render, render_by_kustomize
+from manifests.deployment_policy import problems
+from manifests.kustomize import Manifest, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cluster.small_cluster import OLDEST, why_not
 from kubectl import LOCK, unpack
 from locked import entries
-from small_cluster import OLDEST, why_not
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "#!/bin/sh\necho it runs\n"

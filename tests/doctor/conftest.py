@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import node_tree
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.doctor import Node
-from node_tree import RESOURCE
+from hardware import healthy_node
+from hardware.healthy_node import RESOURCE
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Short, because the path of a socket has 107 bytes at most."""
     path = Path(tempfile.mkdtemp(prefix="dp"))
-    node_tree.build(path)
+    healthy_node.build(path)
     yield path
     shutil.rmtree(path)
 

@@ -22,7 +22,7 @@ from deviceplugin.tools.doctor.checks import (
 )
 from deviceplugin.tools.doctor.checks._cdi_files import SpecError
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
-from node_tree import PROC, write
+from hardware.healthy_node import PROC, write
 
 HARDWARE = {
     "gpu": [

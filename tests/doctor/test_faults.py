@@ -13,7 +13,7 @@ import pytest
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.tools.doctor import all_checks, run
-from node_tree import RESOURCE, write
+from hardware.healthy_node import RESOURCE, write
 
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 MOUNT = "40 22 8:2 {source} {point} {options} - ext4 /dev/sdb1 rw\n"

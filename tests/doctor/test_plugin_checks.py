@@ -10,7 +10,7 @@ import pytest
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.tools.doctor import all_checks, main, run
 from deviceplugin.tools.doctor._plugins import plugin_checks
-from node_tree import write
+from hardware.healthy_node import write
 
 GOOD = '''
 from deviceplugin.checks import ok, warning

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cluster_home import Cluster, Options, as_number
-from cluster_kinds import DAEMON_SET, NAMESPACE, POD, Object
-from container import eventually
-from home import Plugin
-from kustomize import render, render_by_kustomize
-from small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from cluster.kinds import DAEMON_SET, NAMESPACE, POD, Object
+from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from containers.unshare import eventually
+from homes.cluster_home import Cluster, Options, as_number
+from homes.home import Plugin
+from manifests.kustomize import render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
 GOPHER = {"gopher-device-plugin:0.1.0": PLUGINS["gopher-device-plugin:0.1.0"]}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
-from container import eventually
-from kustomize import overlay
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
+from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from containers.unshare import eventually
+from manifests.kustomize import overlay
 from patience import PATIENCE
-from small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from cluster_kinds import NAMESPACE, Object
-from small_cluster import SmallCluster, running
+from cluster.kinds import NAMESPACE, Object
+from cluster.small_cluster import SmallCluster, running
 
 LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 BOOKMARKS = {"allowWatchBookmarks": "true"}

@@ -17,9 +17,9 @@ from urllib.request import urlopen
 import pytest
 
 from archive import Archive
-from container import POSSIBLE, Container, eventually, first_process
+from containers.unshare import POSSIBLE, Container, eventually, first_process
 from deviceplugin.simulator import Pod, SimulatedKubelet
-from kustomize import overlay, render
+from manifests.kustomize import overlay, render
 
 ROOT = Path(__file__).parents[2]
 ARCHIVES = sorted((ROOT / "dist/images").glob("*-device-plugin-*.tar"))

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from event_api import Api, running
+from cluster.event_api import Api, running
 
 
 @pytest.fixture

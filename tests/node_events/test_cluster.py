@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cluster.event_api import Answer, Api, running
 from deviceplugin.tools.events import (
     Cluster,
     Fact,
@@ -19,7 +20,6 @@ from deviceplugin.tools.events import (
     RefusedError,
     as_event,
 )
-from event_api import Answer, Api, running
 
 NOTICE = Notice(good=False, facts=(Fact("example.com/a", "d", good=False, since="then"),))
 EVENT = as_event(NOTICE, "worker-3", datetime(2026, 11, 21, tzinfo=UTC))

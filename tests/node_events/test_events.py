@@ -16,9 +16,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from cluster.event_api import Answer, Api
 from deviceplugin.testing import Kubelet
 from deviceplugin.tools.events import NoAnswerError, _cli, _look, look, main
-from event_api import Answer, Api
 from patience import PATIENCE
 
 R = "example.com/camera"

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cluster.event_api import invalid
 from deviceplugin.tools.events import Fact, Notice, as_event
-from event_api import invalid
 
 R = "example.com/camera"
 NAMED = "c0 (ill), c1 (ill), c2 (ill), c3 (ill), c4 (ill)"

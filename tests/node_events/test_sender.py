@@ -17,7 +17,7 @@ from deviceplugin.tools.events import (
 )
 from held_clock import HeldClock
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 R = "example.com/camera"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
-from fpga_plugin import Make
-from fpga_trees import BOTH, DFL, FpgaTree
+from fpga.plugin import Make
+from fpga.trees import BOTH, DFL, FpgaTree
 
 
 @pytest.fixture

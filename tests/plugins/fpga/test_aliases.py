@@ -13,8 +13,8 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_fpga import aliases, resource_names
-from fpga_plugin import Make
-from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.plugin import Make
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
 from patience import PATIENCE
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from deviceplugin_fpga.hook import bitstreams
 from deviceplugin_fpga.hook.errors import HookError
-from fpga_bitstreams import aocx, elf, gbs, metadata, signed
-from fpga_trees import AFU, INTERFACE, OTHER_AFU
+from fpga.bitstreams import aocx, elf, gbs, metadata, signed
+from fpga.trees import AFU, INTERFACE, OTHER_AFU
 from patience import PATIENCE
 
 UNIQUE = "0123456789abcdef0123456789abcdef01234567"

@@ -9,8 +9,8 @@ import pytest
 
 from deviceplugin_fpga.hook import bitstreams
 from deviceplugin_fpga.hook.errors import HookError
-from fpga_bitstreams import aocx, gbs
-from fpga_trees import AFU, INTERFACE
+from fpga.bitstreams import aocx, gbs
+from fpga.trees import AFU, INTERFACE
 
 NAME = f"{AFU}.gbs"
 CONTENT = gbs(image=b"x" * 1000)

@@ -12,8 +12,8 @@ import yaml
 from deviceplugin_fpga import commands, plugin, resource_names
 from deviceplugin_fpga.command_line import main
 from deviceplugin_fpga.hook import command_line
-from fpga_bitstreams import aocx, gbs, signed
-from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.bitstreams import aocx, gbs, signed
+from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
 
 UNIQUE = "0123456789abcdef0123456789abcdef01234567"
 OTHER_INTERFACE = "bfac4d851ee856fe8c95865ce1bbaa2d"

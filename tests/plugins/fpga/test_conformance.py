@@ -8,7 +8,7 @@ import pytest
 
 from deviceplugin.conformance import Limits
 from deviceplugin.tools.conformance import _cli, main
-from fpga_trees import AFU, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, OTHER_AFU, FpgaTree
 
 BIN = Path(sys.executable).parent
 SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=2, leak_restarts=3)

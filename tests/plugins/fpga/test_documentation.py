@@ -15,8 +15,8 @@ from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
 from deviceplugin_fpga import FpgaSettings, install, resource_names
 from deviceplugin_fpga.hook import command_line
-from fpga_bitstreams import gbs
-from fpga_trees import AFU, OTHER_AFU, FpgaTree
+from fpga.bitstreams import gbs
+from fpga.trees import AFU, OTHER_AFU, FpgaTree
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.drivers import Found, NoDriverError, look
 from deviceplugin_fpga.sysfs import SysfsError
-from fpga_trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
+from fpga.trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
 
 OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deviceplugin._inventory.validation import device_problem, resource_name_problem
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
-from fpga_trees import AFU, ALL_ONES, BOTH, INTERFACE, FpgaTree
+from fpga.trees import AFU, ALL_ONES, BOTH, INTERFACE, FpgaTree
 
 TEXTS: Final = st.one_of(
     st.binary(max_size=80),

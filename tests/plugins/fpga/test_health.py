@@ -7,8 +7,8 @@ import pytest
 import deviceplugin as dp
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.health import OF_FME, OF_PORT, Doctor, Finding, Severity, findings
-from fpga_plugin import Make
-from fpga_trees import AFU, FpgaTree
+from fpga.plugin import Make
+from fpga.trees import AFU, FpgaTree
 
 ROOT = Path(__file__).parents[3]
 KEY = ("fpga.intel.com/region-x", "dfl-fme.0")

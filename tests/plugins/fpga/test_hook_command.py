@@ -14,9 +14,9 @@ import pytest
 
 from deviceplugin_fpga import install
 from deviceplugin_fpga.hook import command_line
-from fpga_bitstreams import gbs
-from fpga_cards import FakeCards, bundle
-from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.bitstreams import gbs
+from fpga.cards import FakeCards, bundle
+from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
 from patience import PATIENCE
 
 BIN = Path(sys.executable).parent

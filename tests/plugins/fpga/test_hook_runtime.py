@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-import containerd
-import oci_image
+from containers import containerd, oci_image
 from deviceplugin_fpga import cdi, install
-from fpga_cards import write_hook
-from fpga_trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
+from fpga.cards import write_hook
+from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.timeout(60)

@@ -4,8 +4,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_fpga import resource_names
-from fpga_plugin import Make
-from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.plugin import Make
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
 
 CE4_D84 = "fpga.intel.com/af-ce4.d84.zkiWk5jwXzOUbVYHCL4QithCTcSko8QT-J5DNoP5BAs"
 BFA_F7D = "fpga.intel.com/af-bfa.f7d.v6xNhR7oVv6MlYZc4buqLfffQFy9es9yIvFEsLk6zRg"

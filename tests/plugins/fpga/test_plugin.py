@@ -19,9 +19,9 @@ from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin_fpga import FpgaPlugin, resource_names, udev
 from deviceplugin_fpga.health import Doctor
-from fpga_plugin import Make
-from fpga_trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
-from kernel_events import emit, overflow
+from fpga.plugin import Make
+from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
+from hardware.kernel_events import emit, overflow
 
 OLD = resource_names.af(INTERFACE, AFU)
 NEW = resource_names.af(INTERFACE, OTHER_AFU)

@@ -20,9 +20,9 @@ from deviceplugin_fpga.drivers import DFL, OPAE, Driver
 from deviceplugin_fpga.hook import container_request, programming
 from deviceplugin_fpga.hook.errors import HookError
 from deviceplugin_fpga.hook.programmer import Kernel
-from fpga_bitstreams import aocx, gbs
-from fpga_cards import FakeCards, bundle
-from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.bitstreams import aocx, gbs
+from fpga.cards import FakeCards, bundle
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
 
 BLANK = "1" * 32
 OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from deviceplugin_fpga.hook import container_request
 from deviceplugin_fpga.hook.container_request import Node, Wish
 from deviceplugin_fpga.hook.errors import HookError
-from fpga_trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
 
 PORT = {"path": "/dev/dfl-port.0", "type": "c", "major": 240, "minor": 7}
 OPAE_PORT = {"path": "/dev/intel-fpga-port.3", "type": "c", "major": 241, "minor": 0}

@@ -7,8 +7,8 @@ import pytest
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.domains import Domains
-from generic_plugin import Make
-from hardware import Hardware
+from generic.plugin import Make
+from hardware.tree import Hardware
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from deviceplugin_generic.entries import (
     Selector,
     UsbSpec,
 )
-from json_schema import valid
+from generic.json_schema import valid
 
 SCHEMA_FILE = Path(deviceplugin_generic.__file__).with_name("schema.json")
 SCHEMA = json.loads(SCHEMA_FILE.read_text())

@@ -11,7 +11,7 @@ import pytest
 
 from deviceplugin.conformance import CHECKS, Limits
 from deviceplugin.tools.conformance import _cli, main
-from hardware import Hardware
+from hardware.tree import Hardware
 
 PLUGIN = str(Path(sys.executable).with_name("generic-device-plugin"))
 SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=3, leak_restarts=5)

@@ -9,8 +9,8 @@ from deviceplugin_generic.entries import Check
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.matching import Match
 from deviceplugin_generic.sysfs import Roots, Tree
-from generic_plugin import Make, found
-from hardware import Hardware
+from generic.plugin import Make, found
+from hardware.tree import Hardware
 
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import deviceplugin as dp
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.documents import Devices
-from generic_plugin import Make, found
-from hardware import Hardware
-from recording import play
+from generic.plugin import Make, found
+from hardware.recording import play
+from hardware.tree import Hardware
 
 SHIPPED = Path(__file__).parents[3] / "deployments/generic/config.yaml"
 TTYS = "{name: tty, groups: [{select: {subsystem: tty}}]}"

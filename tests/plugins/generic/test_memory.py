@@ -14,8 +14,8 @@ from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.memory import FULL_LOOK, Memory
 from deviceplugin_generic.sysfs import Tree
-from generic_plugin import Make
-from hardware import Hardware
+from generic.plugin import Make
+from hardware.tree import Hardware
 
 ENTRIES = """
 - {name: plain, groups: [{paths: [{path: ROOT/dev/n*}]}]}

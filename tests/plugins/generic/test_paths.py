@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from generic_plugin import Make, found, make_node
-from hardware import Hardware
+from generic.plugin import Make, found, make_node
+from hardware.tree import Hardware
 
 
 def sha1(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hardware import Hardware
+from hardware.tree import Hardware
 
 COMMAND = str(Path(sys.executable).with_name("generic-device-plugin"))
 DEVICES = [

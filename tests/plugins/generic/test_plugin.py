@@ -14,8 +14,8 @@ import deviceplugin_generic
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, udev
 from deviceplugin_generic.domains import Domains
-from generic_plugin import Make, found, make_node
-from hardware import Hardware
+from generic.plugin import Make, found, make_node
+from hardware.tree import Hardware
 
 HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker
 QUIET = {"discovery_interval": HOUR, "poll_interval": HOUR}

@@ -11,9 +11,9 @@ import yaml
 import deviceplugin as dp
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.entries import UNLIMITED
-from generic_plugin import Make, make_node
-from hardware import Hardware
-from recording import play
+from generic.plugin import Make, make_node
+from hardware.recording import play
+from hardware.tree import Hardware
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")

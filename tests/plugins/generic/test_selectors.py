@@ -10,9 +10,9 @@ import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import documents
-from generic_plugin import Make, found
-from hardware import Hardware
-from json_schema import valid
+from generic.json_schema import valid
+from generic.plugin import Make, found
+from hardware.tree import Hardware
 from patience import PATIENCE
 
 SCHEMA = json.loads(Path(deviceplugin_generic.__file__).with_name("schema.json").read_text())

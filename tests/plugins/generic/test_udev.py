@@ -16,8 +16,8 @@ from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, udev
 from deviceplugin_generic.documents import Devices
-from generic_plugin import Make
-from kernel_events import emit, overflow
+from generic.plugin import Make
+from hardware.kernel_events import emit, overflow
 from patience import PATIENCE
 
 PLUGIN = Path(sys.executable).with_name("generic-device-plugin")

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 import deviceplugin as dp
-from generic_plugin import Make, found
-from hardware import Hardware
+from generic.plugin import Make, found
+from hardware.tree import Hardware
 
 CH340 = "{vendor: 1a86, product: '7523'}"
 TTYS = "{name: tty, groups: [{usb: [{vendor: 1a86, product: '7523'}], nodes: [tty]}]}"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import fake_nvml
-from gpu_rig import GpuRig
+from gpu import fake_nvml
+from gpu.rig import GpuRig
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from cdi_rules import faults
+from containers.cdi_rules import faults
 from deviceplugin_gpu.container.cdi_specs import VENDOR, Directory, documents, extras
 from deviceplugin_gpu.container.nvidia_ctk import Generated, Toolkit
 from deviceplugin_gpu.host import atomic_files

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_nvml import FakeNvml, Fleet
+from gpu.fake_nvml import FakeNvml, Fleet
 
 BIN = Path(sys.executable).parent
 

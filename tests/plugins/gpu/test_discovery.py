@@ -8,8 +8,8 @@ import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml.library import Library
-from fake_nvml import FakeGpu, FakeMig, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 
 
 def test_a_gpu_is_a_device_that_a_container_is_told_of(rig: GpuRig, kubelet: Kubelet) -> None:

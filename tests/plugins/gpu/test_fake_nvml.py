@@ -12,8 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from fake_nvml import SOURCES, FakeGpu, FakeMig, FakeNvml, Fleet
-from nvml_calls import code, gpu
+from gpu.fake_nvml import SOURCES, FakeGpu, FakeMig, FakeNvml, Fleet
+from gpu.nvml_calls import code, gpu
 
 Open = Callable[[Fleet | str], FakeNvml]
 GIB = 1 << 30

@@ -14,11 +14,11 @@ from typing import Any
 import pynvml
 import pytest
 
-import fake_nvml
-from fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
-from nvml_calls import code, gpu
+from gpu import fake_nvml
+from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
+from gpu.nvml_calls import code, gpu
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 

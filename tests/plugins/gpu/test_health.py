@@ -17,10 +17,10 @@ from deviceplugin_gpu.health.incidents import Record
 from deviceplugin_gpu.health.xids import Checks, parse_checks
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
-from fake_nvml import Fleet
-from gpu_rig import GpuRig, devices, unhealthy
+from gpu.fake_nvml import Fleet
+from gpu.rig import GpuRig, devices, unhealthy
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 OFF_THE_BUS = "XID 79 (the GPU is off the PCIe bus): reboot the node"
 TIMEOUT = "XID 109 (an application could not be switched away from): reset the GPU"

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from deviceplugin.simulator import SimulatedKubelet
-from fake_nvml import FakeNvml, Fleet
-from gpu_rig import GPU, uuid, uuids
+from gpu.fake_nvml import FakeNvml, Fleet
+from gpu.rig import GPU, uuid, uuids
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 

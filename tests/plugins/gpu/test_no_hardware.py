@@ -13,10 +13,10 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
-from fake_nvml import FakeGpu, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import FakeGpu, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 NO_DRIVER = 9
 QUIET = "no NVIDIA hardware on this node: looking again now and then"

@@ -1,8 +1,8 @@
 """What the fake driver measures, as metrics."""
 
 from deviceplugin_gpu.discovery.driver import Driver
-from fake_nvml import Fleet
-from gpu_rig import GpuRig, uuid
+from gpu.fake_nvml import Fleet
+from gpu.rig import GpuRig, uuid
 
 
 def samples(rig: GpuRig, **given: object) -> dict[str, float]:

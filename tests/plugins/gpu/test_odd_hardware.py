@@ -20,9 +20,9 @@ from deviceplugin_gpu.nvml import api, enumeration, mig
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
-from fake_nvml import FakeGpu, FakeMig, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from scripted import eventually
+from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted_plugin import eventually
 
 
 def test_every_function_that_is_called_exists_in_pynvml() -> None:

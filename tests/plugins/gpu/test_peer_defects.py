@@ -15,10 +15,10 @@ import pytest
 
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
-from fake_nvml import FakeMig, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import FakeMig, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 3}]}}
 SIXTEEN = [uuid(slot) for slot in range(16)]

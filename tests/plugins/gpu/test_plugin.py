@@ -14,10 +14,10 @@ import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
-from fake_nvml import FakeMig, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import FakeMig, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}
 

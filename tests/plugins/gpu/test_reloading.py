@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin_gpu.command_line import Command
 from deviceplugin_gpu.configuration.reloading import Reloading
-from gpu_rig import GpuRig
+from gpu.rig import GpuRig
 from patience import PATIENCE
 
 

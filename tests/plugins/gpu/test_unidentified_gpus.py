@@ -7,9 +7,9 @@ import pytest
 
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.plugin import GpuPlugin
-from fake_nvml import FakeGpu, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from scripted import eventually
+from gpu.fake_nvml import FakeGpu, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from scripted_plugin import eventually
 
 LOST = "cannot be read: nvmlDeviceGetUUID: GPU is lost (NVML error 15)"
 UNLISTED = "is not known to NVML: it is lost, or hidden from this plugin"

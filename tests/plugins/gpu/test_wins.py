@@ -19,10 +19,10 @@ from deviceplugin_gpu.discovery.diagnosis import explain
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
 from deviceplugin_gpu.nvml.library import Library
-from fake_nvml import SOURCES, FakeMig, Fleet
-from gpu_rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import SOURCES, FakeMig, Fleet
+from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE
-from scripted import eventually
+from scripted_plugin import eventually
 
 EIGHT = tuple(range(8))
 FLEETS = sorted((SOURCES / "fleets").glob("*.fleet"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kustomize import render
+from manifests.kustomize import render
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]

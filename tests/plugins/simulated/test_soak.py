@@ -1,8 +1,8 @@
-"""Ten thousand devices that fail at random; the whole minute is in ``simulated_soak.py``."""
+"""Ten thousand devices that fail at random; the whole minute is in ``simulated/soak.py``."""
 
 import pytest
 
-from simulated_soak import main, soak
+from simulated.soak import main, soak
 
 
 def test_the_kubelet_has_what_the_script_says_after_many_faults() -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Behaviour, KubeletConfig, Pod, StubError
-from kubelet_chance import Chance
-from kubelet_history import DifferenceError, History
-from kubelet_twins import Kubelet, Twin
-from real_kubelet import CannotBuildError, RealKubelet, build
-from simulated_twin import Simulated
+from kubelets.chance import Chance
+from kubelets.history import DifferenceError, History
+from kubelets.real_kubelet import CannotBuildError, RealKubelet, build
+from kubelets.simulated_kubelet import Simulated
+from kubelets.twin import Kubelet, Twin
 
 SEEDS: Final = range(*map(int, os.environ.get("DIFFERENTIAL_SEEDS", "0:30").split(":")))
 LENGTH: Final = 60

@@ -1,0 +1,77 @@
+"""What a simulated kubelet needs of the place where the plugin and pods run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from deviceplugin.simulator import RunOptions
+from homes.home import Given, Plugin
+from manifests.kustomize import Manifest
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A plugin to be started."""
+
+    plugin: Plugin
+    manifests: list[Manifest]
+    host: Mapping[str, Path]
+    """What stands for directories of the node."""
+    listen: str
+    """Where it serves metrics and probes."""
+    log: Path
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The pod of its DaemonSet: a manifest."""
+        (daemon_set,) = (one for one in self.manifests if one["kind"] == "DaemonSet")
+        template: dict[str, Any] = daemon_set["spec"]["template"]
+        name = daemon_set["metadata"]["name"]
+        return {**template, "metadata": {**template["metadata"], "name": name}}
+
+    @property
+    def configs(self) -> dict[str, dict[str, str]]:
+        """Files of its ConfigMaps."""
+        maps = (one for one in self.manifests if one["kind"] == "ConfigMap")
+        return {one["metadata"]["name"]: one["data"] for one in maps}
+
+
+class Place(Protocol):
+    """One plugin at a time, and pods."""
+
+    def start(self, installation: Installation) -> None:
+        """Start the plugin."""
+
+    def is_alive(self) -> bool:
+        """Tell whether it runs."""
+
+    def kill(self) -> None:
+        """End it without a warning."""
+
+    def terminate(self) -> int:
+        """Ask it to end, and return its exit status."""
+
+    def run_pod(self, pod: Mapping[str, Any], options: RunOptions) -> Given:
+        """Start a pod with one container, and look from inside."""
+
+    def run_to_end(self, pod: Mapping[str, Any], options: RunOptions) -> str:
+        """Run a pod with one container until it has done well, and return what it prints."""
+
+    def need_cdi(self) -> None:
+        """See Home."""
+
+    def execute(self, name: str, command: str) -> str:
+        """See Home."""
+
+    def is_running(self, name: str) -> bool:
+        """Tell whether a pod's container runs."""
+
+    def delete(self, name: str) -> None:
+        """End a pod and remove it."""
+
+    def collect(self, folder: Path) -> None:
+        """See Home."""
+
+    def close(self) -> None:
+        """See Home."""

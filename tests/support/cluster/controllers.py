@@ -1,0 +1,185 @@
+"""The controllers of the stand-in for a cluster: namespaces, garbage, DaemonSets, the scheduler.
+
+Each looks at everything there is and does what is to be done next, at every step.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from uuid import uuid4
+
+from cluster.admission import admit
+from cluster.kinds import ACCOUNT, CONFIG_MAP, DAEMON_SET, KINDS, NAMESPACE, NODE, POD, Object
+from cluster.quantities import number
+from cluster.store import Store, tell
+
+_GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
+"""What every namespace has."""
+
+
+def step(store: Store) -> None:
+    with store.changed:
+        keep_namespaces(store)
+        collect_garbage(store)
+        for daemon_set in store.list(DAEMON_SET):
+            keep_daemon_set(store, daemon_set)
+        for pod in store.list(POD):
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                schedule(store, pod)
+
+
+def keep_namespaces(store: Store) -> None:
+    for space in store.list(NAMESPACE):
+        name = space["metadata"]["name"]
+        if "deletionTimestamp" in space["metadata"]:
+            empty(store, name)
+            continue
+        for kind, given in _GIVEN:
+            if not store.exists(kind, name, given):
+                metadata = {"name": given, "namespace": name}
+                made = {"apiVersion": "v1", "kind": kind.name, "metadata": metadata}
+                store.create(kind, made)
+
+
+def empty(store: Store, namespace: str) -> None:
+    """Delete what is in the namespace; and the namespace, once nothing is."""
+    for kind in KINDS:
+        for one in store.list(kind, namespace) if kind.namespaced else ():
+            store.delete(kind, namespace, one["metadata"]["name"])
+    if not any(store.list(kind, namespace) for kind in KINDS if kind.namespaced):
+        store.remove(NAMESPACE, "", namespace)
+
+
+def collect_garbage(store: Store) -> None:
+    """Delete the pods whose DaemonSet is gone."""
+    there = {one["metadata"]["uid"] for one in store.list(DAEMON_SET)}
+    for pod in store.list(POD):
+        owners = {one["uid"] for one in pod["metadata"].get("ownerReferences", ())}
+        if owners and not owners & there:
+            store.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+# DaemonSets
+
+
+def keep_daemon_set(store: Store, daemon_set: Object) -> None:
+    """See that it has its pod, if the node is one of its; an old one goes before the new comes."""
+    namespace, name = daemon_set["metadata"]["namespace"], daemon_set["metadata"]["name"]
+    template = daemon_set["spec"]["template"]
+    revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+    pods = [one for one in store.list(POD, namespace) if _owned(one, daemon_set)]
+    wanted = sum(fits(template["spec"], node) for node in store.list(NODE))
+    if wanted and not pods:
+        _make(store, daemon_set, revision)
+    for pod in pods:
+        failed = pod["status"]["phase"] == "Failed"
+        if (failed or _revision(pod) != revision) and "deletionTimestamp" not in pod["metadata"]:
+            store.delete(POD, namespace, pod["metadata"]["name"])
+    ready = sum(map(is_ready, pods))
+    status = {
+        "observedGeneration": daemon_set["metadata"]["generation"],
+        "desiredNumberScheduled": wanted,
+        "currentNumberScheduled": len(pods),
+        "updatedNumberScheduled": sum(_revision(pod) == revision for pod in pods),
+        "numberMisscheduled": 0,
+        "numberReady": ready,
+        "numberAvailable": ready,
+        "numberUnavailable": wanted - ready,
+    }
+    store.change(DAEMON_SET, namespace, name, lambda found: found.update(status=status))
+
+
+def _owned(pod: Object, owner: Object) -> bool:
+    uids = [one["uid"] for one in pod["metadata"].get("ownerReferences", ())]
+    return owner["metadata"]["uid"] in uids
+
+
+def _revision(pod: Object) -> str:
+    return str(pod["metadata"]["labels"]["controller-revision-hash"])
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+    return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
+
+
+def _make(store: Store, daemon_set: Object, revision: str) -> None:
+    template, metadata = daemon_set["spec"]["template"], daemon_set["metadata"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{metadata['name']}-{uuid4().hex[:5]}",
+            "namespace": metadata["namespace"],
+            "labels": {**template["metadata"]["labels"], "controller-revision-hash": revision},
+            "annotations": template["metadata"].get("annotations", {}),
+            "ownerReferences": [owner | {"name": metadata["name"], "uid": metadata["uid"]}],
+        },
+        "spec": json.loads(json.dumps(template["spec"])),
+    }
+    admit(store, POD, metadata["namespace"], pod)
+    store.create(POD, pod)
+
+
+# The scheduler
+
+
+def schedule(store: Store, pod: Object) -> None:
+    nodes = store.list(NODE)
+    reasons: Counter[str] = Counter()
+    for node in nodes:
+        missing = _missing(store, pod, node)
+        if not missing:
+            _tell(store, pod, {"status": "True"}, node["metadata"]["name"])
+            return
+        reasons.update(missing)
+    why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    message = (
+        f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are "
+        f"available: {len(nodes)} No preemption victims found for incoming pod."
+    )
+    _tell(store, pod, {"status": "False", "reason": "Unschedulable", "message": message})
+
+
+def _missing(store: Store, pod: Object, node: Object) -> list[str]:
+    if not fits(pod["spec"], node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    taken: Counter[str] = Counter()
+    for other in store.list(POD):
+        here = other["spec"].get("nodeName") == node["metadata"]["name"]
+        if here and other["status"]["phase"] not in {"Succeeded", "Failed"}:
+            taken += devices(other["spec"])
+    there = node["status"].get("allocatable", {})
+    return [
+        f"Insufficient {resource}"
+        for resource, count in devices(pod["spec"]).items()
+        if count > number(there.get(resource, "0")) - taken[resource]
+    ]
+
+
+def devices(spec: Object) -> Counter[str]:
+    """Return how many devices of each resource a pod asks for."""
+    total: Counter[str] = Counter()
+    for container in spec["containers"]:
+        for name, count in container.get("resources", {}).get("limits", {}).items():
+            if "/" in name:
+                total[name] += number(count)
+    return total
+
+
+def fits(spec: Object, node: Object) -> bool:
+    labels = node["metadata"]["labels"]
+    wanted: dict[str, str] = spec.get("nodeSelector", {})
+    return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _tell(store: Store, pod: Object, condition: Object, node: str = "") -> None:
+    def edit(found: Object) -> None:
+        if node:
+            found["spec"]["nodeName"] = node
+        found["status"]["conditions"] = [{"type": "PodScheduled", **condition}]
+
+    store.change(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
+    if not node:
+        tell(store, pod, "FailedScheduling", condition["message"])

@@ -1,0 +1,170 @@
+"""A stand-in for a cluster of one node, for the real kubectl.
+
+An API server of our own (``api_server``) over objects in memory, a few controllers
+(``controllers``) and a node (``node``): its devices are a simulated kubelet's, and its
+pods are processes of this machine. Manifests are checked by Kubernetes' own schemas.
+
+It is not Kubernetes. It has no users, roles, quotas, priorities, networks or network policies, no
+server-side apply, no input for ``exec``, no startup and liveness probes; operators' kinds have no
+schema; pods are not contained: no images, users, capabilities or namespaces of the kernel. That a
+manifest passes here does not show that it passes there. That it fails here is worth looking at.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from cluster import controllers
+from cluster.api_server import Server
+from cluster.container import BIN, Image
+from cluster.kinds import NAMESPACE, Kind, Object
+from cluster.node import Node
+from cluster.store import Store
+
+PLUGINS: Mapping[str, Image] = {
+    f"{plugin}-device-plugin:0.1.0": [str(BIN / f"{plugin}-device-plugin")]
+    for plugin in ("generic", "gopher", "simulated")
+}
+"""The images that need no hardware, and what each runs: the installed command."""
+SHELL: Mapping[str, Image] = {"busybox:1.37": []}
+ROOT = Path(__file__).parents[3]
+_CONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: stand-in
+clusters: [{{name: stand-in, cluster: {{server: "{url}"}}}}]
+contexts: [{{name: stand-in, context: {{cluster: stand-in, user: nobody}}}}]
+users: [{{name: nobody, user: {{}}}}]
+"""
+
+
+class SmallCluster:
+    """See the module. ``config`` is for KUBECONFIG."""
+
+    def __init__(self, root: Path, images: Mapping[str, Image]) -> None:
+        self.store = Store()
+        self.node = Node(root / "node", self.store, images)
+        self._server = Server(self.store, self.node)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.config = root / "config"
+        self.config.write_text(_CONFIG.format(url=self.url))
+        self._stop = Event()
+        self.failure: Exception | None = None
+        self._threads = [
+            Thread(target=self._server.serve_forever, args=(0.05,), name="api-server"),
+            Thread(target=self._run, name="controllers"),
+        ]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What kubectl needs, without anything of this machine's."""
+        return {"KUBECONFIG": str(self.config), "HOME": str(self.config.parent)}
+
+    def start(self) -> None:
+        for name in ("default", "kube-system"):
+            metadata: Object = {"name": name, "labels": {}}
+            status = {"phase": "Active"}
+            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "status": status}
+            self.store.create(NAMESPACE, made)
+        self.node.start()
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                before = self.store.version
+                controllers.step(self.store)
+                self.node.step()
+                self.store.wait(before, 0.1)
+        except Exception as error:
+            # Nobody waits for what will never be.
+            self.failure = error
+            self.node.bell.unlink(missing_ok=True)
+            self._server.stopping.set()
+            self._server.shutdown()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._server.stopping.set()
+        self._server.shutdown()
+        for thread in self._threads:
+            thread.join()
+        self._server.server_close()
+        self.node.stop()
+
+    def kubectl(self, *words: str, text: str = "") -> str:
+        """Return what kubectl prints; it fails a test if it fails."""
+        done = self.try_kubectl(*words, text=text)
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def shell(self, command: str) -> str:
+        """Return what a shell command prints, kubectl's or another's, in the checkout."""
+        done = self._run_here(["sh", "-c", command])
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def try_kubectl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return self._run_here(["kubectl", *words], text)
+
+    def _run_here(self, words: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words,
+            cwd=ROOT,
+            input=text,
+            env={"PATH": os.environ["PATH"], **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    def there(self, kind: Kind) -> list[str]:
+        """Return the names of all objects of a kind."""
+        return [one["metadata"]["name"] for one in self.store.list(kind)]
+
+
+OLDEST = 31
+"""Older ones run commands in pods otherwise than by WebSocket."""
+KUBECTL = shutil.which("kubectl")
+
+
+def why_not(kubectl: str | None = KUBECTL) -> str:
+    """Return why kubectl cannot be run here, if so: it may not work, or be too old."""
+    if kubectl is None:
+        return "no kubectl"
+    words = [kubectl, "version", "--client", "--output=json"]
+    try:
+        done = subprocess.run(words, capture_output=True, check=True, timeout=15)
+        told = json.loads(done.stdout)["clientVersion"]
+        # Some have a plus behind it, and who builds it without a stamp has none.
+        minor = re.match(r"\d+", told["minor"])
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+        return f"a kubectl that does not work: {error}"
+    if minor is None:
+        return f"a kubectl that was built without its version ({told.get('gitVersion')})"
+    return "" if int(minor[0]) >= OLDEST else f"kubectl is older than 1.{OLDEST}"
+
+
+@contextmanager
+def running(images: Mapping[str, Image]) -> Iterator[SmallCluster]:
+    root = Path(tempfile.mkdtemp(prefix="c-"))
+    (root / "node").mkdir()
+    cluster = SmallCluster(root, images)
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(root, ignore_errors=True)
+        if cluster.failure is not None:
+            raise cluster.failure
+    assert () == cluster.node.kubelet.crashes

@@ -1,0 +1,122 @@
+"""The simulated kubelet as one of two twins."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deviceplugin.simulator import (
+    Behaviour,
+    ContainerStartError,
+    KubeletConfig,
+    ManualClock,
+    Pod,
+    SimulatedKubelet,
+)
+from kubelets.chance import InOrder
+
+
+class Simulated:
+    """The simulated kubelet; chance takes what comes first."""
+
+    def __init__(self, root: Path, config: KubeletConfig, behaviour: Behaviour) -> None:
+        self._clock = ManualClock()
+        self._kubelet = SimulatedKubelet(
+            root, clock=self._clock, config=config, behaviour=behaviour
+        )
+        self._kubelet._host.rng = InOrder()
+        self._lists: Mapping[str, int] = {}
+
+    def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
+        """Start it."""
+        for pod in pods:
+            state = self._kubelet.pod(pod)
+            state.running = {name for uid, name in running if uid == pod.uid}
+        self._lists = dict(self._kubelet.metrics.lists)
+        self._kubelet.start(readmit=False)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._kubelet.stop()
+
+    def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
+        """Return how far it has come."""
+        connections = self._kubelet._live().connections
+        with self._kubelet._host.changed:
+            come = self._kubelet.metrics.lists - Counter(self._lists)
+            clients = [client for client in connections._open if client.streaming]
+            streams = Counter(client.resource for client in clients)
+            return come, streams, any(client._closed for client in clients)
+
+    def admit(self, pod: Pod) -> tuple[str, str]:
+        """Admit."""
+        outcome = self._kubelet.admit(pod)
+        return outcome.reason, outcome.event
+
+    def resize(self, pod: Pod) -> tuple[str, str]:
+        """Resize."""
+        outcome = self._kubelet.resize(pod)
+        return outcome.reason, outcome.event
+
+    def readmit(self, _pods: Sequence[Pod]) -> list[tuple[str, str]]:
+        """Readmit."""
+        return [(outcome.reason, outcome.event) for outcome in self._kubelet.readmit()]
+
+    def run(self, pod: Pod, container: str) -> Any:
+        """Run."""
+        try:
+            options = self._kubelet.run_options(pod, container)
+        except ContainerStartError as error:
+            return str(error)
+        return None if options is None else dict(options.envs)
+
+    def end(self, pod: Pod) -> None:
+        """End."""
+        self._kubelet.terminate(pod)
+
+    def collect(self) -> None:
+        """Collect."""
+        self._kubelet._live().manager.collect()
+
+    def tick(self) -> None:
+        """Tick."""
+        self._kubelet.tick()
+
+    def expire(self) -> None:
+        """Expire."""
+        self._clock.advance(301)
+
+    def pokes(self) -> list[list[str]]:
+        """Take the pokes."""
+        return [sorted(pods) for pods in self._kubelet.take_pokes()]
+
+    def health(self, pod: Pod) -> Any:
+        """Look at the health."""
+        return self._kubelet.device_health(pod)
+
+    def state(self) -> dict[str, Any]:
+        """Look at everything."""
+        manager = self._kubelet._live().manager
+        with self._kubelet._host.changed:
+            return {
+                "endpoints": {
+                    name: "stopped" if each.stopped else "running"
+                    for name, each in manager.endpoints.items()
+                },
+                "devices": {
+                    name: {id_: device.health for id_, device in listed.items()}
+                    for name, listed in manager.devices.items()
+                },
+                "healthy": _lists(manager.healthy),
+                "unhealthy": _lists(manager.unhealthy),
+                "allocated": _lists(manager.allocated),
+                "grants": sorted(
+                    [e.pod, e.container, e.resource, _lists(e.grant.nodes)] for e in manager.records
+                ),
+                "capacity": dict(self._kubelet.node.capacity),
+                "allocatable": dict(self._kubelet.node.allocatable),
+            }
+
+
+def _lists(known: Mapping[Any, Iterable[str]]) -> dict[Any, list[str]]:
+    return {name: sorted(ids) for name, ids in known.items()}

@@ -1,0 +1,283 @@
+"""What we expect of every device plugin that is deployed."""
+
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from json import loads
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from deviceplugin._config.names import variables
+from deviceplugin_simulated import SimulatedSettings
+from manifests.kustomize import CLUSTER_WIDE
+
+Manifest = Mapping[str, Any]
+
+_PLUGIN = "device-plugin"
+"""The container of the plugin; others are beside it."""
+KINDS = ("Namespace", "ServiceAccount", "ResourceQuota", "NetworkPolicy", "DaemonSet")
+_DAEMON_SET: Mapping[str, object] = {
+    "updateStrategy.type": "RollingUpdate",
+    "updateStrategy.rollingUpdate.maxSurge": 0,
+}
+_POD: Mapping[str, object] = {
+    "automountServiceAccountToken": False,
+    "enableServiceLinks": False,
+    "priorityClassName": "system-node-critical",
+    # By a label that every node has: no add-on is needed to be scheduled.
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "affinity": None,
+    "securityContext.seccompProfile": {"type": "RuntimeDefault"},
+    "securityContext.seLinuxOptions.type": "container_device_plugin_t",
+    "hostNetwork": None,
+    "hostPID": None,
+    "hostIPC": None,
+    "shareProcessNamespace": None,
+}
+_CONFINED: Mapping[str, object] = {
+    "securityContext.privileged": False,
+    "securityContext.allowPrivilegeEscalation": False,
+    "securityContext.readOnlyRootFilesystem": True,
+    "securityContext.capabilities": {"drop": ["ALL"]},
+    "securityContext.seccompProfile": None,
+    "securityContext.seLinuxOptions": None,
+    "securityContext.procMount": None,
+}
+_NOBODY: Mapping[str, object] = {
+    "securityContext.runAsNonRoot": True,
+    "securityContext.runAsUser": 65532,
+    "securityContext.runAsGroup": 65532,
+}
+_PROBED: Mapping[str, object] = {
+    "startupProbe.httpGet": {"path": "/healthz", "port": "http"},
+    "readinessProbe.httpGet": {"path": "/readyz", "port": "http"},
+    "livenessProbe.httpGet": {"path": "/healthz", "port": "http"},
+}
+_API_PORTS = {(443, "TCP"), (6443, "TCP")}
+"""Where the API server is; let out to it are only pods with a token."""
+_CREATE_EVENTS = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+_GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+"""All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
+_NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
+_TOO_WIDE = {
+    *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
+    *("/var/lib", "/var/lib/kubelet", "/var/run"),
+}
+_TYPES = {"Directory", "DirectoryOrCreate", "CharDevice", "BlockDevice", "File", "Socket"}
+_WRITABLE = {
+    "/var/lib/kubelet/device-plugins",  # the plugin's socket is made here
+    "/var/lib/kubelet/plugins_registry",  # or here
+    "/var/run/cdi",  # CDI specifications
+    "/run/deviceplugin-gpu",  # which GPUs are not well
+    "/opt/intel/fpga-sw",  # by an init container: what the runtime calls to program FPGAs
+}
+_NOT_MOUNTED = {
+    *("driver-root", "nvidia-cdi-hook-path"),  # on the host
+    *("driver-root-ctr-path", "cdi-dir"),  # need not be there
+    *("dev-dir", "hook"),  # of FPGAs, on the host
+}
+"""Settings of paths that are not looked for in the container."""
+_FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+"""Variables for the container runtime."""
+_CLASSIC = {
+    "simulated-device-plugin": {
+        name for field in fields(SimulatedSettings) for name in variables(field)
+    }
+}
+"""Variables besides DP_..., by command."""
+
+
+def problems(manifests: list[Manifest], command: str, allowed: Collection[str] = ()) -> list[str]:
+    """Return what is wrong with ``manifests``, which run ``command``.
+
+    Directories of the host that are ``allowed`` may be wide; still, they are read-only.
+    """
+    by_kind = {manifest["kind"]: manifest for manifest in reversed(manifests)}
+    missing = [kind for kind in KINDS if kind not in by_kind]
+    if missing:
+        return [f"no {kind}" for kind in missing]
+    daemon_set = by_kind["DaemonSet"]["spec"]
+    pod = daemon_set["template"]["spec"]
+    (container,) = (one for one in pod["containers"] if one["name"] == _PLUGIN)
+    return [
+        *_of_namespace(manifests, by_kind),
+        *_of_network(manifests, daemon_set["template"], container),
+        *_of_access(manifests, by_kind, container),
+        *_differ("DaemonSet", daemon_set, _DAEMON_SET),
+        *_differ("pod", pod, _POD),
+        *_differ("container", container, {**_CONFINED, **_PROBED}),
+        *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
+        *(
+            problem
+            for init in pod.get("initContainers", ())
+            for problem in _differ(f"init container {init['name']}", init, _CONFINED)
+        ),
+        *(problem for other in pod["containers"] for problem in _of_sidecar(other)),
+        *_of_volumes(pod, allowed),
+        *_of_settings(container, command),
+    ]
+
+
+def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) -> Iterator[str]:
+    namespace = by_kind["Namespace"]["metadata"]
+    if "pod-security.kubernetes.io/enforce" not in namespace.get("labels", {}):
+        yield "namespace: no pod-security label"
+    for manifest in manifests:
+        kind = manifest["kind"]
+        if (
+            kind not in {"Namespace", *CLUSTER_WIDE}
+            and manifest["metadata"].get("namespace") != namespace["name"]
+        ):
+            yield f"{kind}: not in namespace {namespace['name']}"
+    account = by_kind["ServiceAccount"]
+    if account.get("automountServiceAccountToken") is not False:
+        yield "service account: its token is mounted"
+    pod = by_kind["DaemonSet"]["spec"]["template"]["spec"]
+    if pod["serviceAccountName"] != account["metadata"]["name"]:
+        yield "pod: not the service account that is made for it"
+
+
+def _of_network(
+    manifests: list[Manifest], template: Manifest, container: Manifest
+) -> Iterator[str]:
+    labels = template["metadata"]["labels"]
+    ports = {port["name"] for port in container.get("ports", ())}
+    policies = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
+    closed = {
+        direction
+        for policy in policies
+        if policy["podSelector"]["matchLabels"].items() <= labels.items()
+        for direction in policy["policyTypes"]
+    }
+    yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
+    for policy in policies:
+        yield from _of_egress(policy, template["spec"])
+        for rule in policy.get("ingress", ()):
+            if not rule.get("from") or {port["port"] for port in rule.get("ports", ())} != ports:
+                yield "network: ingress from anywhere, or to more than the ports there are"
+    for monitor in (one["spec"] for one in manifests if one["kind"] == "PodMonitor"):
+        if not monitor["selector"]["matchLabels"].items() <= labels.items():
+            yield "pod monitor: selects other pods"
+        if {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} != ports:
+            yield "pod monitor: no such port"
+
+
+def _of_egress(policy: Manifest, pod: Manifest) -> Iterator[str]:
+    for rule in policy.get("egress", ()):
+        out = {(port["port"], port["protocol"]) for port in rule.get("ports", ())}
+        if out != _API_PORTS or not any(map(_has_token, pod["volumes"])):
+            yield "network: egress is let out"
+
+
+def _has_token(volume: Manifest) -> bool:
+    sources = volume.get("projected", {}).get("sources", ())
+    return any("serviceAccountToken" in source for source in sources)
+
+
+def _of_access(
+    manifests: list[Manifest], by_kind: Mapping[str, Manifest], container: Manifest
+) -> Iterator[str]:
+    """Check who may ask what of the API server."""
+    asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
+    may = [_CREATE_EVENTS, *([_GET_NODES] if asks else [])]
+    account = by_kind["ServiceAccount"]["metadata"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    for manifest in manifests:
+        if manifest["kind"].endswith("Role") and manifest["rules"] not in may:
+            yield f"{manifest['kind']}: allows {manifest['rules']}"
+        if manifest["kind"].endswith("RoleBinding") and manifest["subjects"] != [subject]:
+            yield f"{manifest['kind']}: is for {manifest['subjects']}"
+    volumes = by_kind["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
+    tokens = {volume["name"] for volume in volumes if _has_token(volume)}
+    if not asks and tokens & {mount["name"] for mount in container["volumeMounts"]}:
+        yield "container: has a token"
+
+
+def _of_sidecar(container: Manifest) -> Iterator[str]:
+    name = container["name"]
+    if name == _PLUGIN:
+        return
+    yield from _differ(f"container {name}", container, {**_CONFINED, **_NOBODY})
+    yield from (f"container {name}: no {path}" for path in _NEEDED if _get(container, path) is None)
+
+
+def _of_volumes(pod: Manifest, allowed: Collection[str]) -> Iterator[str]:
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    containers = [*pod["containers"], *pod.get("initContainers", ())]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
+    if differing := volumes.keys() ^ {mount["name"] for mount in mounts}:
+        yield f"volumes and mounts differ: {sorted(differing)}"
+    for name, volume in volumes.items():
+        if "hostPath" in volume:
+            yield from _of_host_path(name, volume["hostPath"], allowed)
+    for mount in mounts:
+        if mount["mountPath"] not in _WRITABLE and not mount.get("readOnly"):
+            yield f"mount {mount['name']}: can be written to"
+    for container in containers:
+        yield from _of_last_words(container)
+
+
+def _of_host_path(name: str, host: Mapping[str, str], allowed: Collection[str]) -> Iterator[str]:
+    if host.get("type") not in _TYPES:
+        yield f"volume {name}: no type"
+    if host["path"].rstrip("/") in {path.rstrip("/") for path in _TOO_WIDE - {*allowed}}:
+        yield f"volume {name}: {host['path']} is too wide"
+
+
+def _of_last_words(container: Manifest) -> Iterator[str]:
+    path = PurePosixPath(container.get("terminationMessagePath", "/dev/termination-log"))
+    for mount in container.get("volumeMounts", ()):
+        if path.is_relative_to(mount["mountPath"]):
+            yield f"container: {path} cannot be made in mount {mount['name']}"
+
+
+def _of_settings(container: Manifest, command: str) -> Iterator[str]:
+    """Ask the plugin itself what it makes of the manifest's flags and environment."""
+    # What the cluster fills in (valueFrom) is some text here.
+    environment = {one["name"]: one.get("value", "some-text") for one in container.get("env", [])}
+    program = str(Path(sys.executable).with_name(command))
+    words = [program, *container.get("args", []), "--print-config"]
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=15
+    )
+    if done.returncode != 0:
+        yield f"{command} says: {done.stderr.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
+        return
+    settings: dict[str, Any] = loads(done.stdout)
+    known = {"DP_" + key.upper().replace("-", "_") for key in settings} | _FOREIGN
+    known |= _CLASSIC.get(command, set())
+    yield from (f"{name} is no setting" for name in environment if name not in known)
+    yield from _of_paths(container, settings)
+    host, _, port = settings["http-address"].rpartition(":")
+    ports = {entry["name"]: entry["containerPort"] for entry in container.get("ports", [])}
+    if ports.get("http") != int(port) or host.startswith(("127.", "localhost", "[::1]")):
+        yield f"http-address {settings['http-address']} cannot be probed on port {ports}"
+
+
+def _of_paths(container: Manifest, settings: Mapping[str, Any]) -> Iterator[str]:
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    mounts += ["/sys", "/proc"]  # in every container
+    paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
+    # Only one of the two ways to register is used.
+    del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
+    for key, value in paths.items():
+        if key in _NOT_MOUNTED:
+            continue
+        path = PurePosixPath(value)
+        if not any(path.is_relative_to(mount) for mount in mounts):
+            yield f"{key}: {value} is not mounted"
+
+
+def _differ(what: str, manifest: Manifest, expected: Mapping[str, object]) -> Iterator[str]:
+    for path, value in expected.items():
+        found = _get(manifest, path)
+        if found != value:
+            yield f"{what}: {path} is {found}, not {value}"
+
+
+def _get(manifest: Manifest, path: str) -> object:
+    place: Any = manifest
+    for name in path.split("."):
+        place = place.get(name) if isinstance(place, Mapping) else None
+    return place
