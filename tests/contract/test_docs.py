@@ -45,7 +45,10 @@ from deviceplugin_gopher import GopherSettings
 ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
-    for pattern in ("README.md", "common/README.md", "common/docs/*.md", "plugins/*/README.md")
+    for pattern in (
+        *("README.md", "common/README.md", "common/docs/*.md", "plugins/*/README.md"),
+        *("e2e/**/README.md", "tests/**/README.md"),
+    )
     for path in ROOT.glob(pattern)
 )
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
