@@ -155,7 +155,8 @@ def listed(table: Any, name: str, key: str = "") -> Iterator[str]:
             yield from listed(value, name, inner)
     elif isinstance(table, list):
         texts = {str(item).partition(":")[0] for item in table}
-        if texts & {name, f"deviceplugin_{name}", f"plugins/{name}/src"}:
+        of_one_plugin = key == "containers"  # a contract about the inside of one
+        if texts & {name, f"deviceplugin_{name}", f"plugins/{name}/src"} and not of_one_plugin:
             yield key
         for item in table:
             yield from listed(item, name, key)
