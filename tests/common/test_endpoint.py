@@ -1,5 +1,6 @@
 """An endpoint alone with a kubelet, by a clock of the test's own: how long it waits for what."""
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,23 @@ def test_a_registration_that_lasted_is_replaced_at_once(
         simulated.wait_for(RESOURCE, {"a"})
 
 
+def test_another_kubelets_socket_is_a_restart_although_the_stream_goes_on(
+    simulated: SimulatedKubelet, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    socket = simulated.kubelet_socket
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
+        simulated.wait_for(RESOURCE, {"a"})
+        eventually(lambda: "" == endpoint.problem, "the endpoint to be content")
+        old = socket.rename(socket.with_name("old"))
+        socket.touch()
+        said = "registration lost"
+        eventually(lambda: said in [record.getMessage() for record in caplog.records], said)
+        old.replace(socket)
+    (lost,) = [record for record in caplog.records if record.getMessage() == said]
+    assert "the kubelet restarted" == vars(lost)["reason"]
+
+
 def test_without_a_plugin_directory_attempts_are_ever_rarer_and_it_is_said_once(
     tmp_path: Path, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,7 +193,8 @@ def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, set(), {"a"})
         eventually(lambda: 2 == len(too_early), "the second attempt")
-        assert "start() failed: not yet" == endpoint.problem
+        problem = "start() failed: not yet"
+        eventually(lambda: problem == endpoint.problem, problem)
         ready.set()
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, {"a"})
