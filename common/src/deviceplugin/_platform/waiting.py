@@ -26,7 +26,7 @@ class Waiter:
         self._poked.set()
 
     def end(self) -> None:
-        """Be over from now on, and all that ``unless`` made of this with it."""
+        """Be over from now on, and with it all waiters of this thread that ``unless`` made."""
         self._ended.set()
         self._poked.set()
 
