@@ -17,7 +17,7 @@ from typing import Final, NoReturn, TypeVar, overload
 from deviceplugin._app import exit_status, flags
 from deviceplugin._app.reload import reload
 from deviceplugin._app.signals import Signals
-from deviceplugin._config import class_check, environment, loading, names
+from deviceplugin._config import environment, loading, names, settings_check
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._telemetry import log as _log
@@ -75,7 +75,7 @@ class _Command:
 
     def run(self, argv: Sequence[str]) -> int:
         _check_makers(self._makers)
-        class_check.check(self._settings)
+        settings_check.check(self._settings)
         options = self._options(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")

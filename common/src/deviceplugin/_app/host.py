@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin._app.actors import Group
-from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.served_resources import Endpoints, registrars
 from deviceplugin._app.status import Status
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._attribution.schedule import AttributionTiming

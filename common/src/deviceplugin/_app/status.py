@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.served_resources import Endpoints
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
