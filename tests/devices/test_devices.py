@@ -15,6 +15,7 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _report, main
+from scripted_plugin import eventually
 
 R = "example.com/dev"
 KEYS = [
@@ -245,6 +246,7 @@ def test_the_page_shows_what_the_command_prints(
 ) -> None:
     with kubelet.running(CameraPlugin(), http_address="127.0.0.1:0") as node:
         node.wait_for("example.com/camera", {"cam0", "cam2"}, {"cam1"})
+        eventually(lambda: not node.host.ready(), "readiness")
         assert node.kubelet.run(Pod.of("recorder", main={"example.com/camera": 1}))
         words = [
             f"--pod-resources-socket={kubelet.simulated.pod_resources_socket}",

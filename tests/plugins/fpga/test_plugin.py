@@ -22,6 +22,7 @@ from deviceplugin_fpga.health import Doctor
 from fpga.plugin import Make
 from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
 from hardware.kernel_events import emit, overflow
+from scripted_plugin import eventually
 
 OLD = resource_names.af(INTERFACE, AFU)
 NEW = resource_names.af(INTERFACE, OTHER_AFU)
@@ -402,6 +403,8 @@ def test_when_the_driver_is_unloaded_all_devices_are_gone(
         node.wait_for(OLD, {port.name})
         any_tree.unload()
         node.wait_for(OLD, set(), unhealthy={port.name})
+        # A look in the middle of unloading finds no port, and the driver still there.
+        eventually(lambda: problems(caplog), "a look after it")
     (problem,) = problems(caplog)
     assert problem.startswith("kernel driver is not loaded: neither ")
     assert 1 == measures(plugin)["skipped"]
