@@ -34,6 +34,10 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [str(vars(one)["problem"]) for one in caplog.records if one.message == "skipped"]
 
 
+def unloaded(problem: str) -> bool:
+    return problem.startswith("kernel driver is not loaded: neither ")
+
+
 def measures(plugin: FpgaPlugin) -> dict[str, float]:
     return {
         " ".join(
@@ -403,10 +407,9 @@ def test_when_the_driver_is_unloaded_all_devices_are_gone(
         node.wait_for(OLD, {port.name})
         any_tree.unload()
         node.wait_for(OLD, set(), unhealthy={port.name})
-        # A look in the middle of unloading finds no port, and the driver still there.
-        eventually(lambda: problems(caplog), "a look after it")
-    (problem,) = problems(caplog)
-    assert problem.startswith("kernel driver is not loaded: neither ")
+        # A look in the middle of unloading finds half of it, and has its own reason or none.
+        eventually(lambda: any(map(unloaded, problems(caplog))), "a look after it")
+    assert [True] == [*filter(None, map(unloaded, problems(caplog)))]
     assert 1 == measures(plugin)["skipped"]
 
 
