@@ -11,6 +11,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.endpoint import Endpoint
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import Poller
@@ -40,6 +41,7 @@ def serving(directory: Path, plugin: dp.Plugin, clock: HeldClock) -> Iterator[En
     resource.publish(plugin.discover())
     endpoint = Endpoint(
         resource,
+        admission=ADMIT_ALL,
         registrars=[kubelet_socket.Kubelet(directory, metrics)],
         sockets=SocketNews(poller, [directory]),
         metrics=metrics,

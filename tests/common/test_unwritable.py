@@ -26,6 +26,7 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._registration.kubelet_socket import Kubelet
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.server import Server
 
 directory, user = Path(sys.argv[1]), int(sys.argv[2])
@@ -44,6 +45,7 @@ for _ in range(3):
         Server(
             Resource("example.com/thing", Nothing()),
             Kubelet(directory, metrics),
+            admission=ADMIT_ALL,
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,

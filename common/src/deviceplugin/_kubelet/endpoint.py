@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
+from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
 from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
@@ -43,7 +43,7 @@ class Endpoint:
         self,
         resource: Resource,
         *,
-        admission: Admission = ADMIT_ALL,
+        admission: Admission,
         registrars: Sequence[Registrar],
         sockets: SocketNews,
         metrics: Metrics,

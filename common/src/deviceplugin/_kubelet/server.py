@@ -18,7 +18,7 @@ import grpc
 from typing_extensions import override
 
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
+from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.service import MAX_STREAMS, Servicer
 from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
@@ -74,7 +74,7 @@ class Server:
         resource: Resource,
         registrar: Registrar,
         *,
-        admission: Admission = ADMIT_ALL,
+        admission: Admission,
         hooks: Hooks,
         metrics: Metrics,
         news: Callable[[], None],

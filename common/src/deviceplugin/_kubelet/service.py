@@ -11,7 +11,7 @@ import grpc
 from deviceplugin._inventory.encoding import encode_allocation
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import allocation_problem, natural_key
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
+from deviceplugin._kubelet.admission import Admission
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import (
@@ -48,7 +48,7 @@ class Servicer:
         self,
         resource: Resource,
         *,
-        admission: Admission = ADMIT_ALL,
+        admission: Admission,
         hooks: _hooks.Hooks,
         metrics: Metrics,
         news: Callable[[], None],
