@@ -4,11 +4,11 @@ import os
 import typing
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from deviceplugin._config import values as _values
+from deviceplugin._config import words
 from deviceplugin._config.names import CONFIG_VARIABLE, PREFIX, key, variable, variables
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
@@ -30,11 +30,11 @@ def suspicious_variables(
     environ = os.environ if environ is None else environ
     known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
     near = {
-        name: get_close_matches(name, known, 1, 0.8)
+        name: words.nearest(name, known, 0.8)
         for name in environ
         if name.startswith(PREFIX) and name not in known
     }
-    return {name: matches[0] for name, matches in near.items() if matches}
+    return {name: match for name, match in near.items() if match}
 
 
 def hidden_variables(

@@ -4,12 +4,15 @@ import os
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from deviceplugin._config import places, words
 from deviceplugin._config import values as _values
+from deviceplugin._config.kinds import Kind
 from deviceplugin._config.names import key, variable, variables
+from deviceplugin._config.places import InvalidError, Place
+from deviceplugin._config.records import finished
 from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,40 +38,90 @@ def load(
     environment = os.environ if environ is None else environ
     problems: list[str] = []
     types = typing.get_type_hints(settings)
-    by_file = {} if file is None else settings.read_file(file)
     known = {key(field): field for field in fields(settings)}
-    problems += [f"{file}: {text}" for text in unknown_keys(by_file, known)]
+    root = None if file is None else settings.open_file(file)
+    by_file = {} if root is None else _in_file(settings, root, known)
     values: dict[str, Any] = {}
     for name, field in known.items():
-        found = next(_sources(name, field, flags, environment, by_file, file), None)
+        found = next(_sources(name, field, flags, environment, by_file), None)
         if found is None:
             if field.default is MISSING and field.default_factory is MISSING:
                 problems.append(f"--{name} (or {variable(field)}) is needed")
             continue
         where, value = found
         try:
-            values[field.name] = value_of(field, types[field.name], value)
-        except ValueError as error:
-            problems.append(f"{where}: {value!r} {error}")
-        except ConfigError as error:  # from a kind of the plugin's own, a line each
-            problems += [f"{where}: {line}" for line in str(error).splitlines()]
+            values[field.name] = _value(field, types[field.name], where, value)
+        except InvalidError:  # noted at its place
+            continue
+        except ConfigError as error:
+            problems += str(error).splitlines()
+    problems += [] if root is None else root.faults.lines
     if problems:
         raise ConfigError("\n".join(problems))
+    return _made(settings, values)
+
+
+def _made(settings: type[S], values: Mapping[str, Any]) -> S:
     try:
-        made = settings(**values)
+        return settings(**values)
     except ValueError as error:  # from a __post_init__ that checks what belongs together
         raise ConfigError(str(error)) from error
-    vars(made)["_again"] = lambda: load(settings, flags=flags, file=file, environ=environ)
-    return made
+
+
+def _in_file(
+    settings: type[S], root: Place, known: Mapping[str, "Field[Any]"]
+) -> Mapping[str, object]:
+    """Return the values in a file by the keys of settings; other keys are noted."""
+    try:
+        found = settings.from_file(root)
+    except InvalidError:
+        return {}
+    for name, value in found.items():
+        if name not in known:
+            place = value if isinstance(value, Place) else root.within(name)
+            place.fault(f"unknown key: {words.suggestion(name, known)}")
+    return found
+
+
+def _value(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
+    """Return the value of a setting.
+
+    Raises:
+        InvalidError: It is wrong, which has been noted at its place in the file.
+        ConfigError: It is wrong; a line for each problem, which says where.
+    """
+    own: Kind[Any] | None = field.metadata.get("kind")
+    if own is not None:
+        if isinstance(value, str):
+            return finished(places.of_text(value, where), own)
+        return value.read(own) if isinstance(value, Place) else value
+    found = value.plain() if isinstance(value, Place) else value
+    try:
+        return value_of(field, kind, found)
+    except ValueError as error:
+        problem = str(error)
+        shown = value.shown if isinstance(value, Place) else repr(value)
+        problem = f"{shown} {error}"
+    except ConfigError as error:  # from a kind of the plugin's own, a line each
+        problem = str(error)
+    for line in problem.splitlines() if isinstance(value, Place) else ():
+        value.fault(line)
+    if isinstance(value, Place):
+        raise InvalidError
+    raise ConfigError("\n".join(f"{where}: {line}" for line in problem.splitlines()))
 
 
 def value_of(field: "Field[Any]", kind: Any, found: Any) -> Any:
     """Return ``found`` as a ``kind``, if the field's own check lets it pass.
 
+    What an empty text means is up to the field: ``field(metadata={"empty": False})``.
+
     Raises:
         ValueError: It is none, does not pass, or is empty where the default is not, as an unset
             variable in a template makes it; the message goes on from the value.
     """
+    if found == "" and "empty" in field.metadata:
+        return field.metadata["empty"]
     if found == "" and kind is str and field.default != "":
         instead = "" if field.default is MISSING else f", or leave it out for {field.default!r}"
         raise ValueError(f"is empty: give a text{instead}")
@@ -84,7 +137,6 @@ def _sources(
     flags: Mapping[str, str | list[str]],
     environ: Mapping[str, str],
     by_file: Mapping[str, Any],
-    file: Path | None,
 ) -> Iterator[tuple[str, Any]]:
     """Yield where ``field`` is set and to what, the strongest first."""
     if name in flags:
@@ -93,17 +145,4 @@ def _sources(
         if variable_name in environ:
             yield f"environment variable {variable_name}", environ[variable_name]
     if name in by_file:
-        yield f"{file}: {name}", by_file[name]
-
-
-def unknown_keys(found: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
-    """Return a text for each key of ``found`` that is not ``known``."""
-    return [
-        f"unknown key {name!r}: {suggestion(name, known)}" for name in found if name not in known
-    ]
-
-
-def suggestion(name: str, known: Mapping[str, Any]) -> str:
-    """Return what to say to whoever wrote ``name``, which is not one of ``known``."""
-    near = get_close_matches(str(name), known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        yield name, by_file[name]

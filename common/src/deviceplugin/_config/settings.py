@@ -6,41 +6,39 @@ environment, that over the file, and that over the default. The text below a fie
 """
 
 import dataclasses
-import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from deviceplugin._config import loading
+from deviceplugin._config import loading, places
 from deviceplugin._config import values as _values
-from deviceplugin._config.files import read_file
 from deviceplugin._config.names import key
-from deviceplugin.errors import ConfigError
+from deviceplugin._config.places import Place
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What every plugin can be told. Derive a frozen dataclass from it to add your own."""
+    """The settings of every plugin. Derive a frozen dataclass from it to add your own."""
 
     plugin_dir: Path = Path(PLUGIN_DIR)
     """Directory of the kubelet's socket and the plugins'. Fixed in the kubelet itself: change it
     only where the directory is mounted elsewhere, or for a simulated kubelet."""
     registration: Literal["auto", "self", "watcher"] = "auto"
-    """How the kubelet learns of the plugin: by being told on its own socket (self), or by finding
-    the plugin's in registry-dir (watcher). auto is self where plugin-dir exists, because that is
-    quicker after a kubelet restart, and watcher where only registry-dir does."""
+    """How the plugin is registered: it calls the kubelet (self), or the kubelet finds its socket in
+    registry-dir (watcher). auto is self if plugin-dir exists, because that is quicker after a
+    kubelet restart, and watcher if only registry-dir exists."""
     registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
-    """Directory in which the kubelet looks for plugins by itself; follows its --root-dir."""
+    """Directory in which the kubelet finds plugins by itself, below its --root-dir."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    """Socket that tells which pods hold which devices. Used if it exists: then it is known
-    who holds a device, and one that vanishes is forgotten as soon as nobody does."""
+    """Socket of the kubelet's PodResources API, which says which pods hold which devices. Used if
+    it exists; then a vanished device is forgotten as soon as no pod holds it."""
     pod_resources_interval: timedelta = timedelta(seconds=30)
-    """Time between looks at which pods hold devices, for metrics, the page and released(). How late
-    the end of a pod is noticed; a start is a second after its allocation. No shorter than needed:
-    all that ask a kubelet share its limit of 100 calls a second."""
+    """Time between polls of which pods hold devices, for metrics, the page and released(). The end
+    of a pod is noticed that late, its start a second after the allocation. Not shorter than needed:
+    all clients of a kubelet share its limit of 100 calls a second."""
     http_address: str = dataclasses.field(
         default="127.0.0.1:9494", metadata={"check": _values.check_address}
     )
@@ -48,52 +46,51 @@ class Settings:
     all addresses of the machine, or off. Only this machine by default, because there is no access
     control."""
     discovery_interval: timedelta = timedelta(seconds=30)
-    """Time between discoveries that nothing called for. Events make most changes known at once;
-    this catches the rest, and is what a node pays for while nothing happens. A third of
-    discovery-deadline at most, so raise that too."""
+    """Time between discoveries without a trigger. Events make most changes known at once; this
+    catches the rest, and costs CPU time while nothing happens. A third of discovery-deadline at
+    most, so raise that too."""
     discovery_deadline: timedelta = timedelta(minutes=2)
-    """Devices that could not be looked at for this long are reported unhealthy. Several
-    intervals, so that a single failure disturbs nobody."""
+    """Devices that could not be discovered for this long are reported unhealthy. Several
+    intervals, so that a single failure has no effect."""
     vanished_grace: timedelta = timedelta(minutes=1)
-    """Time that a vanished device stays listed, as unhealthy, at the least. Covers an allocation
-    under way: forgetting a device in the middle of one can crash the kubelet."""
+    """Time that a vanished device stays listed as unhealthy, at least. It covers an allocation in
+    progress: forgetting a device then can crash the kubelet."""
     vanished_retention: timedelta = timedelta(hours=24)
-    """The same where the pod resources socket does not exist, so that it cannot be known whether a
-    pod still holds the device."""
+    """The same if the pod resources socket does not exist, because it is unknown then whether a pod
+    holds the device."""
     poll_interval: timedelta = timedelta(seconds=5)
-    """Time between looks at files and sockets that should have caused an event. A safety net."""
+    """Time between polls of files and sockets, in case an event was lost."""
+    reload: Literal["on-change", "sighup"] = "on-change"
+    """When configuration files are read again: by themselves when they say something else
+    (on-change), or when the process is sent SIGHUP only (sighup). One that is not valid changes
+    nothing."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged. Info is for changes of state only."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """Form of the log: auto is text on a terminal and JSON elsewhere."""
 
-    @staticmethod
-    def read_file(path: Path) -> Mapping[str, Any]:
-        """Return the mapping in a TOML, JSON or YAML file.
+    @classmethod
+    def open_file(cls, path: Path) -> Place:
+        """Return the outermost place of the configuration file that ``path`` names.
 
-        For a file of a plugin's own. Override it to read the file of the settings in another way.
+        Override it where a path names several files, such as a directory, to choose one.
 
         Raises:
-            ConfigError: The file cannot be read, is something else, or gives a key twice.
+            ConfigError: It cannot be read.
         """
-        return read_file(path)
+        return places.of_file(path)
 
     @classmethod
-    def problem(cls, name: str, value: object) -> str:
-        """Return what is wrong with ``value`` for the key ``name`` of a file, or an empty text.
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        """Return the values in the configuration file, by the keys of settings.
 
-        For a ``read_file`` of your own that can say in which line it stands.
+        ``root`` is its outermost place (`deviceplugin.kit.configuration`). A value is a place in
+        it, which is then read as the field's type, or is taken as it is. Override it for a file
+        whose keys are not those of the settings; note what is wrong at its place.
         """
-        known = {key(field): field for field in fields(cls)}
-        if name not in known:
-            return f"unknown key: {loading.suggestion(name, known)}"
-        try:
-            loading.value_of(known[name], typing.get_type_hints(cls)[known[name].name], value)
-        except ValueError as error:
-            return f"{'nothing' if value is None else repr(value)} {error}"
-        except ConfigError as error:
-            return str(error)
-        return ""
+        if root.kind != "mapping":
+            raise root.fault("must have keys and values, as in 'log-level: debug'")
+        return root.keys()
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
@@ -104,19 +101,22 @@ class Settings:
         """
         return loading.load(cls, flags={}, file=path, environ={})
 
-    def read_again(self) -> Self:
-        """Return what the same flags, the environment and the same file say now.
-
-        It is what a restart of the process would use. Settings that were made in code stay as
-        they are.
-
-        Raises:
-            ConfigError: All that would keep the process from starting.
-        """
-        again: Callable[[], Self] = vars(self).get("_again", lambda: self)
-        return again()
-
 
 def dump(settings: Settings) -> dict[str, Any]:
     """Return all settings by key, as one would write them into a file."""
-    return {key(field): _values.write(getattr(settings, field.name)) for field in fields(settings)}
+    return {key(field): written(field, getattr(settings, field.name)) for field in fields(settings)}
+
+
+def written(field: "Field[Any]", value: Any) -> Any:
+    """Return the value of a setting as one would write it into a file."""
+    kind = field.metadata.get("kind")
+    return kind.write(value) if kind else _values.write(value)
+
+
+def files(settings: Settings) -> list[Path]:
+    """Return the files besides the configuration file that the settings name to be read.
+
+    They are fields with ``metadata={"watch": True}``.
+    """
+    named = [getattr(settings, one.name) for one in fields(settings) if one.metadata.get("watch")]
+    return [path for path in named if isinstance(path, Path)]

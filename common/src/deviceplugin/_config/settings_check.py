@@ -11,7 +11,7 @@ from deviceplugin.errors import ConfigError
 
 _TYPES: Final = (
     "known are str, int, float, bool, Path, timedelta, Literal of texts, tuples of one of these, "
-    "one of them or None, and classes with a parse of their own"
+    "one of them or None, classes with a parse of their own, and what has a kind in its metadata"
 )
 
 
@@ -24,7 +24,7 @@ def check(settings: Any) -> None:
         types = typing.get_type_hints(settings)
     except Exception as error:
         raise ConfigError(f"{name}: the type of a field cannot be told: {error}") from error
-    known = {field.name for field in fields(settings)}
+    known = {field.name: field.metadata for field in fields(settings)}
     decorated = "__dataclass_fields__" in vars(settings)
     problems = [
         f"{name}: {field} is no field: put @dataclass(frozen=True, kw_only=True) over the class"
@@ -35,7 +35,7 @@ def check(settings: Any) -> None:
         f"{name}: {field} cannot be a setting, because of its type {_type_name(types[field])}: "
         f"{_TYPES}"
         for field in sorted(known)
-        if not _values.can_parse(types[field])
+        if "kind" not in known[field] and not _values.can_parse(types[field])
     ]
     if problems:
         raise ConfigError("\n".join(problems))

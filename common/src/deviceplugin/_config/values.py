@@ -1,32 +1,30 @@
 """Values of settings, between how people write them and what they are."""
 
 import math
-import re
 import typing
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+from deviceplugin._config import quantities
+
 _SHORTEST: Final = 0.001
 """Seconds. Durations are whole milliseconds, so that they can be written as they were read."""
-_LONGEST: Final = 100 * 365 * 86400
-"""Seconds. Far less than what the clocks of Python and the kernel can count."""
-_TRUTHS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
+_BOOLEANS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False,
     "no": False,
     "off": False,
     "0": False,
 }
+_SHORT_BOOLEANS: Final = {"t": "true", "f": "false"}
+"""Which programs in Go take too, so that they stand in manifests."""
 
 
 def parse(value: Any, kind: Any) -> Any:
     """Return ``value``, from a flag, a variable or a file, as a ``kind``.
 
-    Known kinds: text, numbers, truths, paths, durations (``1m30s``), choices, sequences of these
+    Known kinds: text, numbers, booleans, paths, durations (``1m30s``), choices, sequences of these
     (with commas between, or a list), any of them or None (which is then an empty text), and classes
     with a ``parse`` of their own, which are given what was found.
 
@@ -44,7 +42,12 @@ def parse(value: Any, kind: Any) -> Any:
     if typing.get_origin(kind) in {tuple, list, Sequence}:
         return _several(value, typing.get_args(kind)[0])
     if kind is bool:
-        return value if isinstance(value, bool) else _choice(str(value).lower(), _TRUTHS)
+        text = str(value).lower()
+        return (
+            value
+            if isinstance(value, bool)
+            else _choice(_SHORT_BOOLEANS.get(text, text), _BOOLEANS)
+        )
     return _single(value, kind)
 
 
@@ -80,10 +83,8 @@ def _choice(value: Any, choices: Any) -> Any:
 
 
 def _duration(text: str) -> timedelta:
-    if not _DURATION.fullmatch(text):
-        raise ValueError(text)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if not _SHORTEST <= seconds <= _LONGEST:
+    seconds = quantities.seconds(text)
+    if not _SHORTEST <= seconds <= quantities.LONGEST.total_seconds():
         raise ValueError(text)
     return timedelta(milliseconds=round(seconds * 1000))
 
@@ -163,19 +164,9 @@ def write(value: Any) -> Any:
     if hasattr(value, "write"):
         return value.write()
     if isinstance(value, timedelta):
-        return write_duration(value)
+        return quantities.write_duration(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
         return [write(item) for item in value]
     return value
-
-
-def write_duration(duration: timedelta) -> str:
-    """Return ``duration`` in the largest units that say it exactly: ``1m30s``."""
-    left = round(duration.total_seconds() * 1000)
-    text = ""
-    for unit, size in (("d", 86400000), ("h", 3600000), ("m", 60000), ("s", 1000), ("ms", 1)):
-        count, left = divmod(left, size)
-        text += f"{count}{unit}" if count else ""
-    return text or "0s"

@@ -1,0 +1,52 @@
+"""Durations and sizes, as people write them."""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+DURATION_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+LONGEST: Final = timedelta(days=36500)
+"""100 years. Far less than what the clocks of Python and the kernel can count."""
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)(k|M|G|T|P|[KMGTP]i)?B?", re.ASCII)
+SIZE_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(k|M|G|T|P|[KMGTP]i)?B?$"
+_PREFIXES: Final = "kMGTP"
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a duration: ``500ms``, ``30s``, ``1m30s``, ``1.5h``, ``1d``.
+
+    Raises:
+        ValueError: It is not one; the message goes on from the value.
+    """
+    if not _DURATION.fullmatch(text):
+        raise ValueError("is not a duration, such as 500ms, 30s or 1m30s")
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def write_duration(duration: timedelta) -> str:
+    """Return ``duration``, in whole milliseconds, in the largest units that say it: ``1m30s``."""
+    left = round(duration.total_seconds() * 1000)
+    text = ""
+    for unit, size in (("d", 86400000), ("h", 3600000), ("m", 60000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
+
+
+def size_in_bytes(text: str) -> int:
+    """Return the bytes of a size as Kubernetes writes it: ``512``, ``1.5G``, ``80Gi``, ``4KiB``.
+
+    Raises:
+        ValueError: It is not one; the message goes on from the value.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError("is not a size, such as 512Ki, 80Gi or 1.5G")
+    prefix = found[2] or ""
+    power = _PREFIXES.index(prefix[0].replace("K", "k")) + 1 if prefix else 0
+    unit: int = (1024 if prefix.endswith("i") else 1000) ** power
+    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit

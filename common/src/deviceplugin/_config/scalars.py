@@ -1,0 +1,183 @@
+"""Kinds of single values: texts, numbers, booleans, durations, sizes, choices."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+from deviceplugin._config import quantities, words
+from deviceplugin._config.kinds import Kind, Schema
+from deviceplugin._config.places import Place
+
+_T = TypeVar("_T")
+
+_SCALARS: Final = frozenset({"integer", "number", "boolean"})
+NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+
+
+def text(
+    pattern: str = "",
+    wanted: str = "",
+    *,
+    problem: Callable[[str], str] | None = None,
+    strip: bool = False,
+    digits: bool = False,
+) -> Kind[str]:
+    """Return texts that match ``pattern``, if there is one, which ``wanted`` describes.
+
+    ``problem`` says what is wrong with a text, going on from it, or returns an empty text.
+    ``strip`` takes blanks at both ends away. With ``digits``, a number is taken as it is written;
+    else it is a fault: without quotes, it may not be what is meant.
+    """
+
+    def read(place: Place) -> str:
+        if place.kind not in {"text", "date"} and not (
+            digits and place.kind in {"integer", "number"}
+        ):
+            raise place.wrong(
+                "a text: put it into quotes" if place.kind in _SCALARS else wanted or "a text"
+            )
+        if pattern and not matches(place.raw, pattern):
+            raise place.wrong(wanted)
+        if what := problem(place.raw) if problem else "":
+            raise place.fault(f"{place.shown} {what}")
+        return place.raw.strip() if strip else place.raw
+
+    types: Schema = {"type": ["string", "number"] if digits else "string"}
+    takes = {"text", "date"} | ({"integer", "number"} if digits else set())
+    schema = {**types, **({"pattern": pattern} if pattern else {})}
+    return Kind(read, schema, frozenset(takes), wanted or "a text")
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Return whether ``text`` is of a form, whose ``$`` is the very end as JSON Schema has it."""
+    return re.search(pattern.replace("$", r"\Z"), text) is not None
+
+
+def name() -> Kind[str]:
+    """Return names as Kubernetes has them: 1 to 63 lower-case letters, digits and hyphens."""
+    return text(NAME_PATTERN, "a name of 1 to 63 lower-case letters, digits and hyphens")
+
+
+def path() -> Kind[Path]:
+    """Return absolute paths."""
+    return text(r"^/[^\x00]*$", "an absolute path").to(Path, str)
+
+
+def integer(least: int = 0, most: int | None = None) -> Kind[int]:
+    """Return whole numbers from ``least`` to ``most``, both included."""
+    wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")
+
+    def read(place: Place) -> int:
+        value = _integer(place)
+        if value is None or value < least or (most is not None and value > most):
+            raise place.wrong(wanted)
+        return value
+
+    limits = {"minimum": least, **({} if most is None else {"maximum": most})}
+    return Kind(read, {"type": "integer", **limits}, frozenset({"integer"}), wanted)
+
+
+def _integer(place: Place) -> int | None:
+    if place.kind != "integer":
+        return None
+    try:
+        # Digits are meant as they are, also where YAML takes those behind a 0 for octal ones.
+        return int(place.raw) if place.raw.isdecimal() else place.plain()
+    except ValueError:  # of more digits than Python takes
+        return None
+
+
+def number(least: float = float("-inf"), most: float = float("inf")) -> Kind[float]:
+    """Return numbers, whole or not, from ``least`` to ``most``."""
+    limits = {
+        key: limit
+        for key, limit in (("minimum", least), ("maximum", most))
+        if abs(limit) != float("inf")
+    }
+    range_ = " and".join(
+        f" {'from' if key == 'minimum' else 'up to'} {limit:g}" for key, limit in limits.items()
+    )
+    wanted = f"a number{range_}"
+
+    def read(place: Place) -> float:
+        value = place.plain() if place.kind in {"integer", "number"} else float("nan")
+        if not least <= value <= most or abs(value) == float("inf"):
+            raise place.wrong(wanted)
+        return float(value)
+
+    return Kind(read, {"type": "number", **limits}, frozenset({"integer", "number"}), wanted)
+
+
+def boolean() -> Kind[bool]:
+    """Return ``true`` or ``false``; in YAML also ``yes``, ``no``, ``on`` and ``off``."""
+
+    def read(place: Place) -> bool:
+        if place.kind != "boolean":
+            raise place.wrong("true or false")
+        return bool(place.plain())
+
+    return Kind(read, {"type": "boolean"}, frozenset({"boolean"}), "true or false")
+
+
+def duration(most: timedelta = quantities.LONGEST, *, zero: bool = False) -> Kind[timedelta]:
+    """Return durations such as ``1m30s``, above zero unless ``zero`` may be; ``most`` at most."""
+
+    def make(text: str) -> timedelta:
+        found = quantities.seconds(text)
+        if not (found or zero):
+            raise ValueError("is not above zero")
+        if found > most.total_seconds():
+            longest = "100 years" if most == quantities.LONGEST else quantities.write_duration(most)
+            raise ValueError(f"is longer than {longest}")
+        return max(timedelta(seconds=found), timedelta.resolution if found else timedelta())
+
+    def read(place: Place) -> timedelta:
+        if place.kind != "text":
+            raise place.wrong("a duration, such as 500ms, 30s or 1m30s")
+        return plain.read(place)
+
+    plain = text().to(make, quantities.write_duration)
+    schema = {"type": "string", "pattern": quantities.DURATION_PATTERN}
+    return replace(plain, read=read, schema=schema, takes=frozenset({"text"}))
+
+
+def size(least: int = 0, most: int | None = None) -> Kind[int]:
+    """Return sizes in bytes, such as ``80Gi``, ``1.5G`` or a whole number."""
+    wanted = "a size, such as 512Ki, 80Gi or 1.5G"
+
+    def read(place: Place) -> int:
+        try:
+            found = quantities.size_in_bytes(place.raw)
+        except ValueError:
+            found = -1
+        if place.kind not in {"text", "integer"} or found < 0:
+            raise place.wrong(wanted)
+        if found < least or (most is not None and found > most):
+            range_ = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise place.wrong(f"{range_} bytes")
+        return found
+
+    schema = {
+        "anyOf": [
+            {"type": "string", "pattern": quantities.SIZE_PATTERN},
+            {"type": "integer", "minimum": 0},
+        ]
+    }
+    return Kind(read, schema, frozenset({"text", "integer"}), wanted)
+
+
+def choice(*choices: _T) -> Kind[_T]:
+    """Return one of some texts."""
+    names = {str(one): one for one in choices}
+
+    def make(text: str) -> _T:
+        if text in names:
+            return names[text]
+        near = words.suggestion(text, names, 0.4)
+        hint = f": {near}" if near.startswith("did") else ""
+        raise ValueError(f"is none of {', '.join(names)}{hint}")
+
+    return replace(text().to(make, str), schema={"enum": [*names]})

@@ -1,0 +1,33 @@
+"""Words of messages: what somebody may have meant, and no more of a value than helps."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Final
+
+_LONGEST: Final = 300
+"""Characters that a message shows of a key, or says of a value."""
+_MOST_NAMES: Final = 40
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the one of ``known`` that is most like ``name``; empty if none is alike."""
+    return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
+
+
+def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
+    """Return what helps somebody who wrote ``name``, which is not ``known``."""
+    if near := nearest(name, known, likeness):
+        return f"did you mean {near!r}?"
+    if not known:
+        return "there are none"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    return f"known are {', '.join([*known][:_MOST_NAMES])}{more}"
+
+
+def bounded(text: str) -> str:
+    """Return a text for a message: without its middle if it is very long.
+
+    What to do about it is at the end.
+    """
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"

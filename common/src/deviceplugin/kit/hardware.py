@@ -1,0 +1,280 @@
+"""Devices as sysfs has them, of any bus, with what udev has added where its database can be read.
+
+What is absent or cannot be read is an empty text here: these facts describe a device, and one that
+is missing harms no other. Where the reason matters, ask ``tree.sysfs`` for the attribute.
+"""
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.kit.sysfs import Sysfs
+
+__all__ = ["KINDS", "Device", "Tree"]
+
+KINDS: Final[Mapping[int, str]] = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
+"""Kinds of device nodes, and what sysfs calls them."""
+_IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
+_NUMBERS: Final = {
+    "usb": re.compile("([0-9a-fA-F]{4})"),
+    "pci": re.compile("0x([0-9a-fA-F]{4})"),
+}
+"""How the kernel writes vendor and product."""
+
+
+class Tree:
+    """A look at sysfs. What has been read is kept: make a new one for each look.
+
+    Args:
+        sysfs: Where and how it is read.
+        dev: The directory of device nodes.
+        udev: The directory of udev's database.
+    """
+
+    def __init__(
+        self,
+        sysfs: Sysfs | None = None,
+        *,
+        dev: Path = Path("/dev"),
+        udev: Path = Path("/run/udev/data"),
+    ) -> None:
+        self.sysfs = sysfs or Sysfs()
+        self.dev = dev
+        self.udev = udev
+        self._sys = os.path.realpath(self.sysfs.root)
+        self.events = self.text(f"{self._sys}/kernel/uevent_seqnum").strip()
+        """How many events the kernel had sent when the look began; empty if it does not say."""
+        self._known: dict[str, Device] = {}
+        self._of_nodes: dict[str, Device | None] = {}
+        self._subsystems: dict[str, list[Device]] = {}
+        self._are_nodes: dict[str, bool] = {}
+
+    def text(self, path: str) -> str:
+        """Return an attribute as it stands, with blanks; bytes that are not UTF-8 are replaced."""
+        try:
+            return self.sysfs.kernel.read(path).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def entries(self, path: str) -> list[str]:
+        """Return the names in a directory, in any order."""
+        try:
+            return self.sysfs.kernel.names(path)
+        except OSError:
+            return []
+
+    def link(self, path: str) -> str:
+        """Return the last part of what a link says."""
+        try:
+            return posixpath.basename(self.sysfs.kernel.link(path))
+        except OSError:
+            return ""
+
+    def device(self, path: str) -> "Device":
+        """Return the device in the directory ``path``, which is free of links."""
+        if path not in self._known:
+            self._known[path] = Device(self, path)
+        return self._known[path]
+
+    def subsystem(self, name: str) -> list["Device"]:
+        """Return the devices of a subsystem, by the order of their paths."""
+        if name not in self._subsystems:
+            folders = (f"{self._sys}/class/{name}", f"{self._sys}/bus/{name}/devices")
+            paths = {
+                os.path.realpath(posixpath.join(folder, entry))
+                for folder in folders
+                for entry in self.entries(folder)
+            }
+            self._subsystems[name] = [self.device(path) for path in sorted(paths)]
+        return self._subsystems[name]
+
+    def of_node(self, path: str) -> "Device | None":
+        """Return the device of the node at ``path``, if it is one that sysfs knows."""
+        try:
+            status = os.stat(path)  # noqa: PTH116 - thousands of these
+        except OSError:
+            return None
+        kind = KINDS.get(stat.S_IFMT(status.st_mode))
+        link = self._of_number(kind, status.st_rdev) if kind else ""
+        if link and link not in self._of_nodes:
+            found = os.path.realpath(link)
+            self._of_nodes[link] = self.device(found) if os.path.isdir(found) else None  # noqa: PTH112
+        return self._of_nodes.get(link)
+
+    def is_node(self, path: str) -> bool:
+        """Return whether there is a device node at ``path``, which need not be seen from here."""
+        if path not in self._are_nodes:
+            self._are_nodes[path] = self._is_node(posixpath.normpath(path))
+        return self._are_nodes[path]
+
+    def _is_node(self, path: str) -> bool:
+        try:
+            return stat.S_IFMT(os.stat(path).st_mode) in KINDS  # noqa: PTH116
+        except OSError:
+            return path.startswith("/dev/") and path[5:] in self._node_names
+
+    @cached_property
+    def _node_names(self) -> frozenset[str]:
+        """Names below ``/dev`` of all nodes that the kernel makes."""
+        folders = [f"{self._sys}/dev/{kind}" for kind in KINDS.values()]
+        paths = [f"{folder}/{name}" for folder in folders for name in self.entries(folder)]
+        return frozenset(name for path in paths if (name := self._node_name(path)))
+
+    def _node_name(self, path: str) -> str:
+        """Return the name below ``/dev`` of the node of the device in a directory."""
+        lines = self.text(f"{path}/uevent").splitlines()
+        name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
+        return name.removeprefix("/dev/")
+
+    def node(self, path: str) -> str:
+        """Return the path of the node of the device in a directory; empty if it has none."""
+        name = self._node_name(path)
+        return posixpath.join(self.dev, name) if name else ""
+
+    def identity(self, kind: str, number: int) -> tuple[int, int] | None:
+        """Return what no other device's directory ever has, or None if sysfs knows no such one.
+
+        Args:
+            kind: ``char`` or ``block``.
+            number: Of the device, as ``os.stat`` has it.
+        """
+        try:
+            status = os.stat(self._of_number(kind, number))  # noqa: PTH116 - thousands of these
+        except OSError:
+            return None
+        return status.st_ino, status.st_ctime_ns
+
+    def _of_number(self, kind: str, number: int) -> str:
+        return f"{self._sys}/dev/{kind}/{os.major(number)}:{os.minor(number)}"
+
+    def contains(self, path: str) -> bool:
+        """Return whether ``path`` is that of a device in sysfs."""
+        return path.startswith(f"{self._sys}/devices/")
+
+
+class Device:
+    """A device in sysfs. What is not there is an empty text."""
+
+    def __init__(self, tree: Tree, path: str) -> None:
+        self.tree = tree
+        self.path = path
+        self.name = posixpath.basename(path)
+        self._attributes: dict[str, str] = {}
+
+    def attribute(self, name: str) -> str:
+        """Return an attribute, less one newline at its end."""
+        if name not in self._attributes:
+            self._attributes[name] = self.tree.text(f"{self.path}/{name}").removesuffix("\n")
+        return self._attributes[name]
+
+    @cached_property
+    def subsystem(self) -> str:
+        """Such as ``tty``. A USB device is known by its numbers too."""
+        found = self.tree.link(f"{self.path}/subsystem")
+        return found or ("usb" if self.attribute("idVendor") else "")
+
+    @cached_property
+    def own_driver(self) -> str:
+        """The driver that is bound to the device itself."""
+        return self.tree.link(f"{self.path}/driver")
+
+    @cached_property
+    def driver(self) -> str:
+        """The driver of the device or of the nearest one above it that has any."""
+        return next((name for one in self.line if (name := one.own_driver)), "")
+
+    @cached_property
+    def node(self) -> str:
+        """Path of its device node, below the tree's ``dev``."""
+        return self.tree.node(self.path)
+
+    @cached_property
+    def line(self) -> tuple["Device", ...]:
+        """The device itself and those above it, the nearest first."""
+        parent = posixpath.dirname(self.path)
+        return (self, *(self.tree.device(parent).line if self.tree.contains(parent) else ()))
+
+    def nearest(self, *subsystems: str) -> "Device | None":
+        """Return the nearest USB or PCI device, whichever is asked for, or None.
+
+        The interfaces of a USB device are not devices of their own.
+        """
+        for one in self.line:
+            if one.subsystem in subsystems and not (one.subsystem == "usb" and ":" in one.name):
+                return one
+        return None
+
+    @cached_property
+    def owner(self) -> "Device":
+        """The USB or PCI device that it is or is part of; or else the nearest device above it.
+
+        That is what can be plugged in, and itself where nothing is above it.
+        """
+        above = (one for one in self.line[1:] if one.subsystem)
+        return self.nearest("usb", "pci") or next(above, self)
+
+    @cached_property
+    def port(self) -> str:
+        """The USB port or the PCI address of its owner; empty where that is neither."""
+        parent = self.nearest("usb", "pci")
+        return parent.name if parent else ""
+
+    def number(self, which: int) -> int | None:
+        """Return vendor (0) or product (1) of the nearest USB or PCI device."""
+        parent = self.nearest("usb", "pci")
+        text = parent.attribute(_IDS[parent.subsystem][which]) if parent else ""
+        found = _NUMBERS[parent.subsystem].fullmatch(text) if parent else None
+        return int(found[1], 16) if found else None
+
+    @cached_property
+    def serial(self) -> str:
+        """Serial number of the device, or of the nearest above it up to its USB or PCI device.
+
+        What is further above says nothing of it: a root hub has the name of its controller there.
+        """
+        own = self.nearest("usb", "pci")
+        until = self.line.index(own) + 1 if own else len(self.line)
+        return next((text for one in self.line[:until] if (text := one.attribute("serial"))), "")
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """What udev knows of it; empty where udev's database cannot be read."""
+        return dict(line[2:].split("=", 1) for line in self._udev("E:") if "=" in line)
+
+    @property
+    def links(self) -> list[str]:
+        """Paths of the links that udev has made to it."""
+        return [f"/dev/{line[2:]}" for line in self._udev("S:")]
+
+    def _udev(self, start: str) -> list[str]:
+        number = self.attribute("dev")
+        kind = "b" if self.subsystem == "block" else "c"
+        name = f"{kind}{number}" if number else f"+{self.subsystem}:{self.name}"
+        try:
+            text = (self.tree.udev / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        return [line for line in text.splitlines() if line.startswith(start)]
+
+    def behind(self, *subsystems: str) -> Iterator["Device"]:
+        """Yield devices with nodes at or below this one; not those of devices behind a hub.
+
+        A USB or PCI device below it is a device of its own, as is a sub-function of a network card.
+        """
+        if self.subsystem in subsystems and self.node:
+            yield self
+        for name in sorted(self.tree.entries(self.path)):
+            path = f"{self.path}/{name}"
+            if not os.path.isdir(path) or os.path.islink(path):  # noqa: PTH112, PTH114
+                continue
+            child = self.tree.device(path)
+            if child.attribute("idVendor") or child.attribute("class").startswith("0x"):
+                continue
+            if child.attribute("sfnum"):
+                continue
+            yield from child.behind(*subsystems)

@@ -1,0 +1,153 @@
+"""Log what lasts when it begins and when it changes, and not at each look."""
+
+import logging
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import count
+from threading import Lock
+from typing import Any, Final
+
+__all__ = ["Problems", "shape"]
+
+_MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
+"""With a digit in it: numbers, addresses and random names."""
+_COMPARED: Final = 1000
+"""Characters of a text that are compared; texts that differ only behind them are alike."""
+_MOST_SHAPES: Final = 8
+"""Different texts about one subject that are logged at once."""
+_FIRST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 3600.0
+_MORE: Final = "more"
+"""The subject of how many more problems of a list there are."""
+_MANY: Final = 10
+"""Problems of one list that are logged one by one; more get one line."""
+
+
+def shape(text: str) -> str:
+    """Return ``text`` without what may vary by itself: numbers, addresses and random names.
+
+    Equal for texts that say the same.
+    """
+
+    def masked(found: re.Match[str]) -> str:
+        return "#" if any(map(str.isdigit, found[0])) else found[0]
+
+    return _MAYBE_VARYING.sub(masked, text[:_COMPARED])
+
+
+class _Subject:
+    """What has been logged about one subject for as long as it goes on."""
+
+    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes")  # one for each device that is ill
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        self._shapes: set[str] = set()
+        self._quiet_until = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def is_news(self, text: str, now: float) -> bool:
+        """Return whether ``text`` is worth logging, and take it for logged if so."""
+        if text == self._last:
+            return False
+        form = shape(text)
+        if form not in self._shapes and len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(form)
+        elif now < self._quiet_until:
+            return False
+        else:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._last, self._quiet_until = text, now + self._pause
+        return True
+
+
+class Problems:
+    """Logs a problem when it begins, and again when it changes or comes back. Thread-safe.
+
+    Call ``say`` as often as there is the problem, and ``over`` when there is none. A problem has a
+    subject, such as the id of a device, and a text, which is its event with all fields. Another
+    text is logged at once. But texts that differ from one before in no more than numbers, addresses
+    or random names, that come back, or of which there are too many wait for a pause of a minute,
+    which doubles up to an hour. So no subject, whatever a driver puts into its messages, is more
+    than some 40 lines a day.
+
+    Args:
+        log: Where to.
+        level: One of ``logging``'s.
+        clock: Seconds that never jump.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        level: int = logging.WARNING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._clock = clock
+        self._lock = Lock()
+        self._subjects: dict[str, _Subject] = {}
+        self._assigned: dict[str, str] = {}
+        """The subject of each text of the last list."""
+        self._numbers = count()
+
+    def say(
+        self, subject: str, event: str, /, *, cause: BaseException | None = None, **fields: Any
+    ) -> bool:
+        """Log ``event`` with its ``fields`` if it is news about ``subject``; return whether it was.
+
+        With ``cause`` its traceback is logged, too. Field names are those that ``extra`` of
+        ``logging`` takes.
+        """
+        if not self.is_news(subject, f"{event} {sorted(fields.items())}"):
+            return False
+        self._log.log(self._level, event, extra=fields, exc_info=cause)
+        return True
+
+    def say_all(self, event: str, problems: Sequence[str], /, **fields: Any) -> None:
+        """Log ``event`` for each of ``problems`` that is news, as its field ``problem``.
+
+        They are all there are now: every other subject is over. A text that takes the place of one
+        alike, such as one that counts seconds, is the same problem. Of more than ten, the first ten
+        are logged, and how many more there are. For one thread at a time.
+        """
+        shown = list(dict.fromkeys(problems))[:_MANY]
+        for problem, subject in self._assign(shown).items():
+            self.say(subject, event, problem=problem, **fields)
+        if more := len(set(problems)) - len(shown):
+            self.say(_MORE, event, problem=f"{more} more", **fields)
+        self.keep({*self._assigned.values(), *([_MORE] if more else [])})
+
+    def _assign(self, problems: Sequence[str]) -> Mapping[str, str]:
+        """Return the subject of each of ``problems``: as before, or that of one alike that is gone.
+
+        So what is new is logged at once, and what merely varies from look to look is not.
+        """
+        with self._lock:
+            before, free = self._assigned, defaultdict[str, list[str]](list)
+            for problem in before.keys() - set(problems):
+                free[shape(problem)].append(before[problem])
+            self._assigned = {}
+            for problem in problems:
+                alike = free[shape(problem)] if problem not in before else [before[problem]]
+                self._assigned[problem] = alike.pop() if alike else f"problem {next(self._numbers)}"
+            return self._assigned
+
+    def is_news(self, subject: str, text: str) -> bool:
+        """Return whether to log ``text`` about ``subject`` now, by whoever asks; it then counts."""
+        with self._lock:
+            return self._subjects.setdefault(subject, _Subject()).is_news(text, self._clock())
+
+    def over(self, subject: str) -> bool:
+        """Forget ``subject``; return whether anything was logged about it, such as its end now."""
+        with self._lock:
+            return self._subjects.pop(subject, None) is not None
+
+    def keep(self, subjects: Container[str]) -> None:
+        """Forget all but ``subjects``."""
+        with self._lock:
+            kept = {key: one for key, one in self._subjects.items() if key in subjects}
+            self._subjects = kept

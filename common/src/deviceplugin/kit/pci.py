@@ -1,0 +1,153 @@
+"""Facts of PCI functions: who they are, who drives them, what is behind them, what goes with them.
+
+Whatever the kernel does not say is an empty text or None, so that one odd card costs no other.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.kit import numa
+from deviceplugin.kit.hardware import Device, Tree
+from deviceplugin.kit.sysfs import natural
+
+__all__ = ["Function", "at", "functions", "of"]
+
+_VIRTUAL: Final = re.compile("virtfn[0-9]+")
+_CLASS: Final = re.compile("0x([0-9a-f]{6})")
+_NUMBER: Final = re.compile("0x([0-9a-f]{4})")
+_COUNT: Final = re.compile("[0-9]{1,5}")
+_BRIDGE: Final = "06"
+
+
+def functions(tree: Tree) -> list["Function"]:
+    """Return all PCI functions of the node by their addresses; none where there is no PCI bus."""
+    found = [Function(device) for device in tree.subsystem("pci")]
+    return sorted(found, key=lambda one: natural(one.address))
+
+
+def at(tree: Tree, address: str) -> "Function | None":
+    """Return the function at an address such as ``0000:3b:00.0``, or None."""
+    return next((one for one in functions(tree) if one.address == address), None)
+
+
+def of(device: Device) -> "Function | None":
+    """Return the function that a device is or is behind, or None."""
+    found = device.nearest("pci")
+    return Function(found) if found else None
+
+
+class Function:
+    """A PCI function. Equal are those of one address."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        """The same as a device of any bus."""
+        self.address = device.name
+        """Such as ``0000:3b:00.0``."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.address == other.address
+
+    def __hash__(self) -> int:
+        return hash(self.address)
+
+    def __repr__(self) -> str:
+        return f"Function({self.address!r})"
+
+    @property
+    def vendor(self) -> int | None:
+        """Number of the vendor, such as 0x8086."""
+        return _number(self.device.attribute("vendor"))
+
+    @property
+    def product(self) -> int | None:
+        """Number of the model among those of the vendor: ``device`` in sysfs."""
+        return _number(self.device.attribute("device"))
+
+    @property
+    def pci_class(self) -> str:
+        """Class, subclass and interface in 6 hex digits, such as ``030000`` of a display."""
+        found = _CLASS.fullmatch(self.device.attribute("class").lower())
+        return found[1] if found else ""
+
+    @property
+    def driver(self) -> str:
+        """The driver that is bound to it; empty where there is none."""
+        return self.device.own_driver
+
+    @cached_property
+    def numa_node(self) -> int | None:
+        """The NUMA node that it is near; None for -1 too."""
+        return numa.nearest_node(one.attribute("numa_node") for one in self.device.line)
+
+    @property
+    def iommu_group(self) -> str:
+        """Number of its IOMMU group. It changes over reboots: no id is to be made of it."""
+        return self.device.tree.link(f"{self.device.path}/iommu_group")
+
+    @property
+    def group_members(self) -> list["Function"]:
+        """All of its IOMMU group but bridges: a container is given all of them together."""
+        tree, folder = self.device.tree, f"{self.device.path}/iommu_group/devices"
+        paths = [os.path.realpath(f"{folder}/{name}") for name in tree.entries(folder)]
+        members = [Function(tree.device(path)) for path in paths]
+        members = [one for one in members if not one.pci_class.startswith(_BRIDGE)]
+        return sorted(members, key=lambda one: one.address)
+
+    @property
+    def siblings(self) -> list["Function"]:
+        """All functions of the same device, itself among them, such as the sound of a GPU."""
+        slot = self.address.rpartition(".")[0]
+        found = functions(self.device.tree)
+        return [one for one in found if one.address.rpartition(".")[0] == slot]
+
+    @property
+    def virtual_functions(self) -> list["Function"]:
+        """Its virtual functions, by their numbers from 0."""
+        tree, path = self.device.tree, self.device.path
+        names = [name for name in tree.entries(path) if _VIRTUAL.fullmatch(name)]
+        paths = [os.path.realpath(f"{path}/{name}") for name in sorted(names, key=natural)]
+        return [Function(tree.device(one)) for one in paths]
+
+    @property
+    def physical_function(self) -> "Function | None":
+        """The function that a virtual one is of; None for any other."""
+        path = f"{self.device.path}/physfn"
+        if not os.path.exists(path):  # noqa: PTH110 - never raises
+            return None
+        return Function(self.device.tree.device(os.path.realpath(path)))
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether it has virtual functions, which are then given to pods in its place."""
+        text = self.device.attribute("sriov_numvfs")
+        return bool(_COUNT.fullmatch(text)) and int(text) > 0
+
+    def nodes(self, *subsystems: str) -> list[Path]:
+        """Return the device nodes behind it that exist, such as those of ``drm``, in order.
+
+        Those of its virtual functions and of other PCI or USB devices are not among them.
+        """
+        found = [Path(one.node) for one in self.device.behind(*subsystems)]
+        return sorted(
+            {path for path in found if path.exists()}, key=lambda path: natural(str(path))
+        )
+
+    def by_path(self, folder: str = "dri") -> Iterator[Path]:
+        """Yield udev's links to its nodes in ``by-path`` of a directory below ``/dev``, in order.
+
+        They are called by the address, such as ``pci-0000:00:02.0-render``.
+        """
+        links = self.device.tree.dev / folder / "by-path"
+        for name in sorted(self.device.tree.entries(str(links)), key=natural):
+            if name.startswith(f"pci-{self.address}-"):
+                yield links / name
+
+
+def _number(text: str) -> int | None:
+    found = _NUMBER.fullmatch(text.lower())
+    return int(found[1], 16) if found else None

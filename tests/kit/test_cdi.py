@@ -1,0 +1,260 @@
+"""CDI specification files: what is in them, and whose they are."""
+
+import json
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from containers.cdi_rules import faults
+from deviceplugin import DeviceNode, Mount
+from deviceplugin.kit import cdi
+from deviceplugin.kit.cdi import Directory, Edits, Hook, Specification
+
+VENDOR = "vendor.example.com"
+KIND = f"{VENDOR}/gpu"
+ONE = Edits(nodes=[DeviceNode("/dev/one")])
+TWO = Edits(env={"TWO": "2"}, mounts=[Mount("/lib/two", "/lib/2", read_only=True)])
+FILE = f"{VENDOR}-gpu.json"
+
+
+def made(**given: Any) -> Specification:
+    return Specification(**{"kind": KIND, "devices": {"a": ONE}, **given})
+
+
+def content(path: Path) -> list[str]:
+    return sorted(one.name for one in path.iterdir())
+
+
+def test_a_specification_says_what_containers_get() -> None:
+    hook = Hook("createContainer", "/usr/bin/hook", ["hook", "run"], {"DEBUG": "no"})
+    node = DeviceNode("/host/dev/one", "/dev/one", "r")
+    everything = Edits({"A": "b=c"}, [node], [Mount("/lib")], [hook], [44])
+    assert {
+        "cdiVersion": "0.7.0",
+        "kind": KIND,
+        "devices": [
+            {
+                "name": "a",
+                "containerEdits": {
+                    "env": ["A=b=c"],
+                    "deviceNodes": [
+                        {"path": "/dev/one", "permissions": "r", "hostPath": "/host/dev/one"}
+                    ],
+                    "mounts": [
+                        {
+                            "hostPath": "/lib",
+                            "containerPath": "/lib",
+                            "options": ["rw", "nosuid", "nodev", "rbind", "rprivate"],
+                        }
+                    ],
+                    "hooks": [
+                        {
+                            "hookName": "createContainer",
+                            "path": "/usr/bin/hook",
+                            "args": ["hook", "run"],
+                            "env": ["DEBUG=no"],
+                        }
+                    ],
+                    "additionalGids": [44],
+                },
+            }
+        ],
+        "containerEdits": {"env": ["TWO=2"]},
+    } == made(devices={"a": everything}, edits=Edits(env={"TWO": "2"})).document()
+
+
+@pytest.mark.parametrize(
+    ("version", "edits", "more"),
+    [
+        ("0.3.0", {"deviceNodes": [{"path": "/dev/a"}]}, {}),
+        ("0.3.0", {"mounts": [{"hostPath": "/a", "containerPath": "/a"}]}, {}),
+        ("0.4.0", {"mounts": [{"hostPath": "a", "containerPath": "/a", "type": "tmpfs"}]}, {}),
+        ("0.5.0", {"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}, {}),
+        ("0.6.0", {"env": ["A=b"]}, {"annotations": {"a": "b"}}),
+        ("0.6.0", {"env": ["A=b"]}, {"kind": "example.com/gpu.shared"}),
+        ("0.7.0", {"additionalGids": [1]}, {}),
+        ("0.7.0", {"intelRdt": {"closID": "a"}}, {"kind": "example.com/gpu.shared"}),
+        ("1.1.0", {"intelRdt": {"schemata": ["a"]}}, {}),
+        ("1.1.0", {"netDevices": [{"hostInterfaceName": "a", "name": "b"}]}, {}),
+    ],
+)
+def test_the_version_is_the_oldest_that_has_what_is_used(
+    version: str, edits: dict[str, Any], more: dict[str, Any]
+) -> None:
+    other = {"name": "other", "containerEdits": {"env": ["A=b"]}}
+    devices = [other, {"name": "a", "containerEdits": edits}]
+    assert version == cdi.least_version({"kind": KIND, "devices": devices, **more})
+    whole = {"kind": KIND, "devices": [other], "containerEdits": edits, **more}
+    assert version == cdi.least_version(whole)
+
+
+def test_a_name_that_begins_with_a_digit_needs_a_newer_version() -> None:
+    assert "0.5.0" == made(devices={"a": ONE, "0": ONE}).document()["cdiVersion"]
+
+
+def test_names_are_those_that_runtimes_take() -> None:
+    kinds = ["a/b", "vendor.com/gpu", "v_1.x-y/GPU.shared", f"a/{'b' * 63}"]
+    assert [True] * 4 == [cdi.is_kind(one) for one in kinds]
+    wrong = ["", "a", "/a", "a/", "1/b", "a/1", "a-/b", "a/b/c", "ä/b", f"a/{'b' * 64}"]
+    assert [] == [one for one in (*wrong, f"{'a' * 254}/b", "a/b\n") if cdi.is_kind(one)]
+    assert [True] * 4 == [cdi.is_device_name(one) for one in ("0", "0:1", "GPU-a.b_c", "a")]
+    assert [] == [one for one in ("", "-a", "a-", "a b", "a/b", "ä") if cdi.is_device_name(one)]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"kind": "gpu"}, "kind 'gpu' is not of the form"),
+        ({"devices": {}}, "has no devices"),
+        ({"devices": {"a b": ONE}}, "'a b' is not a name of a device"),
+        ({"devices": {"a": Edits()}}, "device a edits nothing"),
+        ({"edits": Edits(env={"A=": "b"})}, "'A=' is not a variable"),
+        ({"edits": Edits(nodes=[DeviceNode("/a", permissions="x")])}, "/a: permissions 'x'"),
+        ({"devices": {"a": Edits(nodes=[DeviceNode("dev")])}}, "device a: 'dev' is not a full"),
+        ({"edits": Edits(mounts=[Mount("/lib", "lib")])}, "'lib' is not a full path"),
+        ({"edits": Edits(hooks=[Hook("prestart", "hook")])}, "'hook' is not a full path"),
+    ],
+)
+def test_what_a_runtime_would_refuse_is_an_error(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        made(**given).document()
+
+
+PATHS = st.sampled_from(["/dev/a", "/b"])
+EDITS = st.builds(
+    Edits,
+    st.dictionaries(st.sampled_from("AB"), st.text(max_size=2), max_size=2),
+    st.lists(st.builds(DeviceNode, PATHS, PATHS), max_size=2),
+    st.lists(st.builds(Mount, PATHS, PATHS, st.booleans()), max_size=2),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(EDITS, EDITS, EDITS, st.sampled_from(["0", "GPU-1"]))
+def test_what_is_no_error_is_what_runtimes_take(
+    one: Edits, other: Edits, common: Edits, name: str
+) -> None:
+    both = {"a": ONE + one, name: other}
+    specification = made(devices={key: value for key, value in both.items() if value}, edits=common)
+    assert [] == [*faults(specification.document())]
+
+
+def test_edits_together_are_both_without_repetitions() -> None:
+    assert not Edits()
+    assert ONE + TWO == ONE + TWO + ONE
+    assert Edits(env={"A": "2", "B": "1"}) == Edits(env={"A": "1", "B": "1"}) + Edits(
+        env={"A": "2"}
+    )
+
+
+def test_two_specifications_of_a_kind_become_one() -> None:
+    both = made(edits=TWO) + made(devices={"a": TWO, "b": TWO})
+    assert Specification(KIND, {"a": ONE + TWO, "b": TWO}, TWO) == both
+    with pytest.raises(ValueError, match="cannot be in one specification"):
+        made() + made(kind=f"{VENDOR}/nic")
+
+
+# The directory.
+
+
+def test_what_is_published_can_be_named(tmp_path: Path) -> None:
+    nic = made(kind=f"{VENDOR}/nic", devices={"0": ONE, "1": ONE})
+    empty = made(kind=f"{VENDOR}/none", devices={})
+    names = Directory(tmp_path / "run/cdi", VENDOR).publish([made(), nic, empty])
+    assert {f"{KIND}=a", f"{VENDOR}/nic=0", f"{VENDOR}/nic=1"} == names
+    assert [FILE, f"{VENDOR}-nic.json"] == content(tmp_path / "run/cdi")
+    path = tmp_path / "run/cdi" / FILE
+    assert made().document() == json.loads(path.read_text())
+    assert 0o100644 == path.stat().st_mode
+
+
+def test_what_says_the_same_is_not_written_again(tmp_path: Path) -> None:
+    directory = Directory(tmp_path, VENDOR)
+    assert [True, False] == [directory.write(made()) for _ in range(2)]
+    before = (tmp_path / FILE).stat().st_ino
+    directory.publish([made()])
+    assert before == (tmp_path / FILE).stat().st_ino
+    assert directory.write(made(edits=TWO))
+    (tmp_path / FILE).chmod(0o600)
+    assert directory.write(made(edits=TWO))
+    assert 0o100644 == (tmp_path / FILE).stat().st_mode
+
+
+def test_only_files_of_ours_are_removed(tmp_path: Path) -> None:
+    other = f"{VENDOR}-other-gpu.json"  # of the vendor vendor.example.com-other
+    (tmp_path / other).write_text(json.dumps({"kind": f"{VENDOR}-other/gpu"}))
+    yaml = f"{VENDOR}-other-nic.yaml"
+    (tmp_path / yaml).write_text(f'devices: []\nkind: "{VENDOR}-other/nic"\n')
+    others = [other, yaml, "nvidia.yaml", f"{VENDOR}", ".hidden"]
+    stale = [f"{VENDOR}-nic.json", f"{VENDOR}-gpu.yaml", f".{FILE}.0123"]
+    for name in {*others, *stale} - {other, yaml}:
+        (tmp_path / name).touch()
+    (tmp_path / stale[0]).write_text(json.dumps(made(kind=f"{VENDOR}/nic").document()))
+    directory = Directory(tmp_path, VENDOR)
+    directory.publish([made()])
+    assert sorted([*others, FILE]) == content(tmp_path)
+    assert frozenset() == directory.publish([])
+    assert sorted(others) == content(tmp_path)
+    assert frozenset() == Directory(tmp_path / "none", VENDOR).publish([])
+
+
+def test_nothing_is_written_in_the_name_of_another_vendor(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"not of vendor example\.com"):
+        Directory(tmp_path, "example.com").write(made())
+
+
+def test_a_file_can_have_another_name(tmp_path: Path) -> None:
+    Directory(tmp_path, VENDOR).write(made(), "special.yaml")
+    assert ["special.yaml"] == content(tmp_path)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f".{FILE}.{'0' * 32}.draft").write_text("half")
+    Directory(tmp_path, VENDOR).write(made())
+    assert [FILE] == content(tmp_path)
+
+
+def test_what_is_no_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "cdi").touch()
+    with pytest.raises(OSError, match="exists") as error:
+        Directory(tmp_path / "cdi", VENDOR).write(made())
+    assert str(tmp_path / "cdi") == error.value.filename
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_nothing_is_left(tmp_path: Path) -> None:
+    Directory(tmp_path, VENDOR).write(made())
+    before = (tmp_path / FILE).read_text()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, hard))
+    try:
+        with pytest.raises(OSError, match="large") as error:
+            Directory(tmp_path, VENDOR).write(made(edits=TWO))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(tmp_path / FILE) == error.value.filename
+    assert [FILE] == content(tmp_path)
+    assert before == (tmp_path / FILE).read_text()
+
+
+def test_what_stands_in_the_way_is_an_error_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / FILE / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        Directory(tmp_path, VENDOR).publish([made()])
+    assert [FILE] == content(tmp_path)
+
+
+def test_several_threads_can_write_at_once(tmp_path: Path) -> None:
+    directory = Directory(tmp_path, VENDOR)
+
+    def write(number: int) -> None:
+        for _ in range(20):
+            directory.write(made(edits=Edits(env={"A": str(number)})))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [None] * 4 == list(pool.map(write, range(4)))
+    assert [FILE] == content(tmp_path)

@@ -1,0 +1,326 @@
+"""Kinds of values: what they take, what they say of the rest, and their schemas."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit import configuration
+from deviceplugin.kit.configuration import (
+    Kind,
+    Place,
+    anything,
+    as_argument,
+    boolean,
+    choice,
+    duration,
+    either,
+    finished,
+    integer,
+    list_of,
+    mapping_of,
+    name,
+    needed,
+    nothing,
+    number,
+    of_text,
+    path,
+    read,
+    reading,
+    record,
+    schema,
+    size,
+    suggestion,
+    text,
+)
+from generic.json_schema import valid
+
+
+@dataclass(frozen=True)
+class Port:
+    """A record."""
+
+    name: str
+    speed: int = 9600
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.read_only and self.speed > 9600:
+            raise ValueError(f"speed {self.speed} is too high for a port that is read only")
+
+
+def _not_console(place: Place, given: Any) -> None:
+    if "name" in given and given["name"].raw == "console":
+        place.fault("the console is not a port")
+
+
+PORT = record(
+    Port,
+    {"name": needed(name()), "speed": integer(1, 115200), "read-only": boolean()},
+    rules=[_not_console],
+).called("port")
+PORTS: Kind[Any] = record(dict, {"ports": list_of(PORT, 1), "log": choice("all", "none")})
+
+GOOD: list[tuple[Kind[Any], str, Any]] = [
+    (text(), "a b", "a b"),
+    (text(), "2001-01-01", "2001-01-01"),
+    (text(strip=True), "' a '", "a"),
+    (text(digits=True), "1.50", "1.50"),
+    (text("^[ab]+$", "of a and b"), "abba", "abba"),
+    (name(), "a-1", "a-1"),
+    (path(), "/dev/x", Path("/dev/x")),
+    (integer(), "007", 7),
+    (integer(), "0x10", 16),
+    (integer(-5, 5), "-5", -5),
+    (number(), "1.5", 1.5),
+    (number(0, 2), "2", 2.0),
+    (boolean(), "yes", True),
+    (duration(), "1m30s", timedelta(seconds=90)),
+    (duration(), "1d2h", timedelta(hours=26)),
+    (duration(), "1.5h", timedelta(minutes=90)),
+    (duration(), "0.0001ms", timedelta.resolution),
+    (duration(zero=True), "0s", timedelta()),
+    (duration(timedelta(days=1)), "24h", timedelta(days=1)),
+    (size(), "512", 512),
+    (size(), "'512'", 512),
+    (size(), "4KiB", 4096),
+    (size(), "80Gi", 80 * 1024**3),
+    (size(), "1.5G", 1_500_000_000),
+    (size(), "2k", 2000),
+    (choice("all", "none"), "none", "none"),
+    (list_of(integer()), "[1, 2]", (1, 2)),
+    (list_of(integer(), single=True), "1", (1,)),
+    (mapping_of(boolean()), "{a: yes, b: no}", {"a": True, "b": False}),
+    (either(integer(), choice("all")), "all", "all"),
+    (either(integer(), choice("all")), "3", 3),
+    (nothing(None), "null", None),
+    (anything(), "{a: [1, x]}", {"a": [1, "x"]}),
+    (PORT, "{name: a, speed: 300, read-only: true}", Port("a", 300, read_only=True)),
+    (PORTS, "{ports: [{name: a}], log: all}", {"ports": (Port("a"),), "log": "all"}),
+]
+BAD: list[tuple[Kind[Any], str, str]] = [
+    (text(), "5", "5 is not a text: put it into quotes"),
+    (text(), "no", "no is not a text: put it into quotes"),
+    (text(), "null", "nothing is not a text"),
+    (text(), "[a]", "a list is not a text"),
+    (text("^[ab]+$", "of a and b"), "x", "'x' is not of a and b"),
+    (text("^[ab]+$", "of a and b"), '"ab\\n"', r"'ab\n' is not of a and b"),
+    (text(problem=lambda raw: "is odd" if raw == "x" else ""), "x", "'x' is odd"),
+    (name(), "A", "'A' is not a name of 1 to 63 lower-case letters, digits and hyphens"),
+    (path(), "dev", "'dev' is not an absolute path"),
+    (integer(1, 5), "6", "6 is not a whole number from 1 to 5"),
+    (integer(1), "0", "0 is not a whole number from 1"),
+    (integer(), "1.5", "1.5 is not a whole number from 0"),
+    (integer(), "yes", "yes is not a whole number from 0"),
+    (integer(), "'5'", "'5' is not a whole number from 0"),
+    (integer(), "9" * 5000, "99999999"),
+    (number(), "x", "'x' is not a number"),
+    (number(), ".inf", ".inf is not a number"),
+    (number(), ".nan", ".nan is not a number"),
+    (number(0), "-1", "-1 is not a number from 0"),
+    (number(0, 1.5), "2", "2 is not a number from 0 and up to 1.5"),
+    (boolean(), "1", "1 is not true or false"),
+    (duration(), "5", "5 is not a duration, such as 500ms, 30s or 1m30s"),
+    (duration(), "5 s", "'5 s' is not a duration, such as 500ms, 30s or 1m30s"),
+    (duration(), "0s", "'0s' is not above zero"),
+    (duration(), "99999999h", "'99999999h' is longer than 100 years"),
+    (duration(timedelta(days=1)), "25h", "'25h' is longer than 1d"),
+    (size(), "1X", "'1X' is not a size, such as 512Ki, 80Gi or 1.5G"),
+    (size(), "1.5", "1.5 is not a size, such as 512Ki, 80Gi or 1.5G"),
+    (size(1), "0", "0 is not of at least 1 bytes"),
+    (size(1, 9), "10", "10 is not from 1 to 9 bytes"),
+    (choice("Device", "Mount"), "mount", "'mount' is none of Device, Mount: did you mean 'Mount'?"),
+    (choice("a", "b"), "xyz", "'xyz' is none of a, b"),
+    (list_of(integer(), 1), "[]", "is empty"),
+    (list_of(integer(), 2), "[1]", "needs 2 items"),
+    (list_of(integer()), "{}", "a mapping is not a list"),
+    (list_of(text(), single=True), "{}", "a mapping is not a text, or a list"),
+    (mapping_of(boolean(), least=1), "{}", "is empty"),
+    (mapping_of(boolean()), "[]", "a list is not a mapping with keys"),
+    (mapping_of(boolean(), lambda key: "is odd" if key == "x" else ""), "{x: yes}", "x: is odd"),
+    (
+        either(integer(), choice("all")),
+        "[]",
+        "a list is not a whole number from 0 or a text",
+    ),
+    (either(integer(), text(), wanted="all, or how many"), "[]", "a list is not all, or how many"),
+    (nothing(None), "5", "5 is not null"),
+    (PORT, "{name: a, speed: 19200, read-only: true}", "speed 19200 is too high for a port that"),
+    (PORT, "{name: console}", "the console is not a port"),
+    (PORT, "{name: a, sped: 1}", "sped: unknown key: did you mean 'speed'?"),
+    (PORT, "{name: a, x: 1}", "x: unknown key: known are name, speed, read-only"),
+    (PORT, "{}", "name is missing"),
+    (PORT, "{name: a, name: b}", "name: given twice"),
+]
+
+
+@pytest.mark.parametrize(("kind", "written", "expected"), GOOD)
+def test_what_is_of_a_kind_is_taken(kind: Kind[Any], written: str, expected: object) -> None:
+    found = finished(of_text(written), kind)
+    assert (type(expected), expected) == (type(found), found)
+
+
+@pytest.mark.parametrize(("kind", "written", "expected"), GOOD)
+def test_what_is_written_of_a_value_is_that_value(
+    kind: Kind[Any], written: str, expected: object
+) -> None:
+    if expected not in (timedelta.resolution, {"ports": (Port("a"),), "log": "all"}):
+        assert expected == finished(configuration.of_plain(kind.write(expected)), kind) or (
+            "date" in written
+        )
+
+
+@pytest.mark.parametrize(("kind", "written", "expected"), BAD)
+def test_what_is_not_of_a_kind_is_told(kind: Kind[Any], written: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}"):
+        finished(of_text(written), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "is_good"),
+    [
+        *((kind, written, True) for kind, written, _ in GOOD),
+        *((kind, written, False) for kind, written, _ in BAD),
+    ],
+)
+def test_the_schema_and_the_reader_agree(kind: Kind[Any], written: str, is_good: bool) -> None:
+    beyond = {
+        *("is odd", "is longer", "'0s' is not above", "speed 19200", "the console", "bytes"),
+        *(".inf", ".nan", "99999999", "given twice", r"'ab\n'"),
+    }
+    expected = next((text for k, w, text in BAD if (k, w) == (kind, written)), "")
+    if not any(part in expected for part in beyond) and "2001" not in written:
+        assert is_good == valid(of_text(written).plain(), schema(kind, "T"))
+
+
+def test_a_schema_describes_named_kinds_once() -> None:
+    described = schema(record(dict, {"a": PORT, "b": PORT.described("x")}), "Two ports")
+    assert "Two ports" == described["title"]
+    assert {"$ref": "#/$defs/port"} == described["properties"]["a"]
+    assert ["port"] == list(described["$defs"])
+    assert ["name"] == described["$defs"]["port"]["required"]
+    assert {"anyOf": [{"$ref": "#/$defs/port"}]} == {
+        key: value
+        for key, value in schema({"anyOf": [PORT]}, "T").items()
+        if key not in {"$schema", "title", "$defs"}
+    }
+
+
+FILE = """\
+ports:
+- {name: A, sped: 1}
+- speed: fast
+- name: console
+log: some
+"""
+
+
+def test_all_that_is_wrong_with_a_file_is_told_in_its_order(tmp_path: Path) -> None:
+    file = tmp_path / "ports.yaml"
+    file.write_text(FILE)
+    with pytest.raises(ConfigError) as raised:
+        read(file, PORTS)
+    is_name = "is not a name of 1 to 63 lower-case letters, digits and hyphens"
+    assert [
+        f"{file}:2: ports[0].sped: unknown key: did you mean 'speed'?",
+        f"{file}:2: ports[0].name: 'A' {is_name}",
+        f"{file}:3: ports[1]: name is missing",
+        f"{file}:3: ports[1].speed: 'fast' is not a whole number from 1 to 115200",
+        f"{file}:4: ports[2]: the console is not a port",
+        f"{file}:5: log: 'some' is none of all, none: did you mean 'none'?",
+    ] == str(raised.value).splitlines()
+
+
+def test_places_can_be_read_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("a = 1\nb = 'x'\n")
+    with reading(file) as root:
+        keys = root.keys({"a", "b"})
+        assert (1, "x") == (keys["a"].take(integer(), 0), keys["b"].read(text()))
+
+    def read_wrong() -> None:
+        with reading(file) as root:
+            keys = root.keys(["b", "c"])
+            assert 0 == keys["b"].take(integer(), 0)
+            keys["b"].read(boolean())
+
+    with pytest.raises(ConfigError) as raised:
+        read_wrong()
+    assert [
+        f"{file}:1: a: unknown key: known are b, c",
+        f"{file}:2: b: 'x' is not a whole number from 0",
+        f"{file}:2: b: 'x' is not true or false",
+    ] == [
+        line.replace("known are c, b", "known are b, c") for line in str(raised.value).splitlines()
+    ]
+
+
+def test_a_place_says_where_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"a":\n [{"b c": 1}]}')
+    root = configuration.of_file(file)
+    (item,) = root.keys()["a"].items()
+    assert [f"{file}:1", f"{file}:2: a[0].b c"] == [str(root), str(item.keys()["b c"])]
+
+
+def test_items_are_judged_together_where_they_are_well() -> None:
+    def distinct(items: Any) -> None:
+        for at, (place, value) in enumerate(items):
+            if value in [other for _, other in items[:at]]:
+                place.fault(f"{value} is there already")
+
+    with pytest.raises(ConfigError) as raised:
+        finished(of_text("[1, x, 1]"), list_of(integer(), together=distinct))
+    expected = ["[1]: 'x' is not a whole number from 0", "[2]: 1 is there already"]
+    assert expected == str(raised.value).splitlines()
+
+
+def test_a_key_may_be_given_as_an_argument_of_another_name() -> None:
+    kind = record(Port, {"id": needed(text(), "name"), "rate": as_argument(integer(), "speed")})
+    assert Port("a", 1) == finished(of_text("{id: a, rate: 1}"), kind)
+    assert {"id": "a", "rate": 1} == kind.write(Port("a", 1))
+
+
+def test_a_key_that_says_nothing_may_be_as_one_that_is_not_there() -> None:
+    kind = record(Port, {"name": needed(text()), "speed": integer()}, blank=True)
+    assert Port("a") == finished(of_text("{name: a, speed: }"), kind)
+    with pytest.raises(ConfigError, match=r"^name is missing$"):
+        finished(of_text("{name: }"), kind)
+
+
+def test_a_value_may_be_turned_into_another() -> None:
+    even = integer().then(lambda place, value: value if value % 2 == 0 else _odd(place))
+    assert 4 == finished(of_text("4"), even)
+    with pytest.raises(ConfigError, match=r"^3: never odd$"):
+        finished(of_text("3"), even)
+
+
+def _odd(place: Place) -> int:
+    raise place.fault(f"{place.shown}: never odd")
+
+
+@given(st.text(), st.lists(st.text()))
+def test_there_is_always_something_to_suggest(word: str, known: list[str]) -> None:
+    assert suggestion(word, known).startswith(("did you mean ", "known are ", "there are none"))
+
+
+def test_not_all_of_very_many_names_are_suggested() -> None:
+    assert suggestion("?", [str(number) for number in range(99)]).endswith("38, 39, ...")
+
+
+def test_what_is_very_long_is_cut_in_its_middle() -> None:
+    with pytest.raises(ConfigError) as raised:
+        finished(of_text(f"{{{'k' * 1000}: 1}}"), PORT)
+    assert len(str(raised.value).splitlines()[0]) < 1000
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    names = configuration.__all__
+    assert sorted(names) == names
+    assert [] == [one for one in names if not getattr(configuration, one).__doc__]

@@ -1,0 +1,301 @@
+"""Files are whole or as before, whoever writes them, and whatever happens meanwhile."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from containers.unshare import POSSIBLE
+from deviceplugin.kit import files
+from full_disk import full_disk
+from patience import PATIENCE
+
+needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+IN_A_SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=16k none "$1"
+echo old > "$1/file"
+"$2" - "$1/file" <<'END'
+import sys
+from pathlib import Path
+from deviceplugin.kit import files
+try:
+    files.write(Path(sys.argv[1]), "x" * 100_000)
+except OSError as error:
+    print(error)
+END
+cat "$1"/*
+ls -A "$1"
+test -z "$3" || { mount -o remount,ro "$1"; "$2" -c "$3" "$1/file"; }
+"""
+WRITE_NEW = """
+import sys
+from pathlib import Path
+from deviceplugin.kit import files
+try:
+    files.write(Path(sys.argv[1]), "new")
+except OSError as error:
+    print(error)
+print(Path(sys.argv[1]).read_text(), end="")
+"""
+HANG_WHILE_WRITING = """
+import os, sys
+from pathlib import Path
+from deviceplugin.kit import files
+os.fsync = lambda _: (print("writing", flush=True), sys.stdin.read())
+files.write(Path(sys.argv[1]), "of the killed")
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def killed_writer(path: Path) -> str:
+    """Kill a process that writes ``path``; return the name of the draft that it leaves."""
+    before = set(names(path.parent))
+    command = [sys.executable, "-c", HANG_WHILE_WRITING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"writing\n" == process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    (left,) = set(names(path.parent)) - before
+    return left
+
+
+def test_a_file_is_written_with_its_mode_and_its_directory(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    before = os.umask(0o077)
+    try:
+        assert files.write(path, "ä\n", mode=0o664)
+    finally:
+        os.umask(before)
+    assert ("ä\n", 0o100664) == (path.read_text(encoding="utf-8"), path.stat().st_mode)
+    assert ["file"] == names(path.parent)
+
+
+def test_nobody_else_can_read_a_file_before_it_has_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, modes = os.fchmod, list[int]()
+
+    def noting(descriptor: int, mode: int) -> None:
+        modes.append(os.fstat(descriptor).st_mode)
+        change(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", noting)
+    files.write(tmp_path / "file", "a")
+    assert [0o100600] == modes
+
+
+def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    changes = [files.write(path, content) for content in (b"a", "a", "b")]
+    assert [True, False, True] == changes
+    inode = path.stat().st_ino
+    assert not files.write(path, "b")
+    assert inode == path.stat().st_ino
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_another_mode_is_a_change(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "file"
+    files.write(path, "a", mode=0o600, durable=durable)
+    assert files.write(path, "a", mode=0o755, durable=durable)
+    assert 0o100755 == path.stat().st_mode
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("a")
+    (tmp_path / "link").symlink_to("other")
+    assert files.write(tmp_path / "link", "b")
+    assert not (tmp_path / "link").is_symlink()
+    assert "a" == (tmp_path / "other").read_text()
+
+
+def test_a_pipe_in_its_place_is_replaced_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file")
+    assert files.write(tmp_path / "file", "a")
+    assert "a" == (tmp_path / "file").read_text()
+
+
+def test_a_directory_in_its_place_is_an_error_and_leaves_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    (path / "in the way").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError) as error:
+        files.write(path, "a")
+    assert str(path) == error.value.filename
+    assert ["file"] == names(tmp_path)
+
+
+def test_a_file_in_place_of_its_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").touch()
+    with pytest.raises(FileExistsError) as error:
+        files.write(tmp_path / "folder" / "file", "a")
+    assert str(tmp_path / "folder") == str(error.value.filename)
+
+
+def test_a_full_disk_is_one_error_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write(path, "old")
+    with full_disk(room=4), pytest.raises(OSError, match=re.escape(str(path))) as error:
+        files.write(path, "longer")
+    assert ("File too large", str(path)) == (error.value.strerror, error.value.filename)
+    assert ("old", ["file"]) == (path.read_text(), names(tmp_path))
+
+
+@needs_root
+def test_a_disk_without_room_or_mounted_read_only_keeps_the_old_file(tmp_path: Path) -> None:
+    arguments = [IN_A_SMALL_DISK, "sh", str(tmp_path), sys.executable, WRITE_NEW]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", *arguments], capture_output=True, text=True, check=False
+    )
+    path = tmp_path / "file"
+    assert [
+        f"[Errno 28] No space left on device: '{path}'",
+        *("old", "file"),
+        f"[Errno 30] Read-only file system: '{path}'",
+        "old",
+    ] == done.stdout.splitlines(), done.stderr
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write(path, "old")
+    left = killed_writer(path)
+    assert left.startswith(".file.")
+    assert "old" == path.read_text()
+    (tmp_path / f".other{left.removeprefix('.file')}").touch()
+    (tmp_path / ".file.draft").touch()
+    files.write(path, "new")
+    assert {".file.draft", f".other{left.removeprefix('.file')}", "file"} == set(names(tmp_path))
+
+
+def test_the_draft_of_a_writer_that_lives_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, arrived, go_on = tmp_path / "file", Event(), Event()
+    sync = os.fsync
+
+    def slow(_descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        arrived.set()
+        go_on.wait(PATIENCE)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    thread = Thread(target=files.write, args=(path, "of the slow"))
+    thread.start()
+    assert arrived.wait(PATIENCE)
+    files.write(path, "of the quick")
+    assert "of the quick" == path.read_text()
+    go_on.set()
+    thread.join(PATIENCE)
+    assert ("of the slow", ["file"]) == (path.read_text(), names(tmp_path))
+
+
+def test_a_draft_that_another_takes_for_abandoned_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other writer comes between the making of a draft and its lock."""
+    lock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        assert not files.remove(tmp_path / "file")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert files.write(tmp_path / "file", "a")
+    assert ("a", ["file"]) == ((tmp_path / "file").read_text(), names(tmp_path))
+
+
+def test_a_writer_whose_drafts_are_always_taken_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match=r"Device or resource busy: '.*/file'"):
+        files.write(tmp_path / "file", "a")
+
+
+def test_on_a_file_system_without_locks_drafts_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed_writer(tmp_path / "file")
+
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert files.write(tmp_path / "file", "a")
+    assert [left, "file"] == names(tmp_path)
+
+
+def test_a_directory_that_cannot_be_synced_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112
+            raise OSError(22, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    assert files.write(tmp_path / "file", "a")
+
+
+def test_many_writers_and_readers_see_whole_files_only(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    contents = [letter * 9000 for letter in "abcd"]
+    files.write(path, contents[0])
+
+    def write(content: str) -> None:
+        for number in range(50):
+            files.write(path, content, mode=0o600 + number % 8, durable=False)
+
+    def read(_: int) -> set[str]:
+        return {path.read_text() for _ in range(200)}
+
+    with ThreadPoolExecutor(6) as pool:
+        writes, reads = pool.map(write, contents), pool.map(read, range(2))
+        assert [None] * 4 == list(writes)
+        assert set().union(*reads) <= set(contents)
+    assert ["file"] == names(tmp_path)
+
+
+def test_a_removed_file_takes_its_drafts_along(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert not files.remove(tmp_path / "none" / "file")
+    files.write(path, "a")
+    killed_writer(path)
+    assert files.remove(path)
+    assert [] == names(tmp_path)
+    assert not files.remove(path)
+
+
+def test_a_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(IsADirectoryError):
+        files.remove(tmp_path / "file")
+
+
+def test_what_is_there_already_is_written_only_when_it_is_wanted_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert files.write(path, "a")
+    before = path.stat().st_ino
+    assert not files.write(path, "a")
+    assert before == path.stat().st_ino
+    kept = path.open()  # so that its inode is not used for the next file
+    assert files.write(path, "a", again=True)
+    assert before != path.stat().st_ino
+    kept.close()

@@ -1,0 +1,203 @@
+"""What lasts is logged when it begins and when it changes, whatever its text does by itself."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from deviceplugin.kit.log import Problems, shape
+
+log = logging.getLogger("tests.problems")
+
+
+@pytest.fixture
+def problems() -> Problems:
+    return Problems(log, clock=lambda: 0.0)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [vars(record)["problem"] for record in caplog.records]
+
+
+def test_the_same_problem_is_logged_once(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    news = [problems.say("kubelet", "waiting", error="no socket", path="/a") for _ in range(3)]
+    assert [True, False, False] == news
+    assert [("WARNING", "waiting")] == said(caplog)
+    assert ("no socket", "/a") == (
+        vars(caplog.records[0])["error"],
+        vars(caplog.records[0])["path"],
+    )
+
+
+def test_a_problem_that_changes_is_logged_again(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems.say("kubelet", "waiting", error="no socket")
+    problems.say("kubelet", "waiting", error="refused")
+    problems.say("kubelet", "tired", error="refused")
+    assert ["waiting", "waiting", "tired"] == caplog.messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/d/x-{:06x}.sock: no",
+        "no answer for {:.1f} s",
+        "<object at 0x7f{:08x}>",
+        "attempt {}",
+        "pid {}",
+    ],
+)
+def test_a_text_that_varies_by_itself_is_logged_less_and_less(
+    caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    now = 0
+    problems = Problems(log, clock=lambda: now)
+    for now in range(0, 86400, 5):
+        problems.say("kubelet", "waiting", error=text.format(0xA10000 + now))
+    assert 1 < len(caplog.messages) < 30
+
+
+def test_what_goes_to_and_fro_is_logged_less_and_less(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0
+    problems = Problems(log, clock=lambda: now)
+    for now in range(300):
+        problems.say("kubelet", "waiting", error=("no socket", "refused")[now % 2])
+    assert 4 == len(caplog.messages)  # two at once, one after 60 s and one after another 120 s
+
+
+def test_endless_new_texts_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0
+    problems = Problems(log, clock=lambda: now)
+    for now in range(0, 86400, 5):
+        problems.say("kubelet", "waiting", error="x" * now)
+    assert len(caplog.messages) < 40
+
+
+def test_a_long_text_takes_no_time() -> None:
+    for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
+        assert len(shape(text)) in {1, 1000}
+
+
+def test_texts_that_say_the_same_have_one_shape() -> None:
+    assert shape("no answer for 3.5 s from 0x7f01") == shape("no answer for 12 s from 0xbeef2")
+    assert shape("no answer") != shape("no socket")
+
+
+def test_a_cause_is_logged_with_its_traceback(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems.say("kubelet", "failed", cause=ValueError("odd"))
+    assert "ValueError: odd" == (caplog.records[0].exc_text or "").splitlines()[-1]
+
+
+def test_subjects_have_nothing_to_do_with_each_other(caplog: pytest.LogCaptureFixture) -> None:
+    problems = Problems(log, logging.ERROR)
+    for subject in ("a", "b", "a", "b"):
+        problems.say(subject, "waiting")
+    assert [("ERROR", "waiting")] * 2 == said(caplog)
+
+
+def test_a_problem_that_is_over_is_logged_again_when_it_comes_back(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not problems.over("kubelet")
+    problems.say("kubelet", "waiting")
+    assert problems.over("kubelet")
+    assert not problems.over("kubelet")
+    problems.say("kubelet", "waiting")
+    assert ["waiting"] * 2 == caplog.messages
+
+
+def test_all_but_some_subjects_can_be_forgotten(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    for subject in ("a", "b"):
+        problems.say(subject, "waiting")
+    problems.keep({"a"})
+    for subject in ("a", "b"):
+        problems.say(subject, "waiting", subject=subject)
+    assert 4 == len(caplog.messages)
+
+
+def test_who_logs_by_other_means_can_ask_for_news(problems: Problems) -> None:
+    assert [True, False, True] == [problems.is_news("a", text) for text in ("x", "x", "y")]
+
+
+def test_however_many_threads_meet_a_problem_it_is_logged_once(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        news = [pool.submit(problems.say, "a", "waiting") for _ in range(200)]
+    assert 1 == sum(one.result() for one in news)
+    assert ["waiting"] == caplog.messages
+
+
+# Lists.
+
+
+def lists(problems: Problems, *given: Sequence[str]) -> None:
+    for one in given:
+        problems.say_all("skipped", one)
+
+
+def test_each_of_a_list_is_logged_when_it_is_new(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    lists(problems, ["port 1: odd"], ["port 0: odd", "port 1: odd"], ["port 1: odd", "port 2: odd"])
+    assert ["port 1: odd", "port 0: odd"] == texts(caplog)  # 2 took the place of 0, and waits
+    problems.say_all("skipped", ["port 1: odd", "port 2: odd", "port 3: odd"])
+    assert "port 3: odd" == texts(caplog)[-1]
+
+
+def test_one_of_a_list_that_was_away_is_logged_again(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    lists(problems, ["a", "b"], ["b"], ["a", "b"], ["a", "b"])
+    assert ["a", "b", "a"] == texts(caplog)
+
+
+def test_one_of_a_list_that_varies_by_itself_is_logged_less_and_less(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0
+    problems = Problems(log, clock=lambda: now)
+    for now in range(0, 86400, 5):
+        problems.say_all("skipped", [f"gone for {now} s", f"gone for {now + 1} s", "odd"])
+    assert 1 == texts(caplog).count("odd")
+    assert 4 < len(caplog.messages) < 60
+
+
+def test_of_a_long_list_ten_are_logged_and_how_many_more(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = [f"{letter}: odd" for letter in "abcdefghijklm"]
+    lists(problems, [*many, *many], many, many[:10], many)
+    assert [*many[:10], "3 more", "3 more"] == texts(caplog)
+
+
+def test_a_list_has_the_fields_that_are_given(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems.say_all("skipped", ["odd"], plugin="SerialPlugin")
+    (record,) = caplog.records
+    assert ("skipped", "SerialPlugin") == (record.message, vars(record)["plugin"])
+
+
+def test_lists_that_grow_and_shrink_at_random_never_lose_what_stays(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is in the list for hours has been logged, whatever took the place of what."""
+    now = 0
+    problems = Problems(log, clock=lambda: now)
+    for number in range(120):
+        now = 60 * number
+        problems.say_all("skipped", ["stays 1", *(f"stays {n}" for n in range(2, 3 + number % 3))])
+    assert {"stays 1", "stays 2", "stays 3", "stays 4"} == set(texts(caplog))

@@ -1,0 +1,121 @@
+"""Facts of PCI functions, and what goes with them."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from deviceplugin.kit import pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.testing import FailingKernel
+from hardware.tree import Hardware
+
+Look = Callable[[], Tree]
+GPU, SOUND, NIC = "0000:02:00.0", "0000:02:00.1", "10000:3b:00.0"
+
+
+def only(look: Look, address: str = GPU) -> pci.Function:
+    found = pci.at(look(), address)
+    assert found is not None
+    return found
+
+
+def test_a_function_says_who_it_is(hardware: Hardware, look: Look) -> None:
+    hardware.pci(GPU, "8086:56c0", "038000", driver="xe", numa=1, group="17")
+    gpu = only(look)
+    assert (GPU, 0x8086, 0x56C0, "038000", "xe", 1, "17") == (
+        gpu.address,
+        gpu.vendor,
+        gpu.product,
+        gpu.pci_class,
+        gpu.driver,
+        gpu.numa_node,
+        gpu.iommu_group,
+    )
+    assert "Function('0000:02:00.0')" == repr(gpu)
+    assert {gpu} == {gpu, only(look)}
+    assert gpu != GPU
+
+
+def test_what_the_kernel_does_not_say_is_unknown(
+    hardware: Hardware, look: Look, kernel: FailingKernel
+) -> None:
+    folder = hardware.pci(GPU, "8086:56c0", "038000", driver="xe")
+    (folder / "class").write_text("display\n")
+    (folder / "device").write_text("\n")
+    kernel.faults[folder / "vendor"] = errno.ENODEV
+    kernel.faults[folder / "driver"] = errno.EACCES
+    gpu = only(look)
+    assert (None, None, "", "", None, "") == (
+        gpu.vendor,
+        gpu.product,
+        gpu.pci_class,
+        gpu.driver,
+        gpu.numa_node,
+        gpu.iommu_group,
+    )
+    assert ([], []) == (gpu.group_members, gpu.virtual_functions)
+    assert (None, False) == (gpu.physical_function, gpu.is_divided)
+
+
+def test_the_driver_of_the_bridge_above_is_not_its_own(hardware: Hardware, look: Look) -> None:
+    hardware.pci("0000:00:01.0", "8086:0001", "060400", driver="pcieport")
+    hardware.pci(f"0000:00:01.0/{GPU}", "8086:56c0", "038000")
+    assert "" == only(look).driver
+    assert "pcieport" == only(look).device.driver
+
+
+def test_functions_are_in_the_order_of_their_addresses(hardware: Hardware, look: Look) -> None:
+    for address in (NIC, SOUND, GPU):
+        hardware.pci(address, "8086:56c0", "038000")
+    assert [GPU, SOUND, NIC] == [one.address for one in pci.functions(look())]
+    assert [GPU, SOUND] == [one.address for one in only(look, SOUND).siblings]
+    assert pci.at(look(), "0000:ff:00.0") is None
+
+
+def test_the_function_that_a_device_is_behind_is_found(hardware: Hardware, look: Look) -> None:
+    hardware.pci(GPU, "8086:56c0", "038000")
+    hardware.device(f"pci0000:00/{GPU}/drm/card0", "drm", node="dri/card0")
+    hardware.device("virtual/tun", "misc", node="net/tun")
+    tree = look()
+    assert pci.at(tree, GPU) == pci.of(tree.subsystem("drm")[0])
+    assert pci.of(tree.subsystem("misc")[0]) is None
+
+
+def test_members_of_an_iommu_group_are_told_without_bridges(hardware: Hardware, look: Look) -> None:
+    hardware.pci("0000:01:00.0", "8086:0001", "060400", group="17")
+    hardware.pci(SOUND, "8086:56c1", "040300", group="17")
+    hardware.pci(GPU, "8086:56c0", "038000", group="17")
+    assert [GPU, SOUND] == [one.address for one in only(look, SOUND).group_members]
+
+
+def test_virtual_functions_stand_for_the_physical_one(hardware: Hardware, look: Look) -> None:
+    physical = hardware.pci(GPU, "8086:56c0", "038000")
+    virtual = hardware.pci(SOUND, "8086:56c0", "038000")
+    (virtual / "physfn").symlink_to(physical)
+    for name, target in (("virtfn10", physical), ("virtfn2", virtual), ("virtfnx", virtual)):
+        (physical / name).symlink_to(target)
+    for text, expected in (("0\n", False), ("2\n", True), ("many\n", False)):
+        (physical / "sriov_numvfs").write_text(text)
+        assert expected == only(look).is_divided
+    assert [SOUND, GPU] == [one.address for one in only(look).virtual_functions]
+    assert (only(look), None) == (only(look, SOUND).physical_function, only(look).physical_function)
+
+
+def test_nodes_behind_a_function_are_given_if_they_exist(hardware: Hardware, look: Look) -> None:
+    hardware.pci(GPU, "8086:56c0", "038000")
+    for name in ("renderD1280", "card10", "renderD128", "card2"):
+        hardware.device(f"pci0000:00/{GPU}/drm/{name}", "drm", node=f"dri/{name}")
+    (hardware.dev / "dri/card10").unlink()
+    names = [path.name for path in only(look).nodes("drm")]
+    assert ["card2", "renderD128", "renderD1280"] == names
+    assert [] == only(look).nodes("accel")
+
+
+def test_links_by_path_are_those_of_the_address(hardware: Hardware, look: Look) -> None:
+    hardware.pci(GPU, "8086:56c0", "038000")
+    assert [] == list(only(look).by_path())
+    folder = hardware.dev / "dri/by-path"
+    folder.mkdir(parents=True)
+    for name in (f"pci-{GPU}-render", f"pci-{GPU}-card", f"pci-{GPU}0-card", f"pci-{SOUND}-card"):
+        (folder / name).symlink_to(Path("../card0"))
+    assert [folder / f"pci-{GPU}-card", folder / f"pci-{GPU}-render"] == list(only(look).by_path())
