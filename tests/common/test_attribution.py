@@ -22,8 +22,9 @@ from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet, Node
 from kubelets.pod_resources import pod_resources
-from patience import PATIENCE
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually, sick
+from patience import PATIENCE, eventually
+from releases import EVERY_RELEASE
+from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 QUICK = timedelta(milliseconds=50)
 SLOW = timedelta(hours=1)
@@ -102,6 +103,7 @@ def listed(node: Node) -> bool:
 # Attribution.
 
 
+@EVERY_RELEASE
 def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
     with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
         node.kubelet.run(POD)
@@ -137,14 +139,14 @@ def test_a_pod_whose_container_restarts_holds_its_device_all_the_while(kubelet: 
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
         node.kubelet.exit_container(POD, "main")
-        looks(node, 5)
+        polls(node, 5)
         node.kubelet.start_container(POD, "main")
-        looks(node, 5)
+        polls(node, 5)
         wait_held(node, ("a", "door"))
     assert [] == plugin.released_ids
 
 
-def looks(node: Node, count: int) -> None:
+def polls(node: Node, count: int) -> None:
     """Wait for that many more looks that the kubelet answered."""
 
     def asked() -> float:
@@ -201,9 +203,9 @@ def test_devices_are_served_where_the_socket_cannot_be_looked_at(
         node.wait_for(RESOURCE, {"a"})
         wait_counted(node, "devices_allocated", None)
         turned(node, 3)
-    told = [r for r in caplog.records if "what pods hold" in r.message]
+    told = [r for r in caplog.records if "pod resources" in r.message]
     assert {f"{socket}: File name too long"} == {vars(record)["error"] for record in told}
-    assert 1 == [r.message for r in told].count("not known what pods hold")  # that of the looks
+    assert 1 == [r.message for r in told].count("pod resources unavailable")  # that of the looks
     assert not [r for r in caplog.records if r.exc_info]
 
 
@@ -220,7 +222,7 @@ def test_an_old_answer_says_nothing_any_more(
             wait_counted(node, "devices_allocatable", 1)
             pods.held = {RESOURCE: ["a"]}
             wait_held(node, ("a", "pod"))
-    told = [r for r in caplog.records if r.message == "not known what pods hold"]
+    told = [r for r in caplog.records if r.message == "pod resources unavailable"]
     assert 1 == len(told)
     assert "RESOURCE_EXHAUSTED: rejected by rate limit" in vars(told[0])["error"]
 
@@ -267,7 +269,7 @@ def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(kubelet: Kubele
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
         lists = samples(node, "pod_resources_requests_total")["OK", "List"]
-        looks(node, 5)
+        polls(node, 5)
         requests = samples(node, "pod_resources_requests_total")
         assert requests["OK", "Get"] >= 3
         assert requests["OK", "List"] <= lists + 1
@@ -279,10 +281,37 @@ def test_a_kubelet_without_get_is_asked_for_lists(kubelet: Kubelet) -> None:
         pods.held = {RESOURCE: ["a"]}
         with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
-            looks(node, 5)
+            polls(node, 5)
             pods.held = {}
             wait_held(node)
             assert 1 == samples(node, "pod_resources_requests_total")["UNIMPLEMENTED", "Get"]
+
+
+@pytest.mark.parametrize(
+    ("kubelet_version", "code"), [("1.26", "UNIMPLEMENTED"), ("1.33", "UNKNOWN")]
+)
+def test_a_kubelet_whose_get_is_missing_or_off_is_asked_for_it_once(
+    kubelet: Kubelet, code: str
+) -> None:
+    with running(kubelet, ReleasedPlugin("a")) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        polls(node, 5)
+        requests = samples(node, "pod_resources_requests_total")
+        assert 1 == requests[code, "Get"]
+        assert 5 <= requests["OK", "List"]
+        assert ("OK", "Get") not in requests
+
+
+@pytest.mark.parametrize("kubelet_version", ["1.33"])
+def test_without_get_an_exclusive_device_is_given_out(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.allocate("a")
+        assert "pod resources unavailable, allocating anyway" in caplog.messages
 
 
 def test_for_many_pods_a_list_is_asked_for(kubelet: Kubelet) -> None:
@@ -293,13 +322,14 @@ def test_for_many_pods_a_list_is_asked_for(kubelet: Kubelet) -> None:
             assert node.kubelet.run(pod)
         eventually(lambda: len(held(node)) == 9, "all pods")
         gets = samples(node, "pod_resources_requests_total").get(("OK", "Get"), 0)
-        looks(node, 3)
+        polls(node, 3)
         assert gets == samples(node, "pod_resources_requests_total").get(("OK", "Get"), 0)
 
 
 # Restarts.
 
 
+@EVERY_RELEASE
 def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
@@ -307,7 +337,7 @@ def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> No
         wait_held(node, ("a", "door"))
         node.restart_kubelet()
         node.wait_for(RESOURCE, {"a"})
-        looks(node, 5)
+        polls(node, 5)
         wait_held(node, ("a", "door"))
     assert [] == plugin.released_ids
 
@@ -319,17 +349,18 @@ def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(kubelet: Kube
         wait_held(node, ("a", "door"))
         node.kubelet.restart(readmit=False)
         node.wait_for(RESOURCE, {"a"})
-        looks(node, 10)
+        polls(node, 10)
         assert [] == plugin.released_ids
         node.kubelet.readmit()
         wait_held(node, ("a", "door"))
-        looks(node, 3)
+        polls(node, 3)
         assert [] == plugin.released_ids
         node.kubelet.terminate(POD)
         eventually(lambda: plugin.released_ids, "the release")
     assert [["a"]] == plugin.released_ids
 
 
+@EVERY_RELEASE
 def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
@@ -340,7 +371,7 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet)
         node.kubelet.start()
         eventually(lambda: plugin.released_ids, "the release")
         wait_held(node)
-        looks(node, 3)
+        polls(node, 3)
     assert [["a"]] == plugin.released_ids
 
 
@@ -353,13 +384,14 @@ def test_what_pods_hold_when_the_plugin_starts_is_released_later(kubelet: Kubele
         wait_held(node, (device, "door"))
         node.kubelet.terminate(POD)
         eventually(lambda: plugin.released_ids, "the release")
-        looks(node, 0)
+        polls(node, 0)
     assert [[device]] == plugin.released_ids
 
 
 # Releases.
 
 
+@EVERY_RELEASE
 def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a", "b")
     pods = [Pod.of(f"pod{number}", main={RESOURCE: 2}) for number in range(3)]
@@ -490,7 +522,7 @@ def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None
     with running(kubelet, plugin) as node:
         with pytest.raises(grpc.RpcError):
             node.allocate("a")
-        looks(node, 0)
+        polls(node, 0)
         turned(node, 5)
     assert [] == plugin.released_ids
 
@@ -569,7 +601,11 @@ def test_without_an_answer_a_device_is_given_out(
         with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
             node.allocate("a")
-    (told,) = [r for r in caplog.records if r.message.startswith("not known whether")]
+    (told,) = [
+        r
+        for r in caplog.records
+        if r.message.startswith("pod resources unavailable, allocating anyway")
+    ]
     assert "UNIMPLEMENTED" in vars(told)["error"]
 
 
@@ -767,4 +803,4 @@ def test_a_look_that_breaks_does_not_end_all_looks(
         asking.stop()
         thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert "a look at what pods hold failed, going on" in caplog.messages
+    assert "pod resources check failed" in caplog.messages

@@ -76,14 +76,14 @@ def hanging() -> Iterator[Hanging]:
 
 def test_a_call_gives_what_the_hook_gives() -> None:
     assert (7, 3) == call(divmod, 52, 7)
-    assert (7, 3) == Hooks().call("allocate", divmod, 52, 7, timeout=5)
+    assert (7, 3) == Hooks().call("allocate", divmod, 52, 7, timeout=PATIENCE)
 
 
 def test_what_a_hook_raises_on_purpose_comes_as_it_is() -> None:
     with pytest.raises(AllocationError, match="busy"):
         call(refuse)
     with pytest.raises(AllocationError, match="busy"):
-        Hooks().call("allocate", refuse, timeout=5)
+        Hooks().call("allocate", refuse, timeout=PATIENCE)
 
 
 def test_anything_else_that_a_hook_raises_is_a_failed_hook_with_its_cause() -> None:
@@ -91,7 +91,7 @@ def test_anything_else_that_a_hook_raises_is_a_failed_hook_with_its_cause() -> N
         call(fail)
     assert isinstance(raised.value.__cause__, KeyError)
     with pytest.raises(HookFailedError, match="KeyError: 'model'") as raised:
-        Hooks().call("allocate", fail, timeout=5)
+        Hooks().call("allocate", fail, timeout=PATIENCE)
     assert isinstance(raised.value.__cause__, KeyError)
 
 
@@ -99,7 +99,7 @@ def test_a_hook_that_leaves_the_process_has_failed() -> None:
     with pytest.raises(HookFailedError, match="SystemExit: no library"):
         call(leave)
     with pytest.raises(HookFailedError, match="SystemExit: no library"):
-        Hooks().call("allocate", leave, timeout=5)
+        Hooks().call("allocate", leave, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("error", NO_EXCEPTIONS, ids=lambda error: type(error).__name__)
@@ -238,7 +238,7 @@ def test_a_hook_that_hangs_is_left_alone(hanging: Hanging) -> None:
 
 
 def test_a_hook_is_called_in_a_thread_that_does_not_keep_the_process() -> None:
-    thread = Hooks().call("allocate", threading.current_thread, timeout=5)
+    thread = Hooks().call("allocate", threading.current_thread, timeout=PATIENCE)
     assert ("hook-allocate", True) == (thread.name, thread.daemon)
 
 
@@ -261,14 +261,14 @@ def test_calls_that_end_late_make_room_for_others(hanging: Hanging) -> None:
     for thread in late:
         thread.join(PATIENCE)
     assert ["late"] * MAX_HANGING == [
-        hooks.call("prefer", hanging.prefer, timeout=5) for _ in range(MAX_HANGING)
+        hooks.call("prefer", hanging.prefer, timeout=PATIENCE) for _ in range(MAX_HANGING)
     ]
 
 
 def test_many_quick_calls_never_run_out_of_room() -> None:
     hooks = Hooks()
     for _ in range(10 * MAX_HANGING):
-        assert hooks.call("allocate", lambda: True, timeout=5)
+        assert hooks.call("allocate", lambda: True, timeout=PATIENCE)
 
 
 def test_the_places_of_other_resources_are_their_own(hanging: Hanging) -> None:
@@ -276,7 +276,7 @@ def test_the_places_of_other_resources_are_their_own(hanging: Hanging) -> None:
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError):
             hooks.call("prefer", hanging.prefer, timeout=0.001)
-    assert Hooks().call("allocate", lambda: True, timeout=5)
+    assert Hooks().call("allocate", lambda: True, timeout=PATIENCE)
 
 
 def test_a_thread_that_cannot_be_had_is_a_failed_hook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,8 +288,8 @@ def test_a_thread_that_cannot_be_had_is_a_failed_hook(monkeypatch: pytest.Monkey
         patch.setattr(threading.Thread, "start", no_thread)
         for _ in range(2 * MAX_HANGING):
             with pytest.raises(HookFailedError, match="can't start new thread"):
-                hooks.call("allocate", refuse, timeout=5)
-    assert hooks.call("allocate", lambda: True, timeout=5)
+                hooks.call("allocate", refuse, timeout=PATIENCE)
+    assert hooks.call("allocate", lambda: True, timeout=PATIENCE)
 
 
 def test_when_the_plugin_stops_no_hook_is_waited_for(hanging: Hanging) -> None:
@@ -318,4 +318,4 @@ def test_hooks_of_other_names_are_called_while_one_hangs(hanging: Hanging) -> No
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError):
             hooks.call("prefer", hanging.prefer, timeout=0.001)
-    assert hooks.call("allocate", lambda: True, timeout=5)
+    assert hooks.call("allocate", lambda: True, timeout=PATIENCE)

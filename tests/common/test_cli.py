@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,6 @@ from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ COMMANDS = [
     ("simulated-device-plugin", "DP_RESOURCE"),
     ("simulated-device-plugin", "RESOURCE_NAME"),
 ]
-STOP_TIMEOUT = 5.0
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
@@ -69,13 +68,10 @@ class Process:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Return the exit status."""
-        start = monotonic()
         self.process.send_signal(number)
         assert self.process.stderr is not None
         self.process.stderr.read()
-        status = self.process.wait()
-        assert monotonic() - start < STOP_TIMEOUT
-        return status
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -141,20 +137,20 @@ def test_a_flag_that_hides_a_variable_is_warned_of_once(gophers: Path) -> None:
     words = ["--once", "--log-format=json", f"--directory={gophers}", f"--resource={RESOURCE}"]
     _, _, err = run(*words, DP_RESOURCE="example.com/mole", DP_DIRECTORY=str(gophers))
     (line,) = [json.loads(text) for text in err]
-    told = line["event"], line["variable"], line["hidden_by"]
-    assert ("variable has no effect", "DP_RESOURCE", "--resource") == told
+    told = line["event"], line["variable"], line["overridden_by"]
+    assert ("environment variable overridden", "DP_RESOURCE", "--resource") == told
 
 
 def test_help_names_every_setting_with_its_text_and_default() -> None:
     status, out, err = run("--help", COLUMNS="100")
     assert (0, []) == (status, err)
     words = " ".join(out.split())
-    assert "usage: gopher-device-plugin [-h] [--version]" in words
-    assert "Advertise the files of a directory as devices" in words
+    assert "usage: gopher-device-plugin [OPTION | SETTING ...] Offer" in words
+    assert "Offer the files of a directory as devices" in words
     assert "--directory PATH Directory whose files are the devices" in words
     assert "It need not exist yet. (default: /etc/gophers)" in words
     assert "--log-level debug|info|warning|error Least severity that is logged." in words
-    assert "--poll-interval DURATION Time between looks" in words
+    assert "--poll-interval DURATION Time between polls" in words
     assert [] == [f for f in fields(dp.Settings) if f"--{key(f)} " not in words]
     assert out.index("--variable TEXT") < out.index("--plugin-dir PATH")  # its own come first
 
@@ -290,17 +286,17 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("directry: /x\n", ["unknown key 'directry': did you mean 'directory'?"]),
-        ("directory: x\n", ["directory: 'x' is not an absolute path"]),
+        ("directry: /x\n", ["1: directry: unknown key: did you mean 'directory'?"]),
+        ("directory: x\n", ["1: directory: 'x' is not an absolute path"]),
         (
             "log-level: loud\nvariables: A\n",
             [
-                "unknown key 'variables': did you mean 'variable'?",
-                "log-level: 'loud' is none of debug, info, warning, error",
+                "1: log-level: 'loud' is none of debug, info, warning, error",
+                "2: variables: unknown key: did you mean 'variable'?",
             ],
         ),
-        ("log-level: info\nlog-level: debug\n", ["line 2: key 'log-level' is given twice"]),
-        ("a: [", ["not valid: while parsing a flow node expected the node content, but found"]),
+        ("log-level: info\nlog-level: debug\n", ["2: log-level: given twice"]),
+        ("a: [", ["1: not valid: expected the node content, but found '<stream end>'"]),
     ],
 )
 def test_what_is_wrong_in_a_file_is_told_line_by_line(
@@ -311,7 +307,7 @@ def test_what_is_wrong_in_a_file_is_told_line_by_line(
     status, out, err = run("--config", str(file))
     assert (2, "", len(problems)) == (status, out, len(err))
     for line, problem in zip(err, problems, strict=True):
-        assert line.startswith(f"gopher-device-plugin: {file}: {problem}")
+        assert line.startswith(f"gopher-device-plugin: {file}:{problem}")
 
 
 def test_a_port_that_is_in_use_is_a_configuration_error(plugin_dir: Path) -> None:
@@ -326,7 +322,7 @@ def test_a_port_that_is_in_use_is_a_configuration_error(plugin_dir: Path) -> Non
 def test_a_variable_that_looks_misspelt_is_warned_of(gophers: Path) -> None:
     _, _, err = run("--once", f"--directory={gophers}", DP_DIRECTRY="/x")
     (record,) = map(json.loads, err)
-    assert ("warning", "variable is no setting", "DP_DIRECTRY", "DP_DIRECTORY") == (
+    assert ("warning", "unknown environment variable ignored", "DP_DIRECTRY", "DP_DIRECTORY") == (
         record["level"],
         record["event"],
         record["variable"],
@@ -362,13 +358,14 @@ def test_on_sighup_the_settings_are_read_again(
     (tmp_path / "others/o1").touch()
     file = tmp_path / "config.yaml"
     file.write_text(f"directory: {gophers}\n")
-    with started(kubelet.simulated.plugin_dir, f"--config={file}") as process:
+    words = [f"--config={file}", "--reload=sighup"]
+    with started(kubelet.simulated.plugin_dir, *words) as process:
         kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
         file.write_text(f"directory: {tmp_path}/others\npoll-interval: 7s\n")
         process.process.send_signal(signal.SIGHUP)
-        record = process.wait_for("settings need a restart")
+        record = process.wait_for("restart required to apply settings")
         assert ("warning", "poll-interval") == (record["level"], record["settings"])
-        process.wait_for("configuration read again")
+        process.wait_for("configuration reloaded")
         kubelet.simulated.wait_for(RESOURCE, {"o1"}, {"g2", "g10"})
         assert 1 == kubelet.simulated.registration_count(RESOURCE)
         assert 0 == process.stop()
@@ -379,15 +376,16 @@ def test_on_sighup_an_invalid_file_leaves_everything_as_it_is(
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"directory: {gophers}\n")
-    with started(kubelet.simulated.plugin_dir, f"--config={file}") as process:
+    words = [f"--config={file}", "--reload=sighup"]
+    with started(kubelet.simulated.plugin_dir, *words) as process:
         kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
         for text, problem in (
-            ("directory: x\n", f"{file}: directory: 'x' is not an absolute path"),
+            ("directory: x\n", f"{file}:1: directory: 'x' is not an absolute path"),
             ("resource: x\n", "GopherPlugin: resource 'x' is not valid: it needs a domain, as in"),
         ):
             file.write_text(text)
             process.process.send_signal(signal.SIGHUP)
-            record = process.wait_for("configuration not taken, going on with the old one")
+            record = process.wait_for("invalid configuration ignored")
             assert "error" == record["level"]
             assert record["error"].startswith(problem)
         (gophers / "g3").touch()
@@ -418,11 +416,143 @@ def test_on_sighup_a_plugin_that_cannot_be_made_leaves_everything_as_it_is(
         process.wait_for("started")
         (tmp_path / "number").write_text("many")
         process.process.send_signal(signal.SIGHUP)
-        record = process.wait_for("configuration not taken, going on with the old one")
+        record = process.wait_for("invalid configuration ignored")
         assert record["error"].startswith("ValueError: invalid literal for int()")
         (tmp_path / "number").write_text("2")
         process.process.send_signal(signal.SIGHUP)
-        process.wait_for("configuration read again")
+        process.wait_for("configuration reloaded")
+        assert 0 == process.stop()
+
+
+def test_a_changed_file_is_taken_by_itself_and_an_invalid_one_changes_nothing(
+    kubelet: Kubelet, gophers: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/o1").touch()
+    file = tmp_path / "config.yaml"
+    file.write_text(f"directory: {gophers}\n")
+    with started(kubelet.simulated.plugin_dir, f"--config={file}") as process:
+        kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
+        file.write_text(f"directory: {gophers}\ndirectry: /x\n")
+        record = process.wait_for("invalid configuration ignored")
+        told = f"{file}:2: directry: unknown key: did you mean 'directory'?"
+        assert ("error", told) == (record["level"], record["error"])
+        file.unlink()
+        file.write_text(f"directory: {tmp_path}/others\n")
+        process.wait_for("configuration reloaded")
+        kubelet.simulated.wait_for(RESOURCE, {"o1"}, {"g2", "g10"})
+        assert 1 == kubelet.simulated.registration_count(RESOURCE)
+        assert 0 == process.stop()
+
+
+def test_a_file_that_a_setting_names_is_watched_as_the_configuration_is(
+    plugin_dir: Path, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    command = script("""
+        from dataclasses import dataclass, field
+        from pathlib import Path
+        import deviceplugin as dp
+
+        @dataclass(frozen=True, kw_only=True)
+        class Mine(dp.Settings):
+            models: Path | None = field(default=None, metadata={"watch": True})
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def __init__(self, settings):
+                int(settings.models.read_text())
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial, settings=Mine)
+        """)
+    models = tmp_path / "models"
+    models.write_text("1")
+    with started(plugin_dir, f"--models={models}", command=command) as process:
+        process.wait_for("started")
+        models.write_text("many")
+        record = process.wait_for("invalid configuration ignored")
+        assert record["error"].startswith("ValueError: invalid literal for int()")
+        models.write_text("2")
+        process.wait_for("configuration reloaded")
+        assert 0 == process.stop()
+
+
+FURTHER = """
+    import sys
+    from pathlib import Path
+    import deviceplugin as dp
+
+    class Serial(dp.Plugin):
+        '''Serial adapters, for whoever has some.
+
+        Not for the usage text.
+        '''
+
+        resource = "x.io/serial"
+
+        def discover(self):
+            return [dp.Device("a")]
+
+    def scan(words):
+        '''Look for adapters.
+
+        At length.
+        '''
+        if words == ["wrong"]:
+            raise dp.ConfigError("no such port")
+        print(words)
+        return 7
+
+    dp.main(
+        Serial,
+        commands={"scan": scan},
+        default_config=Path(__file__).with_name("default.json"),
+    )
+    """
+
+
+def test_further_commands_are_listed_and_run(script: Callable[[str], str]) -> None:
+    command = script(FURTHER)
+    assert (7, "['--help', 'x']\n", []) == run("scan", "--help", "x", command=command)
+    assert (2, "", ["serial scan: no such port"]) == run("scan", "wrong", command=command)
+    _, out, _ = run("--help", command=command)
+    assert "Serial adapters, for whoever has some." in out
+    assert "usage text" not in out
+    assert re.search("scan +Look for adapters.\n", out)
+    _, _, err = run("scna", command=command)
+    assert ["serial: unknown argument 'scna': did you mean scan? (see --help)"] == err
+
+
+def test_a_default_file_is_read_if_it_is_there_and_no_other_is_named(
+    tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    command = script(FURTHER)
+
+    def level(*arguments: str, **variables: str) -> str:
+        status, out, err = run("--print-config", *arguments, command=command, **variables)
+        assert (0, []) == (status, err)
+        found: str = json.loads(out)["log-level"]
+        return found
+
+    assert "info" == level()
+    (tmp_path / "default.json").write_text('{"log-level": "debug"}')
+    (tmp_path / "other.json").write_text('{"log-level": "error"}')
+    assert "debug" == level()
+    assert "error" == level(f"--config={tmp_path}/other.json")
+    assert "error" == level(DP_CONFIG=f"{tmp_path}/other.json")
+
+
+def test_a_default_file_that_comes_later_is_taken(
+    plugin_dir: Path, tmp_path: Path, script: Callable[[str], str]
+) -> None:
+    with started(plugin_dir, command=script(FURTHER)) as process:
+        process.wait_for("started")
+        (tmp_path / "default.json").write_text('{"poll-interval": "7s"}')
+        record = process.wait_for("restart required to apply settings")
+        assert "poll-interval" == record["settings"]
         assert 0 == process.stop()
 
 
@@ -585,7 +715,7 @@ def test_a_process_that_breaks_while_it_runs_is_a_failure(
         dp.main(Serial)
         """)
     with started(plugin_dir, command=command) as process:
-        record = process.wait_for("stopping: a part of the plugin failed")
+        record = process.wait_for("fatal error, stopping")
         assert record["traceback"].endswith("OSError: [Errno 5] the kernel is not well")
         assert 1 == process.process.wait()
 

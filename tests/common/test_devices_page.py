@@ -52,9 +52,9 @@ def test_what_is_longer_than_may_be_is_no_answer(place: str) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("ssh", "is no HTTP: BadStatusLine.*SSH-2.0-OpenSSH_9.2"),
-        ("noise", "is no HTTP: LineTooLong"),
-        ("cut", "is no HTTP: IncompleteRead"),
+        ("ssh", "is not HTTP: BadStatusLine.*SSH-2.0-OpenSSH_9.2"),
+        ("noise", "is not HTTP: LineTooLong"),
+        ("cut", "is not HTTP: IncompleteRead"),
         ("silence", "Remote end closed connection without response"),
     ],
 )
@@ -67,11 +67,11 @@ def test_what_is_no_http_is_no_answer(place: str, path: str, reason: str) -> Non
 def test_an_address_that_is_none_is_no_answer() -> None:
     with pytest.raises(NoAnswerError, match="nonnumeric port"):
         fetch("http://node:http/devices", 5, 1000)
-    with pytest.raises(NoAnswerError, match="is no http:// address"):
+    with pytest.raises(NoAnswerError, match="is not an http:// address"):
         fetch("file:///etc/passwd", 5, 1000)
 
 
 @pytest.mark.parametrize("page", ["http://a..b/devices", "http://127.0.0.1:1/\u00fc"])
 def test_an_address_that_cannot_be_sent_is_no_answer(page: str) -> None:
-    with pytest.raises(NoAnswerError, match=r"^is no address: .*codec"):
+    with pytest.raises(NoAnswerError, match=r"^is not an address: .*codec"):
         fetch(page, 5, 1000)

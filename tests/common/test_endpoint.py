@@ -14,7 +14,7 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.endpoint import Endpoint
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -22,8 +22,8 @@ from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
 from held_clock import HeldClock
 from kubelets.odd_kubelet import odd_kubelet
-from patience import PATIENCE
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
+from patience import PATIENCE, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 
@@ -36,25 +36,25 @@ def are_within(waits: Iterable[float], bounds: Iterable[float]) -> list[bool]:
 @contextmanager
 def serving(directory: Path, plugin: dp.Plugin, clock: HeldClock) -> Iterator[Endpoint]:
     """Serve what ``plugin`` discovers now in ``directory``, and nothing around it."""
-    poller, metrics = Poller(0.05), Metrics()
+    watcher, metrics = FileWatcher(0.05), Metrics()
     resource = Resource(RESOURCE, plugin)
     resource.publish(plugin.discover())
     endpoint = Endpoint(
         resource,
         admission=ADMIT_ALL,
         registrars=[kubelet_socket.Kubelet(directory, metrics)],
-        sockets=SocketNews(poller, [directory]),
+        sockets=SocketNews(watcher, [directory]),
         metrics=metrics,
         clock=clock,
     )
-    threads = [threading.Thread(target=run) for run in (poller.run, endpoint.run)]
+    threads = [threading.Thread(target=run) for run in (watcher.run, endpoint.run)]
     for thread in threads:
         thread.start()
     try:
         yield endpoint
     finally:
         endpoint.stop()
-        poller.stop()
+        watcher.stop()
         for thread in threads:
             thread.join(PATIENCE)
 
@@ -191,7 +191,7 @@ def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
     with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
         simulated.wait_for(RESOURCE, {"a"})
         endpoint.resource.plugin = LatePlugin("a")
-        endpoint.look_again()
+        endpoint.recheck()
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, set(), {"a"})
         eventually(lambda: 2 == len(too_early), "the second attempt")

@@ -43,7 +43,7 @@ def test_what_a_plugin_finds_is_sorted_out() -> None:
     plain, other = Device("a"), Device("b", resource="x.io/other")
     groups, problems = discover(Given([plain, Device(""), other]))
     assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
-    assert {"id '' must be a text that is not empty": 1} == problems
+    assert {"id '' must be a string that is not empty": 1} == problems
 
 
 def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
@@ -101,8 +101,11 @@ def fields(**given: object) -> Callable[[], Device]:
         (fields(mounts=Unreadable()), "mount <Unreadable> is not a Mount"),
         (fields(cdi_names=7), "CDI name 7 is not a str"),
         (fields(health=Health(healthy="no")), "health's healthy 'no' is not a bool"),  # type: ignore[arg-type]
-        (fields(topology=Topology(NO_NUMBERS)), "NUMA node None is no number of a node"),
-        (fields(topology=Topology([NO_NUMBERS])), "NUMA node [0, None] is no number of a node"),
+        (fields(topology=Topology(NO_NUMBERS)), "NUMA node None is not the number of a node"),
+        (
+            fields(topology=Topology([NO_NUMBERS])),
+            "NUMA node [0, None] is not the number of a node",
+        ),
         (
             lambda: Device("x", mounts=[Mount("/opt", read_only="yes")]),  # type: ignore[arg-type]
             "mount /opt: read_only 'yes' is not a bool",
@@ -141,7 +144,7 @@ def test_a_path_that_is_none_costs_no_other_device() -> None:
     assert ["null"] == list(groups["x.io/dev"])
     assert [
         "id 'a\\x00b' has control characters, unreadable bytes or blanks at an end",
-        "id None must be a text that is not empty",
+        "id None must be a string that is not empty",
     ] == list(problems)
 
 
@@ -187,7 +190,7 @@ def test_a_bad_device_is_left_out_and_told_and_the_others_stay() -> None:
     groups, problems = sort_out(found, "x.io/dev")
     assert ["a"] == list(groups["x.io/dev"])
     assert {
-        "id '' must be a text that is not empty": 2,
+        "id '' must be a string that is not empty": 2,
         "id 'b ' has control characters, unreadable bytes or blanks at an end": 1,
     } == problems
 

@@ -70,5 +70,5 @@ def test_a_resource_that_was_forgotten_begins_anew(told: Told) -> None:
 def test_many_changes_get_one_line_more(told: Told) -> None:
     found = told.of(*(sick(f"a{n}") for n in range(12)), *(dp.Device(f"b{n}") for n in range(3)))
     one_by_one = [("device is unhealthy", "out of order")] * 10
-    assert [*one_by_one, ("more devices changed", "")] == found
+    assert [*one_by_one, ("health of more devices changed", "")] == found
     assert "3 healthy, 2 unhealthy" == told.events.latest()[0].detail

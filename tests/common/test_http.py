@@ -235,7 +235,7 @@ def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> Non
             ask(server, "/readyz")
         assert 200 == ask(server, "/healthz")[0]
     assert told.is_set()
-    (record,) = (record for record in caplog.records if "http client failed" == record.message)
+    (record,) = (record for record in caplog.records if "HTTP client failed" == record.message)
     assert (logging.DEBUG, "gone") == (record.levelno, vars(record)["error"])
 
 

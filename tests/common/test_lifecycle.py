@@ -16,7 +16,9 @@ import deviceplugin as dp
 from deviceplugin._app.host import Host
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually, sick
+from patience import eventually
+from releases import EVERY_RELEASE
+from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 
 def get(node: Node, path: str) -> tuple[int, str]:
@@ -39,6 +41,7 @@ def test_devices_that_need_the_plugin_are_unhealthy_before_its_stream_ends(
 
     with kubelet.running(NeededPlugin("a", sick("b"))) as node:
         node.wait_for(RESOURCE, {"a"}, {"b"})
+    kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)
     assert 2 == kubelet.simulated.lists_received(RESOURCE)
 
 
@@ -47,11 +50,12 @@ def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(
 ) -> None:
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
+    kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)
     assert 1 == kubelet.simulated.lists_received(RESOURCE)
 
 
 OURS = (
-    *("poller", "http", "pulse", "discovery", "endpoint"),
+    *("file-watcher", "http", "liveness", "discovery", "endpoint"),
     *("rpc-example.com", "changes", "hook", "host"),
 )
 
@@ -71,7 +75,7 @@ def test_stopping_ends_every_thread(kubelet: Kubelet) -> None:
 def test_a_plugin_stops_without_a_kubelet(kubelet: Kubelet) -> None:
     kubelet.simulated.stop()
     with kubelet.running(ScriptedPlugin("a")) as node:
-        waiting = "not known yet what pods hold: ScriptedPlugin"
+        waiting = "waiting for pod resources: ScriptedPlugin"
         eventually(lambda: waiting == node.host.ready(), waiting)
 
 
@@ -95,7 +99,7 @@ def test_run_without_plugins_is_a_configuration_error() -> None:
     ("given", "text"),
     [
         (ScriptedPlugin, "ScriptedPlugin is a class: give a plugin, ScriptedPlugin()"),
-        ("lamp", "'lamp' is no plugin: its class must be derived from Plugin"),
+        ("lamp", "'lamp' is not a plugin: its class must be derived from Plugin"),
     ],
 )
 def test_what_is_no_plugin_is_a_configuration_error(given: dp.Plugin, text: str) -> None:
@@ -159,6 +163,7 @@ class NamedPlugin(ScriptedPlugin):
         return dp.Allocation(envs={"BY": self.name})
 
 
+@EVERY_RELEASE
 def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None:
     old, new = NamedPlugin("old", "a", "b"), NamedPlugin("new", "b", "c")
     with kubelet.running(old) as node:
@@ -194,6 +199,7 @@ def test_a_replacement_that_cannot_be_leaves_the_old_one(kubelet: Kubelet) -> No
 # What is told over HTTP.
 
 
+@EVERY_RELEASE
 def test_probes_tell_whether_devices_can_be_allocated(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
@@ -290,7 +296,7 @@ def test_the_fixture_raises_what_ended_the_plugin_early(
     def fail(_self: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.FileWatcher.run", fail)
     with pytest.raises(ZeroDivisionError), kubelet.running(ScriptedPlugin("a")):
         pass
 
@@ -323,6 +329,7 @@ def test_hooks_follow_a_replacement(kubelet: Kubelet) -> None:
     assert 1 == kubelet.simulated.registration_count(RESOURCE)
 
 
+@EVERY_RELEASE
 def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
     release, asked = Event(), Event()
 
@@ -350,7 +357,7 @@ def test_run_without_an_event_goes_on_until_something_fails(
     def fail(_self: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.FileWatcher.run", fail)
     with pytest.raises(ZeroDivisionError):
         dp.run(ScriptedPlugin("a"), settings=kubelet.settings())
 
@@ -388,6 +395,7 @@ def test_plugins_of_one_class_have_names_of_their_own(kubelet: Kubelet) -> None:
     }
 
 
+@EVERY_RELEASE
 def test_a_resource_comes_back_after_a_stop_hook_that_took_its_time(kubelet: Kubelet) -> None:
     stopping, go_on = threading.Event(), threading.Event()
 

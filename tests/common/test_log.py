@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deviceplugin._telemetry import log as _log
-from deviceplugin._telemetry.log import Once, Seldom, shape
+from deviceplugin._telemetry.log import Seldom
 
 log = logging.getLogger("tests.log")
 
@@ -181,104 +181,6 @@ def test_the_last_configuration_is_the_only_one() -> None:
     _log.configure("info", "json", second)
     log.warning("seen")
     assert ("", 1) == (first.getvalue(), len(second.getvalue().splitlines()))
-
-
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    return [(record.levelname, record.getMessage()) for record in caplog.records]
-
-
-class TestOnce:
-    """Pytest's own handler sees what is said."""
-
-    @pytest.fixture(autouse=True)
-    def _capture(self, caplog: pytest.LogCaptureFixture) -> None:
-        logging.getLogger().handlers = [caplog.handler]
-
-    def test_the_same_thing_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        once = Once(log)
-        for _ in range(3):
-            once.say("kubelet", "waiting", error="no socket", resource="x.io/dev")
-        assert [("WARNING", "waiting")] == said(caplog)
-        assert "no socket" == vars(caplog.records[0])["error"]
-
-    def test_a_thing_that_changes_is_said_again(self, caplog: pytest.LogCaptureFixture) -> None:
-        once = Once(log)
-        once.say("kubelet", "waiting", error="no socket")
-        once.say("kubelet", "waiting", error="refused")
-        once.say("kubelet", "tired", error="refused")
-        assert ["waiting", "waiting", "tired"] == [event for _, event in said(caplog)]
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "/d/x-{:06x}.sock: no",
-            "no answer for {:.1f} s",
-            "<object at 0x7f{:08x}>",
-            "attempt {}",
-            "pid {}",
-        ],
-    )
-    def test_a_text_that_varies_by_itself_is_said_less_and_less(
-        self, caplog: pytest.LogCaptureFixture, text: str
-    ) -> None:
-        now = 0
-        once = Once(log, clock=lambda: now)
-        for now in range(0, 86400, 5):
-            once.say("kubelet", "waiting", error=text.format(0xA10000 + now))
-        assert 1 < len(said(caplog)) < 30
-
-    def test_what_goes_to_and_fro_is_said_less_and_less(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        now = 0
-        once = Once(log, clock=lambda: now)
-        for now in range(300):
-            once.say("kubelet", "waiting", error=("no socket", "refused")[now % 2])
-        assert 4 == len(said(caplog))  # two at once, one after 60 s and one after another 120 s
-
-    def test_endless_new_texts_are_bounded(self, caplog: pytest.LogCaptureFixture) -> None:
-        now = 0
-        once = Once(log, clock=lambda: now)
-        for now in range(0, 86400, 5):
-            once.say("kubelet", "waiting", error="x" * now)
-        assert len(said(caplog)) < 40
-
-    def test_a_long_text_takes_no_time(self) -> None:
-        for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
-            assert len(shape(text)) in {1, 1000}
-
-    def test_a_cause_is_logged_with_its_traceback(self, caplog: pytest.LogCaptureFixture) -> None:
-        once = Once(log)
-        once.say("kubelet", "failed", cause=ValueError("odd"))
-        assert "ValueError: odd" == (caplog.records[0].exc_text or "").splitlines()[-1]
-
-    def test_subjects_have_nothing_to_do_with_each_other(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        once = Once(log, logging.ERROR)
-        for subject in ("a", "b", "a", "b"):
-            once.say(subject, "waiting")
-        assert [("ERROR", "waiting")] * 2 == said(caplog)
-
-    def test_what_is_over_is_said_again_when_it_comes_back(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        once = Once(log)
-        assert not once.over("kubelet")
-        once.say("kubelet", "waiting")
-        assert once.over("kubelet")
-        assert not once.over("kubelet")
-        once.say("kubelet", "waiting")
-        assert [("WARNING", "waiting")] * 2 == said(caplog)
-
-    def test_all_but_some_subjects_can_be_forgotten(self, caplog: pytest.LogCaptureFixture) -> None:
-        once = Once(log)
-        once.say("a", "waiting")
-        once.say("b", "waiting")
-        once.keep({"a"})
-        once.say("a", "waiting")
-        once.say("b", "waiting")
-        assert 3 == len(said(caplog))
 
 
 def test_what_goes_on_is_said_once_and_again_after_a_pause(

@@ -30,7 +30,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     ("name", "hint"),
     [
         ("kublet", "did you mean 'kubelet'?"),
-        ("frobnicate", "known are kubelet, stub, conformance, bench, doctor, devices, events"),
+        ("frobnicate", f"known are {', '.join(COMMANDS)}"),
     ],
 )
 def test_an_unknown_command_is_answered_with_the_nearest(

@@ -24,7 +24,9 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet
-from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, eventually, sick
+from patience import eventually
+from releases import EVERY_RELEASE
+from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick
 
 
 def own_sockets(kubelet: Kubelet) -> list[Path]:
@@ -38,6 +40,7 @@ def registered_anew(node: Node, before: int) -> None:
     node.wait_for(RESOURCE, {"a", "b"})
 
 
+@EVERY_RELEASE
 def test_a_plugin_that_starts_before_the_kubelet_registers_once_it_is_there(
     kubelet: Kubelet,
 ) -> None:
@@ -73,6 +76,7 @@ def test_nothing_is_sent_when_nothing_changed_on_the_wire(kubelet: Kubelet) -> N
         assert 2 == node.kubelet.lists_received(RESOURCE)
 
 
+@EVERY_RELEASE
 def test_a_restarted_kubelet_gets_the_devices_again(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
@@ -80,6 +84,7 @@ def test_a_restarted_kubelet_gets_the_devices_again(kubelet: Kubelet) -> None:
         node.wait_for(RESOURCE, {"a", "b"})
 
 
+@EVERY_RELEASE
 def test_a_stream_that_ends_with_both_sockets_in_place_is_replaced(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
@@ -299,7 +304,7 @@ def test_a_refused_resource_stops_alone_and_is_tried_again_with_the_next_kubelet
         ) as node,
     ):
         odd.wait_asked(2)
-        refused = "the kubelet refuses the resource"
+        refused = "registration refused"
         eventually(lambda: "refused by the kubelet" in node.host.ready(), refused)
         eventually(lambda: refused in [record.message for record in caplog.records], refused)
         assert 1 == odd.asked.count("example.com/bad")
@@ -376,7 +381,7 @@ def test_only_so_many_resources_are_registered_at_a_time(
         odd_kubelet(kubelet, hang) as odd,
         kubelet.running(*plugins, pod_resources_socket=unknown(kubelet)) as node,
     ):
-        turns = cast("kubelet_socket.Kubelet", node.host._registrars[0])._turns
+        turns = cast("kubelet_socket.Kubelet", node.host._registrars[0])._slots
         try:
             odd.wait_asked(8)
             eventually(lambda: len(turns._waiting) == len(names) - 8, "the others in the row")
@@ -441,6 +446,7 @@ def test_a_long_resource_name_has_a_socket_name_of_bounded_length(kubelet: Kubel
         assert len("x" * 40 + "-123456.sock") == len(socket.name)
 
 
+@EVERY_RELEASE
 def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})

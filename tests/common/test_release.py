@@ -8,6 +8,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution import release
 from deviceplugin._attribution.ledger import Ledger, Observation
 from deviceplugin._attribution.release import Releases
 from deviceplugin._attribution.schedule import Key
@@ -25,106 +26,108 @@ def ledger() -> Ledger:
     return Ledger(CONFIRM, ADMISSION)
 
 
-def sight(
+def seen(
     *held: Key, kubelet: tuple[int, int, int] | None = OLD, complete: bool = False
 ) -> Observation:
     return Observation(frozenset(held), kubelet, complete)
 
 
-def looks(ledger: Ledger, *sights: Observation, start: float = 100.0) -> list[list[Key]]:
+def observed(ledger: Ledger, *observations: Observation, start: float = 100.0) -> list[list[Key]]:
     """What is due in each of these, one ``CONFIRM`` after the other."""
-    return [ledger.look(s, (), start + CONFIRM * number) for number, s in enumerate(sights)]
+    return [
+        ledger.observe(s, (), start + CONFIRM * number) for number, s in enumerate(observations)
+    ]
 
 
 def test_a_device_is_released_when_it_was_seen_free_twice(ledger: Ledger) -> None:
-    assert [[], [], [A]] == looks(ledger, sight(A, B), sight(B), sight(B))
+    assert [[], [], [A]] == observed(ledger, seen(A, B), seen(B), seen(B))
 
 
 def test_two_looks_in_a_row_are_one(ledger: Ledger) -> None:
-    ledger.look(sight(A), (), 100)
-    assert [[], [], [A]] == [ledger.look(sight(), (), at) for at in (101, 105.9, 106)]
+    ledger.observe(seen(A), (), 100)
+    assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (101, 105.9, 106)]
 
 
 def test_a_device_that_is_held_again_is_not_released(ledger: Ledger) -> None:
-    assert [[], [], [], []] == looks(ledger, sight(A), sight(), sight(A), sight())
+    assert [[], [], [], []] == observed(ledger, seen(A), seen(), seen(A), seen())
 
 
 def test_a_device_that_was_never_held_is_not_released(ledger: Ledger) -> None:
-    assert [[], [], []] == looks(ledger, sight(), sight(), sight())
+    assert [[], [], []] == observed(ledger, seen(), seen(), seen())
 
 
 def test_what_has_been_told_is_told_once(ledger: Ledger) -> None:
-    assert [[], [], [A]] == looks(ledger, sight(A), sight(), sight())
+    assert [[], [], [A]] == observed(ledger, seen(A), seen(), seen())
     ledger.forget([A, B])
-    assert [[], []] == looks(ledger, sight(), sight(), start=200)
+    assert [[], []] == observed(ledger, seen(), seen(), start=200)
 
 
 def test_what_could_not_be_told_stays_due(ledger: Ledger) -> None:
-    assert [[], [], [A], [A]] == looks(ledger, sight(A), sight(), sight(), sight())
+    assert [[], [], [A], [A]] == observed(ledger, seen(A), seen(), seen(), seen())
 
 
 def test_what_could_not_be_told_is_no_longer_due_once_it_is_held_again(ledger: Ledger) -> None:
-    assert [[], [], [A], [], []] == looks(ledger, *[sight(A), sight(), sight(), sight(A), sight()])
+    assert [[], [], [A], [], []] == observed(ledger, *[seen(A), seen(), seen(), seen(A), seen()])
 
 
 @pytest.mark.parametrize("busy", [[A], [A, B]])
 def test_a_device_that_is_being_allocated_is_not_released(
     ledger: Ledger, busy: Collection[Key]
 ) -> None:
-    looks(ledger, sight(A), sight())
-    assert [] == ledger.look(sight(), busy, 200)
-    assert [] == ledger.look(sight(), (), 300)
-    assert [A] == ledger.look(sight(), (), 305)
+    observed(ledger, seen(A), seen())
+    assert [] == ledger.observe(seen(), busy, 200)
+    assert [] == ledger.observe(seen(), (), 300)
+    assert [A] == ledger.observe(seen(), (), 305)
 
 
 def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(ledger: Ledger) -> None:
     ledger.allocated([A], OLD, 100)
     times = (101, 109.9, 110, 114.9, 115)
-    assert [[], [], [], [], [A]] == [ledger.look(sight(), (), at) for at in times]
+    assert [[], [], [], [], [A]] == [ledger.observe(seen(), (), at) for at in times]
 
 
 def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(ledger: Ledger) -> None:
-    looks(ledger, sight(A), sight())
+    observed(ledger, seen(A), seen())
     ledger.allocated([A], OLD, 106)
-    assert [[], [], [A]] == [ledger.look(sight(), (), at) for at in (110, 116, 121)]
+    assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (110, 116, 121)]
 
 
 def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(ledger: Ledger) -> None:
-    empty = sight(kubelet=NEW)
-    assert [[], [], [], [], []] == looks(ledger, sight(A), empty, empty, empty, empty)
+    empty = seen(kubelet=NEW)
+    assert [[], [], [], [], []] == observed(ledger, seen(A), empty, empty, empty, empty)
 
 
 def test_what_was_free_before_a_kubelet_restart_is_not_confirmed_by_the_next_kubelet(
     ledger: Ledger,
 ) -> None:
-    assert [[], [], []] == looks(ledger, sight(A), sight(), sight(kubelet=NEW))
+    assert [[], [], []] == observed(ledger, seen(A), seen(), seen(kubelet=NEW))
 
 
 def test_a_pod_that_ended_while_the_kubelet_was_down_is_believed_once_it_knows_its_pods(
     ledger: Ledger,
 ) -> None:
-    known = sight(B, kubelet=NEW, complete=True)
-    assert [[], [], [], [A]] == looks(ledger, sight(A), sight(kubelet=NEW), known, known)
+    known = seen(B, kubelet=NEW, complete=True)
+    assert [[], [], [], [A]] == observed(ledger, seen(A), seen(kubelet=NEW), known, known)
 
 
 def test_a_pod_that_the_next_kubelet_has_listed_is_believed_to_be_gone_as_before(
     ledger: Ledger,
 ) -> None:
-    again, gone = sight(A, kubelet=NEW), sight(kubelet=NEW)
-    assert [[], [], [], [A]] == looks(ledger, sight(A), again, gone, gone)
+    again, gone = seen(A, kubelet=NEW), seen(kubelet=NEW)
+    assert [[], [], [], [A]] == observed(ledger, seen(A), again, gone, gone)
 
 
 def test_an_allocation_by_an_old_kubelet_needs_one_that_knows(ledger: Ledger) -> None:
     ledger.allocated([A], OLD, 0)
-    gone = sight(kubelet=NEW)
-    assert [[], [], []] == looks(ledger, gone, gone, gone)
+    gone = seen(kubelet=NEW)
+    assert [[], [], []] == observed(ledger, gone, gone, gone)
 
 
 def test_a_look_is_wanted_where_it_can_confirm_something(ledger: Ledger) -> None:
     assert ledger.confirm_in(100) is None
-    looks(ledger, sight(A))
+    observed(ledger, seen(A))
     assert ledger.confirm_in(101) is None
-    ledger.look(sight(), (), 105)
+    ledger.observe(seen(), (), 105)
     assert 4 == ledger.confirm_in(106)
     assert ledger.confirm_in(110) is None  # what failed is tried again with the next look
 
@@ -148,12 +151,12 @@ def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> Non
     plugin = ReleasedPlugin()
     served_now = {"x.io/dev": Resource("x.io/dev", plugin)}
     releases = Releases(served_now.get, Ledger(0, 0), Metrics())
-    releases.look(sight(A))
-    releases.look(sight())
+    releases.observe(seen(A))
+    releases.observe(seen())
     if not served:
         served_now.clear()
-    releases.look(sight())
-    releases.look(sight())
+    releases.observe(seen())
+    releases.observe(seen())
     assert told == plugin.told
     assert releases.confirm_in() is None
 
@@ -161,10 +164,10 @@ def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> Non
 def test_a_plugin_that_stops_is_told_nothing_more() -> None:
     plugin = ReleasedPlugin()
     releases = Releases(lambda name: Resource(name, plugin), Ledger(0, 0), Metrics())
-    releases.look(sight(A))
-    releases.look(sight())
+    releases.observe(seen(A))
+    releases.observe(seen())
     releases.close()
-    releases.look(sight())
+    releases.observe(seen())
     assert [] == plugin.told
 
 
@@ -179,8 +182,8 @@ def released_one_after_the_other(
         key[0]: Resource(key[0], plugin) for key, plugin in ((FIRST, first), (SECOND, second))
     }
     releases = Releases(resources.get, Ledger(0, 0), Metrics())
-    releases.look(sight(FIRST, SECOND))
-    releases.look(sight())
+    releases.observe(seen(FIRST, SECOND))
+    releases.observe(seen())
     return releases, resources[SECOND[0]]
 
 
@@ -195,9 +198,9 @@ def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> Non
             waited.append(time.monotonic() - start)
 
     first.then = allocate
-    releases.look(sight())
+    releases.observe(seen())
     assert (["a"], []) == (first.told, second.told)
-    assert waited[0] < 1
+    assert waited[0] < release._TIMEOUT
 
 
 def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:
@@ -205,7 +208,7 @@ def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() 
     releases, resource = released_one_after_the_other(first, second)
     with ExitStack() as allocating:
         first.then = lambda: allocating.enter_context(releases.allocating(resource, ["a"]))
-        releases.look(sight())
+        releases.observe(seen())
         assert (["a"], []) == (first.told, second.told)
 
 
@@ -213,7 +216,7 @@ def test_a_plugin_that_stops_while_another_is_told_is_told_nothing() -> None:
     first, second = ReleasedPlugin(), ReleasedPlugin()
     releases, _ = released_one_after_the_other(first, second)
     first.then = releases.close
-    releases.look(sight())
+    releases.observe(seen())
     assert (["a"], []) == (first.told, second.told)
 
 
@@ -221,6 +224,6 @@ def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:
     metrics = Metrics()
     releases = Releases(lambda name: Resource(name, ScriptedPlugin()), Ledger(0, 0), metrics)
     for held in ([A], [], [], []):
-        releases.look(sight(*held))
+        releases.observe(seen(*held))
     assert releases.confirm_in() is None
     assert [] == metrics.events.latest()

@@ -74,14 +74,16 @@ def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
 
 def test_an_attempt_that_failed_makes_no_other_connection_wait(tmp_path: Path) -> None:
     socket = tmp_path / "socket"
-    with rpc.connect(socket) as early, rpc.connect(socket) as late:
+    # So long that who shares the connection of the attempt that failed has no answer in time.
+    wait = {"initial_reconnect_backoff_ms": 120_000, "max_reconnect_backoff_ms": 120_000}
+    with rpc.connect(socket, **wait) as early, rpc.connect(socket, **wait) as late:
         with pytest.raises(grpc.RpcError):
             rpc.calls(early, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
         workers = ThreadPoolExecutor(1)
         server = grpc.server(workers, handlers=[rpc.service(SERVICE, Implementation())])
         server.add_insecure_port(f"unix:{socket}")
         server.start()
-        answer = rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=0.5)
+        answer = rpc.calls(late, SERVICE)["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
         server.stop(None).wait(PATIENCE)
         workers.shutdown()
     assert answer.pre_start_required

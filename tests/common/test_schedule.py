@@ -13,9 +13,9 @@ A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
 def schedule() -> Schedule:
     """A schedule after a look at 100 s that was a list."""
     schedule = Schedule(TIMING)
-    schedule.begin_look(100)
+    schedule.begin_poll(100)
     schedule.listed(Holdings(), schedule.begin_list(100))
-    schedule.look_at(130)
+    schedule.poll_at(130)
     return schedule
 
 
@@ -43,7 +43,7 @@ def test_a_look_that_can_confirm_something_comes_earlier(schedule: Schedule) -> 
     assert [5, 30] == [schedule.wait(100, confirm_in) for confirm_in in (5, 50)]
 
 
-def test_while_an_allocation_is_under_way_there_is_no_look(schedule: Schedule) -> None:
+def test_while_an_allocation_is_under_way_there_is_no_poll(schedule: Schedule) -> None:
     schedule.begin_allocation()
     schedule.begin_allocation()
     assert (30, False) == (schedule.wait(200, 0), schedule.idle)
@@ -74,7 +74,7 @@ def test_an_allocation_that_is_refused_calls_for_nothing(schedule: Schedule) -> 
 
 def test_a_look_is_for_all_allocations_before_it(schedule: Schedule) -> None:
     allocate(schedule, A, now=110)
-    schedule.begin_look(111)
+    schedule.begin_poll(111)
     assert 19 == schedule.wait(111)
     assert schedule.list_due
 
@@ -107,9 +107,9 @@ def test_a_list_that_is_not_answered_is_still_due(schedule: Schedule) -> None:
 def test_what_no_list_shows_for_long_is_expected_no_longer(schedule: Schedule) -> None:
     allocate(schedule, A, now=110)
     allocate(schedule, B, now=150)
-    schedule.begin_look(169.9)
+    schedule.begin_poll(169.9)
     assert {A, B} == set(schedule.unseen)
-    schedule.begin_look(170)
+    schedule.begin_poll(170)
     assert {B} == set(schedule.unseen)
     schedule.listed(listing(), schedule.begin_list(210))
     assert (set(), False) == (set(schedule.unseen), schedule.list_due)

@@ -16,6 +16,7 @@ from deviceplugin._config.loading import load
 from deviceplugin._config.names import key, variable
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_check import check
+from deviceplugin.kit.configuration import Place, duration, list_of, name, needed, record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def test_a_wrong_value_is_told_with_where_it_stands(tmp_path: Path) -> None:
     levels = "is none of debug, info, warning, error"
     file = tmp_path / "config.yaml"
     file.write_text("log-level: loud\n")
-    assert f"{file}: log-level: 'loud' {levels}" == problem(file=file)
+    assert f"{file}:1: log-level: 'loud' {levels}" == problem(file=file)
     environ = {"DP_LOG_LEVEL": "loud"}
     expected = f"environment variable DP_LOG_LEVEL: 'loud' {levels}"
     assert expected == problem(file=file, environ=environ)
@@ -149,30 +150,30 @@ def test_a_number_is_no_duration(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("poll-interval: 30\n")
     expected = "30 is not a duration above zero, such as 30s, 1m30s or 24h"
-    assert f"{file}: poll-interval: {expected}" == problem(file=file)
+    assert f"{file}:1: poll-interval: {expected}" == problem(file=file)
 
 
 def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"plugin_dir": "/x", "log-levle": "info", "zzz": 1}))
     assert [
-        f"{file}: unknown key 'plugin_dir': did you mean 'plugin-dir'?",
-        f"{file}: unknown key 'log-levle': did you mean 'log-level'?",
-        f"{file}: unknown key 'zzz': known are {', '.join(NAMES)}",
+        f"{file}:1: plugin_dir: unknown key: did you mean 'plugin-dir'?",
+        f"{file}:1: log-levle: unknown key: did you mean 'log-level'?",
+        f"{file}:1: zzz: unknown key: known are {', '.join(NAMES)}",
     ] == problem(file=file).splitlines()
 
 
 def test_a_key_that_is_no_text_is_unknown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("1: a\n")
-    assert problem(file=file).startswith(f"{file}: unknown key 1: known are plugin-dir, ")
+    assert problem(file=file).startswith(f"{file}:1: 1: unknown key: known are plugin-dir, ")
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("serail: s1\n")
     assert {
-        f"{file}: unknown key 'serail': did you mean 'serial'?",
+        f"{file}:1: serail: unknown key: did you mean 'serial'?",
         "--serial (or DP_SERIAL) is needed",
         "environment variable DP_SHARED: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
     } == set(problem(OwnSettings, file=file, environ={"DP_SHARED": "maybe"}).splitlines())
@@ -194,7 +195,9 @@ def test_without_pyyaml_the_other_forms_are_offered(
     )
     assert expected == problem(file=tmp_path / "c.yaml")
     (tmp_path / "c.json").write_text('{"log-level": "debug"}')
-    assert {"log-level": "debug"} == Settings.read_file(tmp_path / "c.json")
+    assert "debug" == Settings.of_file(tmp_path / "c.json").log_level
+    expected = "--sensors: reading YAML needs PyYAML: "
+    assert problem(SensorSettings, flags={"sensors": "[]"}).startswith(expected)
 
 
 def test_a_variable_that_looks_misspelt_is_found() -> None:
@@ -276,12 +279,6 @@ def test_a_field_may_have_a_second_variable_with_a_name_of_its_own() -> None:
     assert expected == problem(ClassicSettings, environ={"NUMBER": "x"})
 
 
-def test_a_plugin_can_read_a_file_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "own.toml"
-    file.write_text("a = [1]\n")
-    assert {"a": [1]} == Settings.read_file(file)
-
-
 @dataclass(frozen=True)
 class Words:
     """A kind of its own."""
@@ -303,14 +300,14 @@ class Words:
 class WordSettings(Settings):
     words: Words = Words()
 
-    @staticmethod
-    def read_file(path: Path) -> Mapping[str, Any]:
-        return {"words": path.read_text()}
+    @classmethod
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        return {"words": " ".join(place.raw for place in root.items())}
 
 
 def test_a_kind_of_a_plugins_own_gets_what_was_found_and_writes_itself(tmp_path: Path) -> None:
     file = tmp_path / "words"
-    file.write_text("from file")
+    file.write_text("[from, file]")
     environ = {"DP_WORDS": "from environment"}
     found = load(WordSettings, flags={"words": ["x", "y"]}, environ=environ, file=file)
     assert Words(("x", "y")) == found.words
@@ -320,7 +317,7 @@ def test_a_kind_of_a_plugins_own_gets_what_was_found_and_writes_itself(tmp_path:
 
 def test_a_plugin_can_read_the_configuration_file_in_its_own_way(tmp_path: Path) -> None:
     file = tmp_path / "words"
-    file.write_text("from file")
+    file.write_text("[from, file]")
     assert Words(("from", "file")) == load(WordSettings, flags={}, environ={}, file=file).words
 
 
@@ -364,7 +361,7 @@ def test_an_empty_text_where_the_default_is_none_is_told(
 def test_an_empty_text_in_a_file_is_told_too(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"needed": "x", "named": ""}')
-    assert f"{file}: named: '' is empty: " in problem(NamedSettings, file=file)
+    assert f"{file}:1: named: '' is empty: " in problem(NamedSettings, file=file)
 
 
 def test_a_text_whose_default_is_empty_may_be_empty() -> None:
@@ -416,24 +413,95 @@ def test_an_address_that_cannot_be_served_is_refused_with_all_else(tmp_path: Pat
     with pytest.raises(ConfigError) as raised:
         load(Settings, flags={}, environ={}, file=file)
     assert [
-        f"{file}: http-address: 8080 is not of the form host:port or :port, or off",
-        f"{file}: log-level: 'loud' is none of debug, info, warning, error",
+        f"{file}:1: http-address: 8080 is not of the form host:port or :port, or off",
+        f"{file}:1: log-level: 'loud' is none of debug, info, warning, error",
     ] == str(raised.value).splitlines()
     assert "off" == load(Settings, flags={"http-address": "off"}, environ={}).http_address
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("log-level", "debug", ""),
-        ("log-level", None, "nothing is none of debug, info, warning, error"),
-        ("log-levle", "debug", "unknown key: did you mean 'log-level'?"),
-        ("http-address", 8080, "8080 is not of the form host:port or :port, or off"),
-        ("words", ["a", "1"], "'1' is no word"),
-    ],
-)
-def test_a_single_value_of_a_file_can_be_judged(name: str, value: object, expected: str) -> None:
-    assert expected == WordSettings.problem(name, value)
+@dataclass(frozen=True)
+class Sensor:
+    """Something of a record."""
+
+    name: str
+    every: timedelta = timedelta(seconds=1)
+
+
+SENSORS = list_of(record(Sensor, {"name": needed(name()), "every": duration()}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorSettings(Settings):
+    """With a setting of a kind."""
+
+    sensors: tuple[Sensor, ...] = field(default=(), metadata={"kind": SENSORS})
+
+
+NAME = "is not a name of 1 to 63 lower-case letters, digits and hyphens"
+
+
+def test_a_setting_may_be_of_a_kind(tmp_path: Path) -> None:
+    check(SensorSettings)
+    file = tmp_path / "c.yaml"
+    file.write_text("sensors:\n- {name: a, every: 1m30s}\n")
+    by_file = load(SensorSettings, flags={}, environ={}, file=file)
+    assert (Sensor("a", timedelta(seconds=90)),) == by_file.sensors
+    assert [{"name": "a", "every": "1m30s"}] == dump(by_file)["sensors"]
+    by_flag = load(SensorSettings, flags={"sensors": "[{name: b}]"}, environ={}, file=file)
+    assert (Sensor("b"),) == by_flag.sensors
+    environ = {"DP_SENSORS": "- name: c\n"}
+    assert (Sensor("c"),) == load(SensorSettings, flags={}, environ=environ).sensors
+
+
+def test_all_that_is_wrong_with_a_setting_of_a_kind_is_told_with_its_place(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("log-level: loud\nsensors:\n- {nam: a}\n- {name: A, every: 5}\n")
+    assert [
+        f"{file}:1: log-level: 'loud' is none of debug, info, warning, error",
+        f"{file}:3: sensors[0].nam: unknown key: did you mean 'name'?",
+        f"{file}:3: sensors[0]: name is missing",
+        f"{file}:4: sensors[1].name: 'A' {NAME}",
+        f"{file}:4: sensors[1].every: 5 is not a duration, such as 500ms, 30s or 1m30s",
+    ] == problem(SensorSettings, file=file).splitlines()
+    expected = "--sensors: [0]: name is missing"
+    assert expected == problem(SensorSettings, flags={"sensors": "[{}]"})
+    expected = "environment variable DP_SENSORS: line 2: [0].nme: unknown key: did you mean 'name'?"
+    environ = {"DP_SENSORS": "- name: c\n  nme: d\n"}
+    assert expected == problem(SensorSettings, environ=environ)
+
+
+def test_what_a_kind_of_a_plugins_own_complains_of_in_a_file_has_its_line(tmp_path: Path) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class PlainWordSettings(Settings):
+        words: Words = Words()
+
+    file = tmp_path / "c.yaml"
+    file.write_text("\nwords: a 1 2\n")
+    expected = [f"{file}:2: words: '1' is no word", f"{file}:2: words: '2' is no word"]
+    assert expected == problem(PlainWordSettings, file=file).splitlines()
+
+
+def test_a_file_that_a_plugin_cannot_read_in_its_own_way_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    file.write_text("words: 5\n")
+    assert f"{file}:1: a mapping is not a list" == problem(WordSettings, file=file)
+
+
+def test_keys_that_a_plugin_makes_up_are_unknown(tmp_path: Path) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class OddSettings(Settings):
+        @classmethod
+        def from_file(cls, root: Place) -> Mapping[str, object]:
+            return {"log-levle": "debug", **root.keys()}
+
+    file = tmp_path / "c.yaml"
+    file.write_text("a: 1\n")
+    assert [
+        f"{file}:1: log-levle: unknown key: did you mean 'log-level'?",
+        f"{file}:1: a: unknown key: known are {', '.join(NAMES)}",
+    ] == problem(OddSettings, file=file).splitlines()
 
 
 def test_a_file_by_itself_makes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,22 +512,6 @@ def test_a_file_by_itself_makes_settings(tmp_path: Path, monkeypatch: pytest.Mon
     file.write_text('{"log-level": "loud"}')
     with pytest.raises(ConfigError, match="'loud' is none of"):
         Settings.of_file(file)
-
-
-def test_settings_are_read_again_from_where_they_came(tmp_path: Path) -> None:
-    file, environ = tmp_path / "c.json", {"DP_LOG_FORMAT": "text"}
-    file.write_text('{"log-level": "debug", "http-address": ":1"}')
-    made = load(Settings, flags={"http-address": ":2"}, environ=environ, file=file)
-    file.write_text('{"log-level": "error", "http-address": ":3"}')
-    environ["DP_LOG_FORMAT"] = "json"
-    for _ in range(2):
-        made = made.read_again()
-        assert ("error", "json", ":2") == (made.log_level, made.log_format, made.http_address)
-    file.write_text("[]")
-    with pytest.raises(ConfigError):
-        made.read_again()
-    by_code = Settings(log_level="error")
-    assert by_code is by_code.read_again()
 
 
 # Classes that an author may not have thought through.
@@ -526,3 +578,16 @@ def test_a_type_that_is_only_there_for_type_checkers_is_told() -> None:
 def test_what_is_no_class_of_settings_is_told(given: object, text: str) -> None:
     expected = f"settings must be a class derived from Settings, not {text}"
     assert check_problem(given).startswith(expected)
+
+
+def test_a_field_may_say_what_an_empty_text_means() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Lenient(Settings):
+        loud: bool = field(default=True, metadata={"empty": False})
+        prefix: str = field(default="a/", metadata={"empty": ""})
+
+    assert (False, "") == (
+        load(Lenient, flags={"loud": ""}, environ={}).loud,
+        load(Lenient, flags={}, environ={"DP_PREFIX": ""}).prefix,
+    )
+    assert "is none of true" in problem(OwnSettings, flags={"serial": "s", "shared": ""})

@@ -6,19 +6,19 @@ from queue import Queue
 import pytest
 
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._platform.file_watcher import FileWatcher
 
 KUBELET = "kubelet.sock"
 
 
 @pytest.fixture
 def news(tmp_path: Path) -> Iterator[SocketNews]:
-    poller = Poller(60)
-    news = SocketNews(poller, [tmp_path])
-    thread = threading.Thread(target=poller.run)
+    watcher = FileWatcher(60)
+    news = SocketNews(watcher, [tmp_path])
+    thread = threading.Thread(target=watcher.run)
     thread.start()
     yield news
-    poller.stop()
+    watcher.stop()
     thread.join()
 
 

@@ -1,5 +1,6 @@
 """What a test is told whose plugin does not do what it waits for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from time import monotonic
 from typing import NoReturn
@@ -8,9 +9,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet, Node
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
+from held_clock import HeldClock
+from patience import PATIENCE, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 
 def wait_for_none(node: Node) -> str:
@@ -36,17 +38,19 @@ def test_a_test_is_told_that_discovery_fails_and_why(kubelet: Kubelet) -> None:
 
 
 def test_a_test_that_allocates_without_a_registration_is_told_why_there_is_none(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet,
 ) -> None:
-    monkeypatch.setitem(SimulatedKubelet.wait.__kwdefaults__ or {}, "timeout", 0.01)
+    clock = kubelet.simulated._host.changed.clock = HeldClock()
     plugin = ScriptedPlugin()
     plugin.fail(OSError("no such bus"))
-    with kubelet.running(plugin) as node:
+    with kubelet.running(plugin) as node, ThreadPoolExecutor(1) as pool:
         eventually(node.host.troubles, "the failure")
         for ask in (node.allocate, node.pre_start, node.hang_up):
-            with pytest.raises(TimeoutError) as raised:
-                ask()
-            told = str(raised.value)
+            asked = pool.submit(ask)
+            clock.skip_wait()
+            clock.advance(30)
+            told = str(asked.exception(PATIENCE))
+            assert told.startswith("waited 30 s for a plugin to be registered; ")
             assert "; ScriptedPlugin: discovery failed: OSError: no such bus" in told
 
 
@@ -110,7 +114,7 @@ def test_a_test_that_fails_because_the_plugin_has_ended_is_told_so(
     def fail(_self: object) -> NoReturn:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("deviceplugin._platform.file_watcher.Poller.run", fail)
+    monkeypatch.setattr("deviceplugin._platform.file_watcher.FileWatcher.run", fail)
     with pytest.raises(TimeoutError) as raised, kubelet.running(ScriptedPlugin()) as node:
         node.wait_for(RESOURCE, {"never"}, timeout=0.01)
     assert ["the plugins had ended: ZeroDivisionError('a bug')"] == raised.value.__notes__

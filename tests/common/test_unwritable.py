@@ -4,6 +4,7 @@ import errno
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,8 +12,13 @@ from tempfile import mkdtemp
 import pytest
 
 from containers.unshare import POSSIBLE
-from deviceplugin._kubelet.server import _advised, _check_exists
-from deviceplugin._registration.kubelet_socket import is_directory
+from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.admission import ADMIT_ALL
+from deviceplugin._kubelet.server import Server, _advised, _check_exists
+from deviceplugin._platform.hooks import Hooks
+from deviceplugin._registration.kubelet_socket import Kubelet, is_directory
+from deviceplugin._telemetry.metrics import Metrics
+from scripted_plugin import ScriptedPlugin
 
 needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 
@@ -21,6 +27,7 @@ import logging, os, sys
 from pathlib import Path
 import deviceplugin as dp
 from deviceplugin._telemetry import log
+from deviceplugin.kit.log import Problems
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._inventory.published import Resource
 from deviceplugin._registration.kubelet_socket import Kubelet
@@ -37,7 +44,7 @@ class Nothing(dp.Plugin):
     def discover(self):
         return []
 
-once = log.Once(logging.getLogger("tests"))
+once = Problems(logging.getLogger("tests"))
 log.configure("info", "text")
 metrics = Metrics()
 for _ in range(3):
@@ -118,3 +125,47 @@ def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none() -> None:
     assert not is_directory(odd)
     with pytest.raises(OSError, match=f"^{odd}: File name too long$"):
         _check_exists(odd)
+
+
+DELETE = """
+import os, sys
+from pathlib import Path
+import deviceplugin as dp
+from deviceplugin._app.host import Host
+
+class Nothing(dp.Plugin):
+    def discover(self):
+        return []
+
+folder = Path(sys.argv[1])
+mount = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY)}")  # leads to what it was, as a mount
+host = Host([Nothing()], dp.Settings(plugin_dir=mount))
+before = host.alive()
+folder.rmdir()
+print([before, host.alive().replace(str(mount), "it")])
+"""
+
+
+def test_a_directory_that_is_deleted_under_its_mount_is_told(directory: Path) -> None:
+    words = [sys.executable, "-c", DELETE, str(directory)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    directory.mkdir()
+    assert "['', 'it has been deleted under its mount']\n" == said
+
+
+def test_a_directory_in_which_only_grpc_cannot_listen_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "a%41"  # an address in which gRPC reads %41 as A
+    folder.mkdir()
+    metrics = Metrics()
+    with pytest.raises(OSError, match=f"^{folder}: cannot listen in it$"):
+        Server(
+            Resource("example.com/thing", ScriptedPlugin()),
+            Kubelet(folder, metrics),
+            admission=ADMIT_ALL,
+            hooks=Hooks(),
+            metrics=metrics,
+            news=lambda: None,
+            refused=lambda _: None,
+        )
+    assert [] == [*folder.iterdir()]
+    assert [] == [one for one in threading.enumerate() if one.name.startswith("rpc-")]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deviceplugin._config.values import can_parse, metavar, parse, write, write_duration
+from deviceplugin._config.quantities import write_duration
+from deviceplugin._config.values import can_parse, metavar, parse, write
 
 LEVEL = Literal["debug", "info"]
 KINDS: list[Any] = [
@@ -87,12 +88,12 @@ def test_a_duration_is_written_in_its_largest_units(seconds: float, text: str) -
     assert text == write_duration(timedelta(seconds=seconds))
 
 
-@pytest.mark.parametrize("value", ["true", "True", "yes", "ON", "1", True, 1])
+@pytest.mark.parametrize("value", ["true", "True", "yes", "ON", "1", "t", True, 1])
 def test_what_is_true(value: object) -> None:
     assert parse(value, bool) is True
 
 
-@pytest.mark.parametrize("value", ["false", "No", "off", "0", False, 0])
+@pytest.mark.parametrize("value", ["false", "No", "off", "0", "F", False, 0])
 def test_what_is_false(value: object) -> None:
     assert parse(value, bool) is False
 

@@ -1,14 +1,18 @@
 """Waiting that others poke and end, with a clock of the test's own and with the machine's."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 
 from deviceplugin._platform.waiting import Waiter
 from held_clock import HeldClock
 from patience import PATIENCE
+
+_T = TypeVar("_T")
 
 
 class Waiting:
@@ -26,9 +30,21 @@ class Waiting:
         self.looks.release()
         return self.holds
 
-    def until(self, waiter: Waiter, seconds: float = 10.0) -> Future[bool]:
+    def run(self, call: Callable[[], _T]) -> Future[_T]:
+        """Let the thread do something."""
+        return self._pool.submit(call)
+
+    def skip_wait(self) -> float:
+        """Let the wait end by time, and return how long it was once the thread has looked."""
+        seconds = self.clock.skip_wait()
+        assert self.looks.acquire(timeout=PATIENCE)
+        return seconds
+
+    def until(
+        self, waiter: Waiter, seconds: float = 10.0, *, every: float = math.inf
+    ) -> Future[bool]:
         """Let the thread wait, and return once it has looked for the first time."""
-        found = self._pool.submit(waiter.until, self.condition, seconds)
+        found = self.run(lambda: waiter.until(self.condition, seconds, every=every))
         assert self.looks.acquire(timeout=PATIENCE)
         return found
 
@@ -102,6 +118,30 @@ def test_a_narrower_waiter_is_over_earlier_and_shares_its_pokes(waiting: Waiting
 def test_a_poke_that_comes_before_the_wait_is_not_lost(waiting: Waiting) -> None:
     waiting.waiter.poke()
     waiting.waiter.until_poked()  # or this would not return
+
+
+def test_what_nobody_pokes_about_is_asked_at_intervals_until_the_end(waiting: Waiting) -> None:
+    found = waiting.until(waiting.waiter, 0.5, every=0.2)
+    assert [0.2, 0.2, 0.1] == [round(waiting.skip_wait(), 3) for _ in range(3)]
+    assert not found.result(PATIENCE)
+
+
+def test_a_wait_gives_what_its_condition_gave() -> None:
+    assert ["found"] == Waiter().until(lambda: ["found"])
+    assert [] == Waiter().until(list, 0)
+
+
+def test_ticks_come_at_intervals_until_the_waiter_is_over(waiting: Waiting) -> None:
+    ticks = waiting.run(lambda: [waiting.condition() for _ in waiting.waiter.ticks(2.0)])
+    assert [2.0, 2.0] == [waiting.skip_wait() for _ in range(2)]
+    waiting.waiter.end()
+    assert 2 == len(ticks.result(PATIENCE))
+
+
+def test_a_wait_may_be_longer_than_the_machine_can_wait_at_once() -> None:
+    waiter = Waiter()
+    waiter.poke()
+    waiter.until_poked(2 * threading.TIMEOUT_MAX)
 
 
 def test_the_machines_clock_lets_time_pass() -> None:

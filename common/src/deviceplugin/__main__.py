@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from typing import Final, cast
+
+from deviceplugin._config.words import suggestion
 
 _USAGE: Final = 2
 
@@ -20,25 +21,27 @@ class Command:
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
+    "new": Command("deviceplugin.tools.new._cli", "make a plugin that works, to go on from"),
     "kubelet": Command(
         "deviceplugin.tools.kubelet._cli", "run a simulated kubelet to try plugins on"
     ),
-    "stub": Command(
-        "deviceplugin.tools.stub._cli", "run a plugin that does what it is told, to try a node"
-    ),
+    "stub": Command("deviceplugin.tools.stub._cli", "run a plugin that you control, to try a node"),
     "conformance": Command(
         "deviceplugin.tools.conformance._cli",
         "check any device plugin against what a kubelet expects",
     ),
     "bench": Command("deviceplugin.tools.bench._cli", "measure any device plugin from outside"),
     "doctor": Command(
-        "deviceplugin.tools.doctor._cli", "look at a node and say what is wrong with it"
+        "deviceplugin.tools.doctor._cli", "check a node and say what is wrong with it"
     ),
     "devices": Command(
         "deviceplugin.tools.devices._cli", "list a node's devices and who holds them"
     ),
     "events": Command(
         "deviceplugin.tools.events._cli", "tell the cluster which devices of a node are not well"
+    ),
+    "evict": Command(
+        "deviceplugin.tools.evict._cli", "evict pods whose device has been unhealthy for too long"
     ),
 }
 """Imported when they are called, so that none pays for the others."""
@@ -52,7 +55,7 @@ and devices look at a node, and change nothing on it.
 commands:
 {commands}
 
-  deviceplugin COMMAND --help   tells more about one
+  deviceplugin COMMAND --help   describes a command
   deviceplugin --version        prints the version
 
 Your own plugin is a command of its own: a program that calls deviceplugin.main(YourPlugin).
@@ -91,9 +94,7 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, COMMANDS, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COMMANDS)}"
-    return f"unknown command {name!r}: {hint}"
+    return f"unknown command {name!r}: {suggestion(name, COMMANDS)}"
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _conflict(
 ) -> AllocationError:
     (one, here), (other, there) = first, second
     what, name = claim
-    # Values are not told: they can be secrets, and this is shown in the status of a pod.
+    # Values are not shown: they can be secrets, and this is shown in the status of a pod.
     problem = (
         f"{name} in the container would be {here} of {one.id} and {there} of {other.id}"
         if what == "path"

@@ -54,14 +54,15 @@ class Health:
 class Topology:
     """The NUMA nodes that a device is near, for the kubelet's topology manager.
 
-    Give it to all devices of a resource or to none: the kubelet rejects pods over a mixture.
+    The kubelet rejects pods over devices with and without it in one resource, so it is told of all
+    or of none: where a healthy device has none, the framework takes it from the others too.
     """
 
     numa_nodes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         nodes = _listed(self.numa_nodes)
-        with suppress(TypeError):  # no numbers, which the framework tells of
+        with suppress(TypeError):  # no numbers, which the framework reports
             nodes = tuple(sorted(set(nodes)))
         object.__setattr__(self, "numa_nodes", nodes)
 

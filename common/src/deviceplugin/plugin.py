@@ -20,7 +20,7 @@ class Plugin(ABC):
 
     The framework calls every hook from threads of its own, those that a pod waits for with a time
     limit; whatever a hook raises is logged, counted and contained. Hooks of one plugin can run at
-    the same time: guard what they share. ``docs/plugins.md`` tells when each of them is called.
+    the same time: guard what they share. ``docs/plugins.md`` says when each of them is called.
     """
 
     resource: str = ""
@@ -65,7 +65,7 @@ class Plugin(ABC):
         advertised as unhealthy until no pod can hold it any more.
 
         Raises:
-            DiscoveryError: The devices cannot be looked at; anything else raised counts as that.
+            DiscoveryError: The devices cannot be discovered; anything else raised counts as that.
                 The last snapshot stays in force, and turns unhealthy after a deadline.
         """
 
@@ -74,8 +74,8 @@ class Plugin(ABC):
 
         The devices are known and healthy, in natural order, without repetitions. The default is
         the sum of their recipes; call ``super().allocate(devices)`` and edit the result, or build
-        your own. Can be asked several times for the same devices and is never told of their
-        release, so it must not depend on what was answered before.
+        your own. It can be called several times for the same devices, and is not called
+        when they are released, so it must not depend on earlier answers.
 
         Raises:
             AllocationError: To refuse; the message is shown in the pod's status. The default
@@ -88,7 +88,7 @@ class Plugin(ABC):
     ) -> Iterable[Device]:
         """Return the ``size`` best devices to give to one container.
 
-        Overriding it is what offers preferred allocation to the kubelet. ``available`` contains
+        Overriding it offers preferred allocation to the kubelet. ``available`` contains
         ``required``. The answer is a wish: the framework drops what is not available, adds what
         is required or missing, and chooses by itself if this raises or takes too long.
         """
@@ -97,7 +97,7 @@ class Plugin(ABC):
     def pre_start(self, devices: Sequence[Device]) -> None:
         """Prepare ``devices`` just before a container that holds them starts, or starts again.
 
-        Overriding it is what asks the kubelet to call; then no container that holds a device can
+        Overriding it makes the kubelet call it; then no container that holds a device can
         start while the plugin is away, so override it only where hardware needs it.
 
         Raises:
@@ -115,13 +115,13 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def released(self, devices: Sequence[Device]) -> None:
-        """Take notice that pods have given ``devices`` back: no pod holds them any more.
+        """Take notice that no pod holds ``devices`` any more.
 
-        Overriding it is what has it called. Concluded from what the kubelet tells of its pods, so
+        Called only if overridden. Concluded from what the kubelet reports of its pods, so
         late rather than early: some 5 to 40 s after the end of the pod, at least once, and again
         while it raises. A device of it that is allocated meanwhile waits until it returns. Never
-        called where the pod resources socket is not mounted; nor for what was given back while
-        the plugin was away, so begin ``start`` with an open mind.
+        called where the pod resources socket is not mounted; nor for what was released while
+        the plugin was away, so treat free devices as used in ``start``.
         """
         raise NotImplementedError
 

@@ -2,10 +2,13 @@
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 SYSFS: Final = Path("/sys")
+NUMA_NODES: Final = range(1024)
+"""As many as Linux can have. -1 stands for a device that is near none."""
 
 
 def numa_node(path: Path | str, *, sysfs: Path = SYSFS) -> int | None:
@@ -38,16 +41,27 @@ def sysfs_numa_node(device: Path, *, sysfs: Path = SYSFS) -> int | None:
         root = sysfs.resolve(strict=True)
     except (OSError, RuntimeError):
         return None
-    while root in device.parents:
-        node = _read_node(device / "numa_node")
-        if node is not None:
-            return node if node >= 0 else None
-        device = device.parent
+    folders = (folder for folder in (device, *device.parents) if root in folder.parents)
+    return nearest_numa_node(_text(folder / "numa_node") for folder in folders)
+
+
+def nearest_numa_node(texts: Iterable[str]) -> int | None:
+    """Return the node that the ``numa_node`` of a device and of those above it say.
+
+    The first that is a number decides, the nearest device first. None if that is no node that
+    Linux can have, such as -1, and where there is none.
+    """
+    for text in texts:
+        try:
+            node = int(text)
+        except ValueError:
+            continue
+        return node if node in NUMA_NODES else None
     return None
 
 
-def _read_node(path: Path) -> int | None:
+def _text(path: Path) -> str:
     try:
-        return int(path.read_text(encoding="ascii"))
+        return path.read_text(encoding="ascii")
     except (OSError, ValueError):
-        return None
+        return ""

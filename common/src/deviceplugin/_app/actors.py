@@ -9,7 +9,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _NAMED: Final = 10
-"""Threads that are late and named; of more, their number is told."""
+"""Late threads that are named; of more, only the number is logged."""
 
 
 class Group:
@@ -42,7 +42,7 @@ class Group:
 
         Raises:
             Exception: The one that the first actor to fail raised.
-            RuntimeError: It raised what is not an ``Exception``, or ended without being told to.
+            RuntimeError: It raised what is not an ``Exception``, or ended before ``stop``.
         """
         threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
         for thread in threads:
@@ -59,11 +59,11 @@ class Group:
             run()
         except BaseException as error:  # a SystemExit(0), too, is a failure here
             self._error = self._error or _as_exception(name, error)
-            log.exception("stopping: a part of the plugin failed")
+            log.exception("fatal error, stopping")
             self._over.set()
 
     def _lasting(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what runs ``run``, and raises RuntimeError if that ends without being told to."""
+        """Return what runs ``run``, and raises RuntimeError if that ends before ``stop``."""
 
         def run_until_told() -> None:
             run()
@@ -91,6 +91,6 @@ def join(threads: Iterable[threading.Thread], timeout: float) -> None:
         if thread.is_alive():
             late.append(thread.name)
     for name in late[:_NAMED]:
-        log.warning("not stopped in time", extra={"part": name})
+        log.warning("part not stopped in time", extra={"part": name})
     if more := len(late[_NAMED:]):
-        log.warning("more not stopped in time", extra={"count": more})
+        log.warning("more parts not stopped in time", extra={"count": more})

@@ -2,23 +2,25 @@
 
 import argparse
 import functools
+import inspect
 import json
 import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar, overload
+from typing import Any, Final, NoReturn, TypeVar, overload
 
 from deviceplugin._app import exit_status, flags
+from deviceplugin._app.file_changes import FileChanges
 from deviceplugin._app.reload import reload
 from deviceplugin._app.signals import Signals
 from deviceplugin._config import environment, loading, names, settings_check
 from deviceplugin._config.settings import Settings, dump
+from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
@@ -32,17 +34,35 @@ _RELOAD_REST: Final = 0.1
 """Seconds of rest between reloads."""
 
 
-@overload
-def main(*plugins: Callable[[], Plugin], argv: Sequence[str] | None = ...) -> NoReturn: ...
+Command = Callable[[Sequence[str]], int]
+"""A further command: gets the words behind its name, and returns its exit status."""
+
+
 @overload
 def main(
-    *plugins: Callable[[S], Plugin], settings: type[S], argv: Sequence[str] | None = ...
+    *plugins: Callable[[], Plugin],
+    commands: Mapping[str, Command] = ...,
+    default_config: Path | None = ...,
+    description: str = ...,
+    argv: Sequence[str] | None = ...,
+) -> NoReturn: ...
+@overload
+def main(
+    *plugins: Callable[[S], Plugin],
+    settings: type[S],
+    commands: Mapping[str, Command] = ...,
+    default_config: Path | None = ...,
+    description: str = ...,
+    argv: Sequence[str] | None = ...,
 ) -> NoReturn: ...
 
 
 def main(
     *plugins: Callable[..., Plugin],
     settings: type[Settings] | None = None,
+    commands: Mapping[str, Command] | None = None,
+    default_config: Path | None = None,
+    description: str = "",
     argv: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run ``plugins`` as the command of this process, and exit.
@@ -50,11 +70,17 @@ def main(
     ``plugins`` are classes, or anything else that makes a plugin when it is called: without
     arguments, or with the settings where a ``settings`` class of your own is given. Its fields
     become flags, environment variables and keys of the configuration file. SIGTERM and SIGINT
-    stop; SIGHUP reads the settings again and makes the plugins anew.
+    stop. The settings are read again, and the plugins made anew, when the configuration file says
+    something else (the setting ``reload``), and at SIGHUP.
+
+    ``commands`` are further commands, such as ``ctl``: functions that get the words behind the
+    name and return an exit status; the first line of their docstrings is their help.
+    ``default_config`` is read if it exists and no other file is named. ``description`` is what
+    ``--help`` begins with; the first paragraph of the plugin's docstring where not given.
 
     Exit status: 0 after a stop, 2 for a configuration error, 1 for anything else.
     """
-    command = _Command(plugins, settings)
+    command = _Command(plugins, settings, commands or {}, default_config, description)
     try:
         status = command.run(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
@@ -65,9 +91,18 @@ def main(
 
 class _Command:
     def __init__(
-        self, makers: Sequence[Callable[..., Plugin]], settings: type[Settings] | None
+        self,
+        makers: Sequence[Callable[..., Plugin]],
+        settings: type[Settings] | None,
+        commands: Mapping[str, Command],
+        default_config: Path | None,
+        description: str,
     ) -> None:
         self._makers = makers
+        self._commands = commands
+        self._default_config = default_config
+        self._description = description
+        self._changes = FileChanges()
         self._settings = settings or Settings
         self._takes_settings = settings is not None
         stem = Path(sys.argv[0]).stem
@@ -76,6 +111,9 @@ class _Command:
     def run(self, argv: Sequence[str]) -> int:
         _check_makers(self._makers)
         settings_check.check(self._settings)
+        if argv and argv[0] in self._commands:
+            self.name = f"{self.name} {argv[0]}"
+            return self._commands[argv[0]](argv[1:])
         options = self._options(argv)
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
@@ -96,17 +134,33 @@ class _Command:
 
     def _warn_of_variables(self, options: argparse.Namespace) -> None:
         for name, near in environment.suspicious_variables(self._settings).items():
-            log.warning("variable is no setting", extra={"variable": name, "did_you_mean": near})
+            log.warning(
+                "unknown environment variable ignored",
+                extra={"variable": name, "did_you_mean": near},
+            )
         for name, winner in environment.hidden_variables(self._settings, vars(options)).items():
-            log.warning("variable has no effect", extra={"variable": name, "hidden_by": winner})
+            log.warning(
+                "environment variable overridden", extra={"variable": name, "overridden_by": winner}
+            )
 
     def _options(self, argv: Sequence[str]) -> argparse.Namespace:
         helping = bool({"-h", "--help"} & set(argv))
-        parser = flags.make_parser(self.name, self._makers[0], self._settings, helping=helping)
+        parser = flags.make_parser(
+            self.name,
+            self._description or _paragraph(self._makers[0]),
+            self._settings,
+            self._commands,
+            self._default_config,
+            helping=helping,
+        )
         return parser.parse_strictly(argv)
 
     def _version(self) -> str:
-        package = (getattr(self._makers[0], "__module__", None) or "deviceplugin").partition(".")[0]
+        from importlib.metadata import PackageNotFoundError, version
+
+        package = (
+            getattr(_author(self._makers[0]), "__module__", None) or "deviceplugin"
+        ).partition(".")[0]
         for name in (package.replace("_", "-"), "deviceplugin"):
             try:
                 return version(name)
@@ -115,10 +169,18 @@ class _Command:
         return "unknown"
 
     def _load(self, options: argparse.Namespace) -> Settings:
+        """Return the settings as they are now; note what is in files before it is read."""
         keys = {names.key(field) for field in fields(self._settings)}
         given = {name: value for name, value in vars(options).items() if name in keys}
         file = options.config or environment.config_file()
-        return loading.load(self._settings, flags=given, file=file)
+        other = None if file else self._default_config
+        watched = [path for path in (file, other) if path]
+        self._changes.note(watched)
+        if other and other.exists():
+            file = other
+        settings = loading.load(self._settings, flags=given, file=file)
+        self._changes.add(settings_files(settings))
+        return settings
 
     def _make(self, settings: Settings) -> list[Plugin]:
         return [make(settings) if self._takes_settings else make() for make in self._makers]
@@ -146,6 +208,8 @@ class _Command:
         thread = threading.Thread(target=run, name="host")
         thread.start()
         log.info("started", extra={"version": self._version(), "plugin_dir": settings.plugin_dir})
+        if settings.reload == "on-change":
+            self._changes.start(host.watch, signals.ask_for_reload)
         try:
             while (number := signals.next()) == signal.SIGHUP:
                 reload(host, settings, functools.partial(self._load, options), self._make)
@@ -153,6 +217,7 @@ class _Command:
             if number:
                 log.info("stopping", extra={"signal": signal.Signals(number).name})
         finally:
+            self._changes.stop()
             host.stop()
             thread.join()
         return exit_status.FAILED if failed.is_set() else 0
@@ -168,6 +233,20 @@ def _check_makers(makers: Sequence[object]) -> None:
             raise ConfigError(f"main() takes the class {name}, which it calls, not {name}()")
         if not callable(maker):
             raise ConfigError(f"main() takes classes of plugins, not {maker!r}")
+
+
+def _author(maker: Any) -> Any:
+    """Return what somebody has written: what a partial function is of."""
+    return maker.func if isinstance(maker, functools.partial) else maker
+
+
+def _paragraph(maker: Any) -> str:
+    """Return the first paragraph of the docstring of a plugin's class, or else of its module."""
+    maker = _author(maker)
+    module = sys.modules.get(getattr(maker, "__module__", None) or "")
+    own = maker.__doc__ if isinstance(maker, type) else None
+    text = own or getattr(module, "__doc__", None) or maker.__doc__ or ""
+    return inspect.cleandoc(text).partition("\n\n")[0]
 
 
 def preview(plugins: Sequence[Plugin], output: str) -> int:

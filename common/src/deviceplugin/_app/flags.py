@@ -2,21 +2,18 @@
 
 import argparse
 import json
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from typing_extensions import override
 
-from deviceplugin._config import names, values
+from deviceplugin._config import names, values, words
 from deviceplugin._config.help_texts import helps
-from deviceplugin._config.settings import Settings
+from deviceplugin._config.settings import Settings, written
 from deviceplugin.errors import ConfigError
-from deviceplugin.plugin import Plugin
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))
 
@@ -28,32 +25,49 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see --help)")
 
+    commands: Mapping[str, Callable[[Sequence[str]], int]] = {}
+    """Further commands by their names, which are the first word."""
+
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return what ``argv`` says; ``ConfigError`` for an unknown word, with one that is near."""
         options, rest = self.parse_known_args(argv)
         for word in rest:
-            near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1)
-            hint = f": did you mean {near[0]}?" if near else ""
+            known = [*self._option_string_actions, *self.commands]
+            near = words.nearest(word.partition("=")[0], known)
+            hint = f": did you mean {near}?" if near else ""
             self.error(f"unknown argument {word!r}{hint}")
         return options
 
 
 def make_parser(
-    name: str, maker: Callable[..., Plugin], settings: type[Settings], *, helping: bool
+    name: str,
+    description: str,
+    settings: type[Settings],
+    commands: Mapping[str, Callable[[Sequence[str]], int]],
+    default_config: Path | None,
+    *,
+    helping: bool,
 ) -> Parser:
-    """Return the parser of the command ``name``, which runs what ``maker`` makes.
+    """Return the parser of the command ``name``; ``commands`` are others, whose help it lists.
 
     ``helping`` is whether the help will be shown: its texts come from the source, which takes time.
     """
-    module = sys.modules.get(getattr(maker, "__module__", None) or "")
     parser = Parser(
         prog=name,
-        description=_first_paragraph(getattr(module, "__doc__", None) or maker.__doc__),
+        usage=f"{name} [OPTION | SETTING ...]" + (f"\n       {name} COMMAND ..." * bool(commands)),
+        description=description,
         epilog="Each setting is also an environment variable (--log-level is DP_LOG_LEVEL) and "
         "a key of the configuration file (log-level); a flag wins over the environment, and "
         "that over the file. Durations are written as in 30s, 1m30s or 24h.",
         allow_abbrev=False,
     )
+    parser.commands = commands
+    if commands and helping:
+        listed = parser.add_subparsers(
+            title="commands", metavar="COMMAND", description=f"{name} COMMAND --help tells more."
+        )
+        for command, run in commands.items():
+            listed.add_parser(command, help=_first_line(run.__doc__))
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
         "--once",
@@ -71,7 +85,8 @@ def make_parser(
         "--config",
         type=Path,
         metavar="FILE",
-        help="settings as TOML, JSON or YAML; also the environment variable DP_CONFIG",
+        help="settings as TOML, JSON or YAML; also the environment variable DP_CONFIG"
+        + (f" (default: {default_config}, if it exists)" if default_config else ""),
     )
     _add_settings(parser, settings, helps(settings) if helping else {})
     return parser
@@ -84,7 +99,7 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
     common = [field for field in fields(settings) if field.name in _COMMON]
     for field in (*own, *common):
         name = names.key(field)
-        # A truth may stand without its value: --verbose is --verbose=true.
+        # A boolean may stand without its value: --verbose is --verbose=true.
         options: dict[str, Any] = {}
         if types[field.name] is bool:
             options = {"nargs": "?", "const": "true"}
@@ -92,11 +107,15 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
             *names.flags(field),
             dest=name,
             default=argparse.SUPPRESS,
-            action="append" if values.is_own(types[field.name]) else "store",
-            metavar=values.metavar(types[field.name]),
+            action="append" if _is_many(field, types[field.name]) else "store",
+            metavar="YAML" if "kind" in field.metadata else values.metavar(types[field.name]),
             help=f"{texts.get(name, '')}{_notes(field)}".replace("%", "%%"),
             **options,
         )
+
+
+def _is_many(field: Field[Any], kind: Any) -> bool:
+    return "kind" not in field.metadata and values.is_own(kind)
 
 
 def _notes(field: Field[Any]) -> str:
@@ -104,12 +123,12 @@ def _notes(field: Field[Any]) -> str:
     notes = []
     if others := names.variables(field)[1:]:
         notes.append(f"also {', '.join(others)} in the environment")
-    value = None if field.default is MISSING else values.write(field.default)
+    value = None if field.default is MISSING else written(field, field.default)
     if value not in (None, "", [], {}):
         shown = value if isinstance(value, str) else json.dumps(value)
         notes.append(f"default: {shown}")
     return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _first_paragraph(text: str | None) -> str:
-    return (text or "").strip().partition("\n\n")[0]
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]

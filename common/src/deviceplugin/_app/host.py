@@ -3,6 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin._app.actors import Group
@@ -18,10 +19,10 @@ from deviceplugin._discovery.retention import Retention
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._http import server as _server
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.liveness import Pulse
+from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import check_directory
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin._telemetry.plugin_metrics import Additions
 from deviceplugin.plugin import Plugin
@@ -44,9 +45,9 @@ class Host:
         check_directory("registry-dir", settings.registry_dir)
         check_plugins(plugins)
         self._metrics = Metrics()
-        self._poller = Poller(settings.poll_interval.total_seconds())
+        self._watcher = FileWatcher(settings.poll_interval.total_seconds())
         self._registrars = registrars(settings, self._metrics)
-        sockets = SocketNews(self._poller, [each.directory for each in self._registrars])
+        sockets = SocketNews(self._watcher, [each.directory for each in self._registrars])
         self._tracker = _tracker(settings, self._resources, self._metrics)
         self._group = Group()
         self._endpoints = Endpoints(
@@ -60,18 +61,18 @@ class Host:
                 timing=timing,
                 catalogue=self._endpoints,
                 ask=self._tracker.ask,
-                poller=self._poller,
+                watcher=self._watcher,
                 metrics=self._metrics,
             )
             for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
-        self._pulse = Pulse(self._endpoints.servers, self._metrics.events)
+        self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
         self._status = Status(
             settings,
             discoveries=self._discoveries,
             endpoints=self._endpoints,
             tracker=self._tracker,
-            pulse=self._pulse,
+            liveness=self._liveness,
         )
         self._fill_metrics()
         self._add_actors(settings.http_address)
@@ -92,16 +93,16 @@ class Host:
 
     def _add_actors(self, http_address: str) -> None:
         group = self._group
-        group.add("poller", self._poller.run, self._poller.stop)
+        group.add("file-watcher", self._watcher.run, self._watcher.stop)
         if http_address != "off":
             http = _server.Server(http_address, self._status, self._metrics)
             self.http_port = http.port
             group.add("http", http.run, http.stop)
-            group.add("pulse", self._pulse.run, self._pulse.stop)
+            group.add("liveness", self._liveness.run, self._liveness.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
-        # Last, so that it is the first to be stopped: the kubelet is told at once.
+        # Last, so that it stops first: the kubelet notices at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
 
     def run(self) -> None:
@@ -109,11 +110,15 @@ class Host:
         try:
             self._group.run(_STOP_TIMEOUT)
         finally:
-            self._poller.close()
+            self._watcher.close()
 
     def stop(self) -> None:
         """Let ``run`` return, within 5 s."""
         self._group.stop()
+
+    def watch(self, path: Path, callback: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call ``callback`` after each change of ``path``; return what ends that."""
+        return self._watcher.watch(path, callback)
 
     def replace(self, plugins: Sequence[Plugin]) -> None:
         """Go on with ``plugins`` in place of those given at first, one for one.
@@ -127,7 +132,7 @@ class Host:
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
         for endpoint in self._endpoints.running():
-            endpoint.look_again()
+            endpoint.recheck()
 
     # What tests ask for, as HTTP does.
 
@@ -140,7 +145,7 @@ class Host:
         return self._status.ready()
 
     def troubles(self) -> list[str]:
-        """Return everything that keeps devices from being advertised now, a text for each."""
+        """Return everything that keeps devices from being advertised now, a message for each."""
         return self._status.troubles()
 
     def inventory(self) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from deviceplugin._app.table import aligned
 from deviceplugin._discovery.found import Groups, describe, discover
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit import numa
 from deviceplugin.plugin import Plugin
 
 _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
@@ -30,7 +31,14 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
         problems.update(
             f"resource belongs to another plugin: {name}" for name in more.keys() & groups.keys()
         )
-        groups |= {name: group for name, group in more.items() if name not in groups}
+        added = {name: group for name, group in more.items() if name not in groups}
+        for name, group in added.items():
+            devices, reason = numa.even(group.values())
+            groups[name] = {device.id: device for device in devices}
+            if reason:
+                sys.stderr.write(
+                    f"{type(plugin).__name__}: topology not advertised: {name}: {reason}\n"
+                )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
     text = _as_json(groups) if output == "json" else _as_table(groups)
     # A reason may name a file whose name is no Unicode.

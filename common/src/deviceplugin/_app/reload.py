@@ -22,25 +22,27 @@ def reload(
     before: Settings,
     load: Callable[[], Settings],
     make: Callable[[Settings], list[Plugin]],
-) -> None:
+) -> Settings | None:
     """Give ``host`` the plugins that ``make`` makes from what ``load`` reads now.
 
-    Where either fails, that is logged and the old plugins go on. So are changes from ``before``,
-    the settings at the start, that need a restart.
+    Where either fails, that is logged, the old plugins go on, and None is returned; else the
+    settings are. Logged are changes, too, from ``before``, the settings at the start, that need a
+    restart.
     """
     try:
         settings = hooks.call(load)  # an author's settings class, too
         host.replace(hooks.call(make, settings))
     except DevicePluginError as error:
         log.error(  # noqa: TRY400 - the text says it all
-            "configuration not taken, going on with the old one", extra={"error": str(error)}
+            "invalid configuration ignored", extra={"error": str(error)}
         )
-        return
+        return None
     changed = [
         key(field)
         for field in fields(Settings)
         if getattr(settings, field.name) != getattr(before, field.name)
     ]
     if changed:
-        log.warning("settings need a restart", extra={"settings": ", ".join(changed)})
-    log.info("configuration read again")
+        log.warning("restart required to apply settings", extra={"settings": ", ".join(changed)})
+    log.info("configuration reloaded")
+    return settings

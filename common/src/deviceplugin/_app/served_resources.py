@@ -108,7 +108,7 @@ class Endpoints:
             thread = self._thread(f"endpoint-{resource.name}", endpoint.run)
             self._endpoints[resource.name] = (endpoint, thread)
             thread.start()
-        self._tracker.look_again()
+        self._tracker.poll_now()
 
     def withdraw(self, resource: Resource) -> None:
         """Serve ``resource`` no longer; its name may be claimed again afterwards."""

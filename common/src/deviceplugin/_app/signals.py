@@ -28,8 +28,16 @@ class Signals:
             signal.signal(kind, lambda number, _frame: self._came.add(number))
 
     def end(self) -> None:
-        """Tell of the end."""
+        """Report the end."""
         self._ended = True
+        self._wake()
+
+    def ask_for_reload(self) -> None:
+        """Do as if SIGHUP had come."""
+        self._came.add(signal.SIGHUP)
+        self._wake()
+
+    def _wake(self) -> None:
         with suppress(BlockingIOError):  # then it is readable anyway
             self._outbox.send(b"\0")
 

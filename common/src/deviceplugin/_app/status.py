@@ -1,4 +1,4 @@
-"""What a process tells of itself: over HTTP, in its metrics, and to tests."""
+"""What a process reports of itself: over HTTP, in its metrics, and to tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +10,7 @@ from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._http.report import NOT_ADVERTISED, Report, attribution
-from deviceplugin._kubelet.liveness import Pulse
+from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._telemetry.metrics import Attribution, Count
 
 
@@ -24,13 +24,13 @@ class Status:
         discoveries: Sequence[Discovery],
         endpoints: Endpoints,
         tracker: HoldingsTracker,
-        pulse: Pulse,
+        liveness: Liveness,
     ) -> None:
         self._settings = settings
         self._discoveries = discoveries
         self._endpoints = endpoints
         self._tracker = tracker
-        self._pulse = pulse
+        self._liveness = liveness
 
     def alive(self) -> str:
         """Return an empty text, or why the process should be restarted."""
@@ -42,12 +42,12 @@ class Status:
             if not directory.stat().st_nlink:
                 # As a mount in a container, it stays what it was: only a new one sees the new.
                 return f"{directory} has been deleted under its mount"
-        return self._pulse.problem()
+        return self._liveness.problem()
 
     def ready(self) -> str:
         """Return an empty text, or why devices cannot be allocated from here now."""
         if waiting := [d.name for d in self._discoveries if d.waiting]:
-            return f"not known yet what pods hold: {', '.join(waiting)}"
+            return f"waiting for pod resources: {', '.join(waiting)}"
         if pending := [d for d in self._discoveries if not d.completed]:
             return _without_success("yet", pending)
         if overdue := [d for d in self._discoveries if d.overdue]:
@@ -56,7 +56,7 @@ class Status:
         return "\n".join(self._unregistered())
 
     def troubles(self) -> list[str]:
-        """Return everything that keeps devices from being advertised now, a text for each."""
+        """Return everything that keeps devices from being advertised now, a message for each."""
         own = [text for discovery in self._discoveries for text in discovery.troubles()]
         return [*own, *self._unregistered()]
 

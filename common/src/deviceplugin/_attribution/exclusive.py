@@ -29,7 +29,7 @@ def refuse_held(
         now = service.get(pods, _TIMEOUT)
     except KubeletUnavailableError as error:
         fields = {"resource": resource, "error": str(error)}
-        log.warning("not known whether a device is still held, giving it", extra=fields)
+        log.warning("pod resources unavailable, allocating anyway", extra=fields)
         return
     taken = sorted(hold for hold in now if hold.resource == resource and hold.device in ids)
     if taken:

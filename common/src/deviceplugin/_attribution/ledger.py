@@ -31,7 +31,7 @@ class Ledger:
     """The devices that pods were given and have not been seen to give back. Seconds, monotonic.
 
     Args:
-        confirm: Time between the two looks that must find a device free.
+        confirm: Time between the two polls that must find a device free.
         admission: Time from an allocation until its pod is listed, or has been rejected.
     """
 
@@ -45,14 +45,14 @@ class Ledger:
         self._tracks.update((key, _Track(kubelet, now)) for key in keys)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Take ``keys`` for given back, and told."""
+        """Note that ``keys`` were released, and reported."""
         for key in keys:
             self._tracks.pop(key, None)
 
-    def look(self, observation: Observation, busy: Collection[Key], now: float) -> list[Key]:
+    def observe(self, observation: Observation, busy: Collection[Key], now: float) -> list[Key]:
         """Return what has been given back by now. ``busy`` is being allocated at this moment.
 
-        A device is if it was free in this look and in one ``confirm`` seconds before, and in all
+        A device is if it was free in this poll and in one ``confirm`` seconds before, and in all
         between. Free is what nobody holds according to the kubelet that had it held before, or to
         another that knows of all pods.
         """
@@ -80,7 +80,7 @@ class Ledger:
         return [key for key, track in tracks if track and track.free_since is not None]
 
     def confirm_in(self, now: float) -> float | None:
-        """Return the seconds until a look that could confirm something; None without any."""
+        """Return the seconds until a poll that could confirm something; None without any."""
         waits = [
             track.free_since + self._confirm - now
             for track in self._tracks.values()

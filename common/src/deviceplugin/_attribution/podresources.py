@@ -79,7 +79,7 @@ class Holdings:
 class PodResources:
     """The kubelet's PodResources service at ``socket``.
 
-    ``count`` is told of each call: the method and the gRPC code of the answer.
+    ``count`` is called for each call, with the method and the gRPC code of the answer.
     """
 
     def __init__(self, socket: Path, count: Callable[[str, str], None]) -> None:
@@ -90,7 +90,7 @@ class PodResources:
         """Return what all active pods hold.
 
         It cannot be known where the socket's directory does not exist, so has not been mounted.
-        Devices of ordinary init containers are not told: the kubelet does not list those. Each
+        Devices of ordinary init containers are absent: the kubelet does not list them. Each
         call also makes the kubelet collect the devices of finished pods, so call it seldom.
 
         Raises:

@@ -19,9 +19,9 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.file_identity import Identity
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
 from deviceplugin.plugin import Capabilities
 
@@ -47,7 +47,7 @@ class Releases:
         self._telling: set[Key] = set()
         self._hooks: dict[str, _hooks.Hooks] = {}
         self._closed = False
-        self._problems = Once(log)
+        self._problems = Problems(log)
         self._kubelet: Identity = None
 
     def close(self) -> None:
@@ -80,12 +80,12 @@ class Releases:
                 self._busy -= Counter(keys)
 
     def confirm_in(self) -> float | None:
-        """Return the seconds until a look would be good; None where none is wanted."""
+        """Return the seconds until a poll would be useful; None where none is wanted."""
         with self._changed:
             return self._ledger.confirm_in(time.monotonic())
 
-    def look(self, observation: Observation) -> None:
-        """Tell plugins what has been released. Takes as long as their hooks do."""
+    def observe(self, observation: Observation) -> None:
+        """Call ``released`` of the plugins concerned. Takes as long as their hooks do."""
         names = {name for name, _ in observation.held}
         wanting = {name for name in names if _wants(self._find(name))}
         wanted = {key for key in observation.held if key[0] in wanting}
@@ -94,7 +94,7 @@ class Releases:
             if self._closed:
                 return
             observation = Observation(wanted, observation.kubelet, observation.complete)
-            due = sorted(self._ledger.look(observation, self._busy, time.monotonic()))
+            due = sorted(self._ledger.observe(observation, self._busy, time.monotonic()))
         for name, keys in groupby(due, key=lambda key: key[0]):
             self._tell(name, list(keys))
 
@@ -132,10 +132,8 @@ class Releases:
         self._problems.over(name)
         self._metrics.released.labels(name).inc(len(ids))
         for device_id in ids[:_MANY]:
-            self._metrics.events.add("device is released", resource=name, device=device_id)
-        log.info(
-            "devices are released", extra={"resource": name, "devices": ", ".join(ids[:_MANY])}
-        )
+            self._metrics.events.add("device released", resource=name, device=device_id)
+        log.info("devices released", extra={"resource": name, "devices": ", ".join(ids[:_MANY])})
         return True
 
 

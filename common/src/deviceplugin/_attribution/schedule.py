@@ -1,4 +1,4 @@
-"""When to look at what pods hold, and whether that must be a list."""
+"""When to poll what pods hold, and whether that must be a list."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class AttributionTiming:
-    """When to look and how long to believe what is seen; seconds."""
+    """When to poll and how long to believe what is seen; seconds."""
 
     interval: float
     soon: float
@@ -25,13 +25,13 @@ class AttributionTiming:
     settle: float
     """From the start of another kubelet until it has heard of all pods."""
     confirm: float
-    """Between two looks that find a device free."""
+    """Between two polls that find a device free."""
     admission: float
     """From an allocation until its pod is listed, or has been rejected."""
 
     @classmethod
     def of(cls, interval: float) -> Self:
-        """Return what goes with a look every ``interval``."""
+        """Return what goes with a poll every ``interval``."""
         return cls(
             interval=interval,
             soon=min(interval, 1.0),
@@ -45,7 +45,7 @@ class AttributionTiming:
 
 
 class Schedule:
-    """When the next look is due, by what allocations and looks have been.
+    """When the next poll is due, by what allocations and polls have been.
 
     Times are in monotonic seconds, and given by the caller. Not thread-safe.
     """
@@ -55,20 +55,20 @@ class Schedule:
         self._under_way = 0
         self._first: float | None = None
         self._last = 0.0
-        """When the first and the last allocation ended that no look has come after."""
+        """When the first and the last allocation ended that no poll has followed."""
         self._unseen: dict[Key, float] = {}
         """Devices that no list has shown since they were allocated, and when that was."""
         self._regular = 0.0
-        """When to look where nothing else calls for it."""
+        """When to poll where nothing else calls for it."""
         self.list_due = True
-        """Whether the next look must be a list."""
+        """Whether the next poll must be a list."""
 
     def wait(self, now: float, confirm_in: float | None = None) -> float:
-        """Return the seconds until the next look.
+        """Return the seconds until the next poll.
 
-        ``confirm_in`` are those until a look would confirm that a device is free, if any would.
+        ``confirm_in`` are those until a poll would confirm that a device is free, if any would.
         """
-        if self._under_way:  # its end calls for a look
+        if self._under_way:  # its end calls for a poll
             return self._timing.interval
         due = [self._regular]
         if self._first is not None:
@@ -77,8 +77,8 @@ class Schedule:
             due.append(now + confirm_in)
         return max(0.0, min(due) - now)
 
-    def look_at(self, when: float) -> None:
-        """Have the next regular look at that time."""
+    def poll_at(self, when: float) -> None:
+        """Have the next regular poll at that time."""
         self._regular = when
 
     # Allocations.
@@ -110,8 +110,8 @@ class Schedule:
 
     # Looks.
 
-    def begin_look(self, now: float) -> None:
-        """Notice that a look begins: the allocations so far call for no other."""
+    def begin_poll(self, now: float) -> None:
+        """Notice that a poll begins: the allocations so far call for no other."""
         self._first = None
         self._forget_old(now)
 

@@ -1,6 +1,6 @@
-"""Which pods hold which devices: one look every now and then, for the whole process.
+"""Which pods hold which devices: one poll every now and then, for the whole process.
 
-A look is a Get for each pod that is known to hold something, or did until just now: it tells of the
+A poll is a Get for each pod that is known to hold something, or did until just now: it tells of the
 end of pods and does nothing else. Only where a new pod may have come is it a List: that makes the
 kubelet collect the devices of finished pods and, in the middle of an allocation, give them out
 twice.
@@ -21,9 +21,9 @@ from deviceplugin._attribution.schedule import AttributionTiming, Schedule
 from deviceplugin._attribution.view import HoldingsView
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,10 @@ class HoldingsTracker:
 
     Args:
         service: The kubelet's.
-        timing: When to look.
+        timing: When to poll.
         resources: Gives all resources of this process, by name.
         metrics: Where to count.
-        exposed: Whether somebody may ask what is ``current``. If not there are no looks, but for
+        exposed: Whether somebody may ask what is ``current``. If not there are no polls, but for
             plugins that have ``released`` or are exclusive.
         own_pod: Name of the pod that this process may be in.
     """
@@ -66,8 +66,8 @@ class HoldingsTracker:
         """The schedule has, which it guards, or ``_stopped``."""
         self._schedule = Schedule(timing)
         self._stopped = False
-        self._problems = Once(log)
-        self._failures = Once(log, logging.ERROR)
+        self._problems = Problems(log)
+        self._failures = Problems(log, logging.ERROR)
         ledger = Ledger(timing.confirm, timing.admission)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
@@ -80,10 +80,8 @@ class HoldingsTracker:
                 self._turn()
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"
-                self._failures.say(
-                    "look", "a look at what pods hold failed, going on", cause=error, error=text
-                )
-                self._look_in(self._timing.interval)
+                self._failures.say("poll", "pod resources check failed", cause=error, error=text)
+                self._poll_in(self._timing.interval)
 
     def stop(self) -> None:
         """Let ``run`` return; no hook is waited for."""
@@ -92,17 +90,17 @@ class HoldingsTracker:
             self._changed.notify_all()
         self._releases.close()
 
-    def look_again(self) -> None:
+    def poll_now(self) -> None:
         """Notice that there are devices where there were none."""
-        self._look_in(0.0)
+        self._poll_in(0.0)
 
-    def _look_in(self, seconds: float) -> None:
+    def _poll_in(self, seconds: float) -> None:
         with self._changed:
-            self._schedule.look_at(time.monotonic() + seconds)
+            self._schedule.poll_at(time.monotonic() + seconds)
             self._changed.notify_all()
 
     def _wait_until_due(self) -> bool:
-        """Wait until the next look is due; False if it never will be."""
+        """Wait until the next poll is due; False if it never will be."""
         with self._changed:
             while not self._stopped:
                 confirm_in = self._releases.confirm_in()
@@ -114,22 +112,22 @@ class HoldingsTracker:
 
     def _turn(self) -> None:
         with self._changed:
-            self._schedule.begin_look(time.monotonic())
+            self._schedule.begin_poll(time.monotonic())
         if not any(self._matters(resource) for resource in self._resources().values()):
-            self._look_in(self._timing.interval)
+            self._poll_in(self._timing.interval)
             return
         try:
-            holdings, kubelet = self._look()
+            holdings, kubelet = self._poll()
         except KubeletUnavailableError as error:
-            self._problems.say("look", "not known what pods hold", error=str(error))
-            self._look_in(self._timing.retry)
+            self._problems.say("poll", "pod resources unavailable", error=str(error))
+            self._poll_in(self._timing.retry)
             return
-        self._problems.over("look")
-        self._failures.over("look")
-        self._look_in(self._timing.interval)
+        self._problems.over("poll")
+        self._failures.over("poll")
+        self._poll_in(self._timing.interval)
         if holdings.holds is not None:
             held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
-            self._releases.look(Observation(held, kubelet, holdings.complete))
+            self._releases.observe(Observation(held, kubelet, holdings.complete))
 
     def _matters(self, resource: Resource) -> bool:
         plugin = resource.plugin
@@ -147,7 +145,7 @@ class HoldingsTracker:
         with self._asking:
             return self._list()
 
-    def _look(self) -> tuple[Holdings, Identity]:
+    def _poll(self) -> tuple[Holdings, Identity]:
         """Find out what pods hold now, by a list only where that may show more, and by whom."""
         with self._asking:
             holdings = self._get()

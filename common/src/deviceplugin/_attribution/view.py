@@ -50,7 +50,7 @@ class HoldingsView:
     def pods_to_get(
         self, kubelet: Identity, ours: Collection[str], now: float
     ) -> AbstractSet[PodName] | None:
-        """Return the pods to ask ``kubelet`` for, or None where only a list tells enough."""
+        """Return the pods to ask ``kubelet`` for, or None where only a list is enough."""
         if self._needs_list(kubelet, now):
             return None
         pods = _owners(self.holdings, ours) | self.gone.keys()
@@ -105,7 +105,7 @@ class HoldingsView:
 
     def _with(self, holdings: Holdings, ours: Collection[str], now: float) -> "HoldingsView":
         owners, before = _owners(holdings, ours), _owners(self.holdings, ours)
-        # Asked for again: a second look that asks nobody would confirm nothing.
+        # Asked for again: a second poll that asks nobody would confirm nothing.
         long = self.timing.interval + self.timing.confirm
         gone = {**dict.fromkeys(before, now), **self.gone}
         gone = {pod: at for pod, at in gone.items() if pod not in owners and now - at <= long}

@@ -6,7 +6,7 @@ from typing import Final
 
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.events import Events
-from deviceplugin._telemetry.log import Once
+from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
 
 log = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ class HealthChanges:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._reasons: dict[str, Once] = {}
+        self._reasons: dict[str, Problems] = {}
         """Of devices that are unhealthy, by resource."""
 
     def report(self, resource: Resource, changed: Sequence[Device]) -> None:
         """Report those of ``changed``, which ``publish`` returned, that are news."""
         if not changed:
             return
-        reasons = self._reasons.setdefault(resource.name, Once(log))
+        reasons = self._reasons.setdefault(resource.name, Problems(log))
         reasons.keep(resource.devices)
         news = [device for device in changed if _is_news(device, reasons)]
         for device in news[:_MANY]:
@@ -50,7 +50,7 @@ class HealthChanges:
         log.info(event, extra={**fields, **({"reason": reason} if reason else {})})
 
     def _report_more(self, resource: str, devices: Sequence[Device]) -> None:
-        event = "more devices changed"
+        event = "health of more devices changed"
         healthy = sum(bool(device.health) for device in devices)
         unhealthy = len(devices) - healthy
         detail = f"{healthy} healthy, {unhealthy} unhealthy"
@@ -58,7 +58,7 @@ class HealthChanges:
         log.info(event, extra={"resource": resource, "healthy": healthy, "unhealthy": unhealthy})
 
 
-def _is_news(device: Device, reasons: Once) -> bool:
+def _is_news(device: Device, reasons: Problems) -> bool:
     if device.health:
         reasons.over(device.id)
         return True

@@ -14,10 +14,10 @@ from deviceplugin._discovery.skipped import SkippedDevices
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
-from deviceplugin._platform.file_watcher import Poller
-from deviceplugin._telemetry.log import Once
+from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ class Discovery:
         timing: DiscoveryTiming,
         catalogue: Catalogue,
         ask: Ask,
-        poller: Poller,
+        watcher: FileWatcher,
         metrics: Metrics,
     ) -> None:
         self.name = name
         """The plugin's name in logs and metrics."""
         self._timing = timing
-        self._poller = poller
+        self._watcher = watcher
         self._metrics = metrics
         self._holdings = PodHoldings(name, ask, timing.retention)
         self._skipped = SkippedDevices(name, metrics)
@@ -57,10 +57,10 @@ class Discovery:
             holdings=self._holdings,
             metrics=metrics,
         )
-        self._triggers = Triggers(poller)
+        self._triggers = Triggers(watcher)
         self._replacing = threading.Lock()
         self._stopping = threading.Event()
-        self._problems = Once(log)
+        self._problems = Problems(log)
         self._failure = ""
         self._looking_since: float | None = None
         self._completed_at: float | None = None
@@ -71,13 +71,13 @@ class Discovery:
 
     def run(self) -> None:
         """Look whenever there is a trigger, and periodically, until stopped."""
-        self._poller.every(self._resources.check_deadline)
+        self._watcher.every(self._resources.check_deadline)
         with self._replacing:
             self._triggers.listen(self.plugin)
         try:
             while not self._stopping.is_set():
                 self._watch_paths()
-                took = self.look()
+                took = self.discover()
                 self._watch_paths()
                 # However many triggers there are, at most half of the time goes into looking.
                 rest = max(_REST, took)
@@ -86,10 +86,10 @@ class Discovery:
                 self._triggers.wait(max(0.0, pause - rest))
                 self._triggers.clear()
         finally:
-            self._poller.forget(self._resources.check_deadline)
+            self._watcher.forget(self._resources.check_deadline)
             self._triggers.close()
 
-    def look(self) -> float:
+    def discover(self) -> float:
         """Discover once, publish what has changed, and return how many seconds that took."""
         start = self._looking_since = time.monotonic()
         plugin = self.plugin
@@ -110,8 +110,8 @@ class Discovery:
             return  # replaced meanwhile
         self._failure = ""
         if self._problems.over("discovery"):
-            log.info("discovery works again", extra={"plugin": self.name})
-            self._metrics.events.add("discovery works again", detail=self.name)
+            log.info("discovery recovered", extra={"plugin": self.name})
+            self._metrics.events.add("discovery recovered", detail=self.name)
         self._skipped.report(problems)
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
@@ -135,7 +135,7 @@ class Discovery:
             paths = hooks.call(lambda: _paths(plugin.watch_paths))
         except DevicePluginError as error:
             self._problems.say(
-                "watch_paths", "watch_paths cannot be used", plugin=self.name, error=str(error)
+                "watch_paths", "invalid watch_paths ignored", plugin=self.name, error=str(error)
             )
         else:
             self._triggers.watch(paths)
@@ -187,7 +187,7 @@ class Discovery:
         return NOT_RETURNING if self.hanging else self._failure
 
     def troubles(self) -> list[str]:
-        """Return what keeps devices from being advertised, a text for each."""
+        """Return what keeps devices from being advertised, a message for each."""
         failure = [f"{self.name}: discovery failed: {self.failure}"] if self.failure else []
         skipped = [f"{self.name}: skipped: {text}" for text in self._skipped.reasons]
         return [*failure, *skipped, *(() if failure else self._resources.troubles())]
@@ -195,7 +195,7 @@ class Discovery:
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:
     if isinstance(given, str):
-        raise TypeError(f"{given!r} is no list of paths")
+        raise TypeError(f"{given!r} is not a list of paths")
     if odd := [path for path in given if "\0" in str(path)]:
-        raise ValueError(f"{odd[0]!r} is no path")
+        raise ValueError(f"{odd[0]!r} is not a path")
     return [Path(path) for path in given]

@@ -7,10 +7,10 @@ near to that of a hook is asked about and no more.
 import inspect
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from types import FunctionType, MethodType
 from typing import Any, Final
 
+from deviceplugin._config import words
 from deviceplugin._inventory.validation import resource_name_problem, socket_name_problem
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
@@ -28,7 +28,7 @@ _ALWAYS: Final = frozenset({"discover", "allocate", "start", "stop"})
 _GENERATORS: Final = frozenset({"discover", "changes", "prefer", "metrics"})
 """Hooks whose result is iterated over, so that they may yield it."""
 _ALIKE: Final = 0.8
-"""As ``get_close_matches`` takes it: a letter too many, too few or in the wrong place."""
+"""A letter too many, too few or in the wrong place."""
 
 
 def check_plugins(plugins: Iterable[object]) -> None:
@@ -40,9 +40,9 @@ def check_plugins(plugins: Iterable[object]) -> None:
         if isinstance(plugin, type):
             raise ConfigError(f"{plugin.__name__} is a class: give a plugin, {plugin.__name__}()")
         if not isinstance(plugin, Plugin):
-            raise ConfigError(f"{plugin!r} is no plugin: its class must be derived from Plugin")
+            raise ConfigError(f"{plugin!r} is not a plugin: its class must be derived from Plugin")
         name: object = plugin.resource
-        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a text"
+        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a string"
         if name != "" and problem:
             raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
         if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
@@ -53,7 +53,7 @@ def check_plugins(plugins: Iterable[object]) -> None:
             raise ConfigError(f"{type(plugin).__name__}: {problem}")
         for method, hook in doubtful_methods(plugin).items():
             log.warning(
-                "method is no hook",
+                "possibly misspelt hook",
                 extra={"plugin": type(plugin).__name__, "method": method, "did_you_mean": hook},
             )
 
@@ -69,11 +69,11 @@ def doubtful_methods(plugin: Plugin) -> dict[str, str]:
     Only those that a hook's arguments could be given to, and of hooks that it does not have.
     """
     missing = [hook for hook in _ARGUMENTS if not overrides(plugin, hook)]
-    near = {name: get_close_matches(name, missing, 1, _ALIKE) for name in _own_methods(plugin)}
+    near = {name: words.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
     return {
-        name: hooks[0]
-        for name, hooks in near.items()
-        if hooks and _takes(getattr(plugin, name), _ARGUMENTS[hooks[0]])
+        name: hook
+        for name, hook in near.items()
+        if hook and _takes(getattr(plugin, name), _ARGUMENTS[hook])
     }
 
 
@@ -122,7 +122,7 @@ def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
 
 
 def _takes(hook: Any, arguments: Sequence[str]) -> bool:
-    """Return whether ``hook`` takes so many arguments; true where that cannot be told for sure.
+    """Return whether ``hook`` takes so many arguments; true where that is not certain.
 
     It can of plain functions: what a decorator says of itself need not be what it takes.
     """

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._discovery.retention import Retention
-from deviceplugin._telemetry.log import Once
 from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class PodHoldings:
         self._give_up_at = time.monotonic() + _PATIENCE
         self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
         """The same in the time of people."""
-        self._problems = Once(log)
+        self._problems = Problems(log)
 
     @property
     def waiting(self) -> bool:
@@ -69,7 +69,7 @@ class PodHoldings:
             self._log_unknown(str(error))
             return None
         if self._problems.over("held"):
-            log.info("known now what pods hold", extra={"plugin": self._plugin})
+            log.info("pod resources available", extra={"plugin": self._plugin})
         self._asked_at = now
         return holdings
 
@@ -78,9 +78,9 @@ class PodHoldings:
         fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
         if self.waiting:
             fields["until"] = self._waiting_until.isoformat(timespec="seconds")
-            event = "waiting to know what pods hold, registering nothing before"
+            event = "waiting for pod resources before registering"
         elif self._unknown:
-            event = "registering without knowing what pods hold"
+            event = "registering without pod resources"
         else:
-            event = "not known what pods hold"
+            event = "pod resources unavailable"
         self._problems.say("held", event, **fields)

@@ -12,10 +12,11 @@ from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._discovery.pod_holdings import PodHoldings
 from deviceplugin._discovery.retention import KeptDevices, unhealthy
 from deviceplugin._discovery.timing import DiscoveryTiming
+from deviceplugin._discovery.topologies import Topologies
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DiscoveryError
+from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
 
@@ -62,7 +63,8 @@ class DiscoveredResources:
         self._resources: dict[str, Resource] = {}
         self._kept: dict[str, KeptDevices] = {}
         self._troubles: dict[str, str] = {}
-        self._problems = Once(log)
+        self._problems = Problems(log)
+        self._topologies = Topologies()
         self._changes = HealthChanges(metrics.events)
 
     def replace(self, plugin: Plugin) -> None:
@@ -82,12 +84,12 @@ class DiscoveredResources:
         return any(kept.vanished for kept in self._kept.values())
 
     def troubles(self) -> list[str]:
-        """Return why the devices of a resource are not what discovery says, a text for each."""
+        """Return why the devices of a resource are not what discovery says, a message for each."""
         with self._lock:
             return [f"{name}: {text}" for name, text in self._troubles.items()]
 
     def fail(self, error: str) -> None:
-        """Notice that nobody could look at the devices."""
+        """Note that the devices could not be discovered."""
         with self._lock:
             self._troubles.update(dict.fromkeys(self._kept, error))
 
@@ -115,8 +117,8 @@ class DiscoveredResources:
     def update(self, groups: Groups, holdings: Holdings | None) -> None:
         """Publish ``groups``, which have been claimed, and what is kept beside them.
 
-        Resources of which nothing is left are withdrawn. ``holdings`` is None where it is not
-        known now what pods hold.
+        Resources of which nothing is left are withdrawn. ``holdings`` is None where
+        it is not known now what pods hold.
         """
         with self._lock:
             names = sorted(groups.keys() & self._resources.keys())
@@ -140,7 +142,7 @@ class DiscoveredResources:
         if not kept and name != self.plugin.resource:
             return False
         try:
-            changed = resource.publish(kept.devices())
+            changed = resource.publish(self._topologies.even(name, kept.devices()))
         except DiscoveryError as error:
             self._refused(name, str(error))
             return True
@@ -154,17 +156,18 @@ class DiscoveredResources:
     def _refused(self, name: str, error: str) -> None:
         self._troubles[name] = error
         self._metrics.discovery_errors.labels(self._name).inc()
-        self._problems.say(name, "list refused", plugin=self._name, error=error)
+        self._problems.say(name, "device list rejected", plugin=self._name, error=error)
 
     def _forget(self, name: str) -> Resource:
         del self._kept[name]
         self._troubles.pop(name, None)
         self._holdings.forget(name)
         self._changes.forget(name)
+        self._topologies.forget(name)
         return self._resources.pop(name)
 
     def check_deadline(self) -> None:
-        """Report devices unhealthy that have not been looked at for too long."""
+        """Report devices unhealthy that have not been discovered for too long."""
         now = time.monotonic()
         with self._lock:
             for name, kept in self._kept.items():
@@ -173,6 +176,6 @@ class DiscoveredResources:
                 if not overdue or not any(device.health for device in resource.devices.values()):
                     continue
                 trouble = self._troubles.get(name, NOT_RETURNING)
-                reason = f"not looked at for {self._timing.deadline:g} s: {trouble}"
+                reason = f"not discovered for {self._timing.deadline:g} s: {trouble}"
                 changed = resource.publish(unhealthy(kept.devices(), reason))
                 self._changes.report(resource, changed)

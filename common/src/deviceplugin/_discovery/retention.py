@@ -1,4 +1,4 @@
-"""Which devices of one resource the kubelet must be told of: those here and those that left.
+"""Which devices of one resource to list: those that are here and those that left.
 
 A 1.36 kubelet can crash when a device that a pod holds is dropped from the list, so a device that
 vanishes is kept, unhealthy, until no pod can hold it any more.

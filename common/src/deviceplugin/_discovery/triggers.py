@@ -1,4 +1,4 @@
-"""Reasons to look for devices now: files that change, and events that a plugin knows of."""
+"""Reasons to discover now: files that change, and events that a plugin knows of."""
 
 import logging
 import threading
@@ -9,9 +9,9 @@ from typing import Final
 
 from deviceplugin._discovery import watched_paths
 from deviceplugin._platform import hooks
-from deviceplugin._platform.file_watcher import Poller
-from deviceplugin._telemetry.log import Once
+from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities, Plugin
 
 log = logging.getLogger(__name__)
@@ -19,23 +19,23 @@ log = logging.getLogger(__name__)
 _LISTEN_AGAIN: Final = 5.0
 """Seconds before ``changes()`` is called again after it ended."""
 _UNHEARD: Final = (1.0, 10.0)
-"""Seconds after the call of ``changes()`` at which to look as long as it has not yielded."""
+"""Seconds after the call of ``changes()`` at which to discover as long as it has not yielded."""
 
 
 class Triggers:
     """What calls for discoveries of one plugin. Triggers that come before ``clear`` are one."""
 
-    def __init__(self, poller: Poller) -> None:
-        self._poller = poller
+    def __init__(self, watcher: FileWatcher) -> None:
+        self._watcher = watcher
         self._given = threading.Event()
         self._watches: dict[Path, Callable[[], None]] = {}
         self._named: set[Path] = set()
         """What is watched as its author named it."""
-        self._large = Once(log)
+        self._large = Problems(log)
         self._lock = threading.Lock()
         self._listening: threading.Event | None = None
         self._due: list[float] = []
-        """When to look although nothing has called for it."""
+        """When to discover although nothing has called for it."""
 
     def fire(self) -> None:
         """Call for a discovery."""
@@ -67,7 +67,7 @@ class Triggers:
         for path in self._watches.keys() - wanted:
             self._watches.pop(path)()
         for path in wanted - self._watches.keys():
-            self._watches[path] = self._poller.watch(path, lambda _name: self.fire())
+            self._watches[path] = self._watcher.watch(path, lambda _name: self.fire())
             self.fire()  # it may have changed before the watch was there
 
     def _tell(self, new: Iterable[Path], watched: Collection[Path]) -> None:
@@ -75,7 +75,7 @@ class Triggers:
         for path in sorted(new):
             if advice := watched_paths.blind_spot(path, watched):
                 log.info(
-                    "not all changes of a watched path are seen at once",
+                    "watched path not fully covered",
                     extra={"path": str(path), "advice": advice},
                 )
 
@@ -115,7 +115,7 @@ class Triggers:
                 self._expect(stop, ())  # it listens
                 self.fire()
 
-        problems = Once(log)
+        problems = Problems(log)
         name = type(plugin).__name__
         while not stop.is_set():
             try:

@@ -39,7 +39,7 @@ def blind_spot(path: Path, watched: Collection[Path]) -> str:
     ``watched`` is all that is watched.
     """
     if any(path.is_relative_to(top) for top in _SILENT):
-        return f"the kernel tells of no changes in /{path.parts[1]}: use changes()"
+        return f"the kernel reports no changes in /{path.parts[1]}: use changes()"
     try:
         with os.scandir(path) as entries:
             mixed = any(not entry.is_dir(follow_symlinks=False) for entry in entries)

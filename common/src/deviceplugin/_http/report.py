@@ -1,4 +1,4 @@
-"""A resource as it is told over HTTP: its devices, who holds them, its registration."""
+"""A resource as it is shown over HTTP: its devices, who holds them, its registration."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

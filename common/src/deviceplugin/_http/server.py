@@ -45,7 +45,7 @@ _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
 
 _ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
 """A line for each value, by the fast encoder: it has no indentation."""
-_PIECE: Final = 50
+_CHUNK: Final = 50
 """Devices that are written at once."""
 
 _Answer = tuple[int, str, bytes]
@@ -209,7 +209,7 @@ class _Listener(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
-        log.debug("http client failed", extra={"error": str(sys.exc_info()[1])})
+        log.debug("HTTP client failed", extra={"error": str(sys.exc_info()[1])})
 
 
 def _cut_off(connection: socket.socket) -> None:
@@ -273,8 +273,8 @@ def _devices(reports: Iterable[Report]) -> _Answer:
 def _pieces(report: Report) -> str:
     devices = report.devices_as_json()
     pieces = []
-    while piece := list(islice(devices, _PIECE)):
-        pieces.append(_ENCODER.encode(piece)[1:-1])
+    while chunk := list(islice(devices, _CHUNK)):
+        pieces.append(_ENCODER.encode(chunk)[1:-1])
         time.sleep(0)  # whoever waits for the interpreter goes first
     return ",\n".join(pieces)
 

@@ -11,7 +11,7 @@ class Shared(Generic[_T]):
     """What ``make`` returns, shared by those who ask while it is being made.
 
     Nobody gets an answer that began to be made before they asked: however many ask at once, it is
-    made twice at most, and nobody is told what was. Nothing is kept while nobody asks. What
+    made twice at most, and no answer is an old one. Nothing is kept while nobody asks. What
     ``make`` raises is raised for the one who had it called; the next one tries again.
     """
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from deviceplugin.kit.sysfs import natural
 from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+from deviceplugin.topology import NUMA_NODES
 
 MAX_ID_LENGTH: Final = 63
 _MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
@@ -20,17 +22,9 @@ _CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
 _CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+>")
 _MAX_SHOWN: Final = 200
-_DIGITS: Final = re.compile(r"\d+", re.ASCII)
-_NUMA_NODES: Final = range(1024)  # as many as Linux can have
 
-
-def natural_key(text: str) -> tuple[str, str]:
-    """Return a sort key that puts ``gpu2`` before ``gpu10``. Different texts never tie."""
-    return _DIGITS.sub(_padded, text), text
-
-
-def _padded(digits: re.Match[str]) -> str:
-    return digits[0].zfill(MAX_ID_LENGTH)
+natural_key: Final = natural
+"""A sort key that puts ``gpu2`` before ``gpu10``. Different texts never tie."""
 
 
 def resource_name_problem(name: str) -> str:
@@ -56,7 +50,7 @@ def resource_name_problem(name: str) -> str:
 def socket_name_problem(name: object) -> str:
     """Return what is wrong with ``name`` as a plugin's ``socket_name``, or an empty string."""
     if not isinstance(name, str):
-        return "it must be a text"
+        return "it must be a string"
     if "/" in name:
         return "it must be the name of a file, without a slash"
     if not name.isprintable():
@@ -171,7 +165,7 @@ def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
         yield from _mount_problems(mount)
     for name in of.envs:
         if not _ENV_NAME.fullmatch(name):
-            yield f"environment variable {name!r} is no variable name"
+            yield f"environment variable {name!r} is not a variable name"
         if "\0" in of.envs[name]:
             yield f"environment variable {name!r} has a NUL character in its value"
     yield from _annotation_problems(of.annotations)
@@ -182,7 +176,7 @@ def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
 
 def _id_problem(device_id: object) -> str:
     if not isinstance(device_id, str) or not device_id:
-        return "must be a text that is not empty"
+        return "must be a string that is not empty"
     if len(device_id) > MAX_ID_LENGTH:
         return f"has {len(device_id)} characters, of at most {MAX_ID_LENGTH}"
     if not device_id.isprintable() or device_id.strip() != device_id:
@@ -219,8 +213,8 @@ def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[str]:
 
 def _numa_problems(topology: Topology) -> Iterator[str]:
     for number in topology.numa_nodes:
-        if type(number) is not int or number not in _NUMA_NODES:
-            yield f"NUMA node {shown(number)} is no number of a node"
+        if type(number) is not int or number not in NUMA_NODES:
+            yield f"NUMA node {shown(number)} is not the number of a node"
 
 
 def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:

@@ -74,7 +74,7 @@ class Endpoint:
         """Why the kubelet is not watching the resource; empty while it is."""
         return self._status.problem
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Notice that the resource's plugin has been replaced."""
         self._waiter.poke()
 
@@ -98,7 +98,7 @@ class Endpoint:
                     self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
-                    self._status.report("endpoint failed, starting over", text, cause=error)
+                    self._status.failed(text, cause=error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.forget(name, self._look_up)
@@ -166,11 +166,11 @@ class Endpoint:
             if (kubelet := self._register(server, seen, waiter)) is not None:
                 self._watch(server, kubelet)
                 return
-            if server.watched:
+            if server.watched or server.refused:
                 return  # by an attempt that failed: only a new server is rid of it
 
     def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
-        """Return the kubelet that took the registration; None if it is time to look again."""
+        """Return the kubelet that took the registration; None if it is time to check again."""
         self._status.set("waiting for the kubelet")
         try:
             return self._registrar.register(server, waiter)

@@ -3,8 +3,8 @@
 import logging
 from typing import Final
 
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
@@ -20,47 +20,50 @@ class EndpointStatus:
         """Why the kubelet is not watching the resource; empty while it is."""
         self._resource = resource
         self._metrics = metrics
-        self._said = Once(log)
-        self._failures = Once(log, logging.ERROR)
+        self._said = Problems(log)
+        self._failures = Problems(log, logging.ERROR)
         metrics.expect_resource(resource)
 
     def set(self, problem: str) -> None:
-        """Let ``problem`` be the present one, which is told only to those who ask."""
+        """Set the present problem without logging it."""
         self.problem = problem
         self._metrics.registered.labels(self._resource).set(0 if problem else 1)
 
-    def report(self, event: str, error: str, cause: Exception | None = None) -> None:
-        """Let ``error`` be the present problem, and tell of it unless it has been told.
-
-        With ``cause`` it is an error of ours, and has a traceback.
-        """
+    def report(self, event: str, error: str) -> None:
+        """Set the present problem, and log it unless it has been logged."""
         self.set(f"{event}: {error}")
-        said = self._failures if cause else self._said
-        if said.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
+        if self._said.say(_SERVE, event, resource=self._resource, error=error):
+            self._metrics.events.add(event, resource=self._resource, detail=error)
+
+    def failed(self, error: str, cause: Exception) -> None:
+        """Report an error of the framework's own, with its traceback."""
+        event = "endpoint failed, starting over"
+        self.set(f"{event}: {error}")
+        if self._failures.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
             self._metrics.events.add(event, resource=self._resource, detail=error)
 
     def refused(self, reason: str) -> None:
-        """Tell that this kubelet never takes the resource."""
+        """Report that this kubelet will never accept the resource."""
         self.set(f"refused by the kubelet: {reason}")
-        event = "the kubelet refuses the resource"
+        event = "registration refused"
         self._metrics.events.add(event, resource=self._resource, detail=reason)
         log.error(event, extra={"resource": self._resource, "error": reason})
 
     def registered(self) -> None:
-        """Tell that the kubelet has taken the resource: what was reported before is over."""
+        """Report that the kubelet accepted the resource: earlier problems are over."""
         log.info("registered", extra={"resource": self._resource})
         self._metrics.events.add("registered", resource=self._resource)
         self._said.over(_SERVE)
         self._failures.over(_SERVE)
 
     def lost(self, reason: str) -> None:
-        """Tell how the registration was lost."""
+        """Report how the registration was lost."""
         log.info("registration lost", extra={"resource": self._resource, "reason": reason})
         self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
 
     def unserved(self) -> None:
-        """Let it not count as registered: its server is about to stop."""
+        """Count it as not registered: its server is about to stop."""
         self._metrics.registered.labels(self._resource).set(0)
 
     def forget(self) -> None:

@@ -16,7 +16,7 @@ from deviceplugin._platform import open_files
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.events import Events
-from deviceplugin._telemetry.log import Once
+from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class _Silence:
         return self.questions >= _FEWEST and now - self.since >= _SPAN
 
 
-class Pulse:
+class Liveness:
     """Asks what ``served`` returns, the sockets by resource. ``run`` is its thread."""
 
     def __init__(
@@ -77,8 +77,8 @@ class Pulse:
         """By resource. Replaced, not changed: others read it."""
         self._known_to_work = False
         self._rounds = itertools.count()
-        self._problems = Once(log)
-        self._failures = Once(log, logging.ERROR)
+        self._problems = Problems(log)
+        self._failures = Problems(log, logging.ERROR)
 
     def run(self) -> None:
         """Ask now and then, until stopped."""
@@ -88,7 +88,7 @@ class Pulse:
                 self.ask()
             except Exception as error:  # no thread left, maybe: nothing that ends a plugin
                 text = f"{type(error).__name__}: {error}"
-                self._failures.say("ask", "asking the sockets failed", cause=error, error=text)
+                self._failures.say("ask", "plugin socket check failed", cause=error, error=text)
             else:
                 self._failures.over("ask")
             self._waiter.pause(_INTERVAL)
@@ -135,7 +135,7 @@ class Pulse:
         if name in self._silent:
             silent = self._silent[name]
             self._silent = {key: kept for key, kept in self._silent.items() if key != name}
-            event = "the plugin's socket answers again"
+            event = "plugin socket responding again"
             log.info(event, extra={"resource": name, "socket": str(silent.path)})
             self._events.add(event, resource=name)
             self._problems.over(name)
@@ -145,6 +145,6 @@ class Pulse:
         silence = self._silent.get(name, _Silence(path, began, at))
         silence = replace(silence, path=path, questions=silence.questions + 1)
         self._silent = {**self._silent, name: silence}
-        event = "the plugin's socket does not answer"
+        event = "plugin socket not responding"
         if self._problems.say(name, event, resource=name, socket=str(path)):
             self._events.add(event, resource=name, detail=str(path))

@@ -85,6 +85,14 @@ class Server:
         if problem := open_files.shortage():
             raise OSError(f"{directory}: cannot serve in it: {problem}")
         self.resource_name = resource.name
+        self.refused = False
+        """Whether the plugin watcher has said that it is not registered."""
+
+        def turned_away(reason: str) -> None:
+            self.refused = True
+            refused(reason)
+            news()
+
         self.name = _socket_name(resource, registrar)
         self.path = directory / self.name
         _try_socket(self.path)
@@ -98,7 +106,7 @@ class Server:
             self._workers,
             handlers=[
                 rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
-                *registrar.services(resource.name, refused),
+                *registrar.services(resource.name, turned_away),
             ],
         )
         try:

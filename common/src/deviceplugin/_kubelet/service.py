@@ -237,7 +237,7 @@ class Servicer:
             return self._hooks.call("prefer", prefer, timeout=_PREFER_TIMEOUT)
         except DevicePluginError as error:
             log.warning(
-                "prefer failed, choosing in order",
+                "prefer() failed, using default order",
                 extra={"resource": self._resource.name, "error": str(error)},
                 exc_info=error.__cause__,
             )
@@ -264,10 +264,10 @@ class Servicer:
 
 
 def reason_of(error: DevicePluginError) -> str:
-    """Return what the kubelet is told of ``error``: a line of UTF-8, never empty, and not long."""
+    """Return the message of ``error`` for the kubelet: one short line of UTF-8, never empty."""
     raised = error.__cause__ if isinstance(error, _hooks.HookFailedError) else error
     if _text(raised) in {"", "None"}:  # an error number's text may be None
-        return f"{type(raised).__name__} was raised without a text"
+        return f"{type(raised).__name__} was raised without a message"
     encoded = _text(error).encode(errors="replace")
     if len(encoded) <= _MAX_REASON:
         return encoded.decode()
@@ -283,7 +283,7 @@ def _text(error: BaseException | None) -> str:
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:
-    """Return the gRPC code by which the kubelet is told of ``error``."""
+    """Return the gRPC code of ``error`` for the kubelet."""
     by_class = {
         UnknownDeviceError: grpc.StatusCode.NOT_FOUND,
         UnhealthyDeviceError: grpc.StatusCode.FAILED_PRECONDITION,

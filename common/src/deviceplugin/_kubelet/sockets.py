@@ -5,28 +5,28 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deviceplugin._kubelet.server import slug_of, slug_of_resource
-from deviceplugin._platform.file_watcher import Callback, Poller
+from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 
 class SocketNews:
-    """What comes and goes in ``directories``, for as long as ``poller`` runs.
+    """What comes and goes in ``directories``, for as long as ``watcher`` runs.
 
-    Hundreds of endpoints that are told of each other's sockets would do little else.
+    Hundreds of endpoints that heard of each other's sockets would do little else.
     """
 
-    def __init__(self, poller: Poller, directories: Iterable[Path]) -> None:
+    def __init__(self, watcher: FileWatcher, directories: Iterable[Path]) -> None:
         self._lock = threading.Lock()
         self._of_resource: dict[str, Callback] = {}
         self._of_name: dict[str, Callback] = {}
         self._names: dict[Callback, str] = {}
         for path in directories:
-            poller.watch(path, self._tell)
+            watcher.watch(path, self._tell)
 
     def listen(self, resource: str, callback: Callback) -> None:
         """Call ``callback`` with the names of sockets for ``resource`` and of the kubelet's.
 
-        And with None for "look for yourself".
+        And with None for "check for yourself".
         """
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback

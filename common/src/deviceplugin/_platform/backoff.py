@@ -17,10 +17,15 @@ _T = TypeVar("_T")
 
 
 class Backoff:
-    """How long to wait before the next attempt, in seconds.
+    """How long to wait before the next attempt, in seconds. For one thread.
 
     A bound doubles from ``first`` to ``longest``, and chance takes up to a half off it, or with
     ``full_jitter`` anything down to ``first``: those who fail together do not come back together.
+
+    Args:
+        first: The bound after the first failure, in seconds; more than 0.
+        longest: The bound after many failures, in seconds.
+        full_jitter: For those who fail by the thousand, such as all nodes of a cluster.
     """
 
     def __init__(self, first: float, longest: float, *, full_jitter: bool = False) -> None:

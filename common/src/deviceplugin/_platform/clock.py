@@ -1,13 +1,15 @@
 """The time, and waiting for it; whoever needs either is given a clock."""
 
-import math
 import threading
 import time
 from typing import Final
 
 
 class Clock:
-    """Seconds that never jump."""
+    """Seconds that never jump. Thread-safe.
+
+    A test gives a derived one, in which time passes when the test says so.
+    """
 
     def now(self) -> float:
         """Return the time, in seconds since some moment."""
@@ -15,7 +17,11 @@ class Clock:
 
     def wait(self, event: threading.Event, until: float) -> None:
         """Return once ``event`` is set or it is ``until``, which may be ``math.inf``."""
-        event.wait(None if math.isinf(until) else max(0.0, until - self.now()))
+        event.wait(min(max(0.0, until - self.now()), threading.TIMEOUT_MAX))
+
+    def pause(self, event: threading.Event, seconds: float) -> None:
+        """Return once ``event`` is set or ``seconds`` have passed."""
+        self.wait(event, self.now() + seconds)
 
 
 MONOTONIC: Final = Clock()

@@ -1,6 +1,6 @@
 """One thread that notices changes in the file system for all of the process.
 
-inotify says at once what a look at the paths every few seconds would say later. The looks go on
+inotify says at once what a check of the paths every few seconds would say later. The checks go on
 beside it: events can be lost, and a node can run out of inotify instances.
 """
 
@@ -21,7 +21,7 @@ import inotify_simple
 log = logging.getLogger(__name__)
 
 Callback = Callable[[str | None], None]
-"""Called with the name of the entry that changed, or None for "look for yourself"."""
+"""Called with the name of the entry that changed, or None for "check for yourself"."""
 
 _EVENTS: Final = inotify_simple.flags
 _DIRECTORY: Final = (
@@ -35,10 +35,10 @@ _DIRECTORY: Final = (
 )
 _FILE: Final = _EVENTS.CLOSE_WRITE | _EVENTS.ATTRIB | _EVENTS.DELETE_SELF | _EVENTS.MOVE_SELF
 _WITHOUT_INOTIFY: Final = 1.0
-"""Seconds between looks where inotify is not to be had."""
+"""Seconds between checks where inotify is not available."""
 
 _LONGEST: Final = 24 * 3600.0
-"""Seconds between looks, at most; the kernel cannot count many more."""
+"""Seconds between checks, at most; the kernel cannot count many more."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 Signature = tuple[int, int, int, int] | None
@@ -55,11 +55,11 @@ class _Watch:
     """The one entry that matters of a directory above ``path``; empty where all do."""
 
 
-class Poller:
+class FileWatcher:
     """Watches paths. ``run`` is its thread; the rest can be called from any thread.
 
     Args:
-        interval: Seconds between looks at all paths.
+        interval: Seconds between checks at all paths.
         inotify: Whether to use inotify at all.
     """
 
@@ -75,7 +75,7 @@ class Poller:
         self._warned = False
         self._inotify: Any = self._open() if inotify else None
         self._short = self._inotify is None
-        """Whether something is not watched, so that one has to look more often."""
+        """Whether something is not watched, so that one has to check more often."""
 
     def _open(self) -> Any:
         try:
@@ -91,12 +91,12 @@ class Poller:
         self._warned = True
         hint = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "mend the cause"
         log.warning(
-            "no inotify for some files, looking at all every second instead",
+            "inotify unavailable, polling files every second",
             extra={"error": str(error), "advice": hint},
         )
 
     def every(self, tick: Callable[[], None]) -> None:
-        """Call ``tick`` at each look."""
+        """Call ``tick`` at each check."""
         with self._lock:
             self._ticks.append(tick)
 
@@ -109,7 +109,7 @@ class Poller:
         """Call ``callback`` after each change of ``path`` or, for a directory, of its entries.
 
         A path that does not exist is waited for; one that is replaced is followed. Returns what
-        ends the watch. Callbacks run in the poller's thread and must be quick.
+        ends the watch. Callbacks run in the watcher's thread and must be quick.
         """
         with self._lock:
             watch = self._watches.get(path)
@@ -155,7 +155,7 @@ class Poller:
             while not self._stopping:
                 left = due - time.monotonic()
                 if left <= 0:  # also while one event follows another
-                    self._look()
+                    self._check()
                     due = time.monotonic() + self._pause()
                 elif poll.poll(left * 1000):
                     self._read()
@@ -182,7 +182,7 @@ class Poller:
             return
         events = self._inotify.read(timeout=0)
         if any(event.mask & _EVENTS.Q_OVERFLOW for event in events):
-            self._look(lost=True)
+            self._check(lost=True)
             return
         for watch, name in self._affected(events):
             self._tell(watch, name)
@@ -213,8 +213,8 @@ class Poller:
             old, watch.signature = watch.signature, _signature(watch.path)
             return old, watch.signature
 
-    def _look(self, *, lost: bool = False) -> None:
-        """Tell of what has changed since the last look; of everything if events were ``lost``."""
+    def _check(self, *, lost: bool = False) -> None:
+        """Report what has changed since the last check; of everything if events were ``lost``."""
         with self._lock:
             watches, ticks = list(self._watches.values()), list(self._ticks)
             self._short = self._inotify is None  # what still cannot be watched says so again
@@ -224,7 +224,7 @@ class Poller:
                 self._tell(watch, None)
         if self._warned and not self._short:
             self._warned = False
-            log.info("inotify watches all files again")
+            log.info("inotify available again")
         for tick in ticks:
             tick()
 

@@ -44,7 +44,7 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
             raise
         if isinstance(error, KeyboardInterrupt) and _in_main_thread():
             raise
-        log.debug("a hook failed", exc_info=True)
+        log.debug("hook failed", exc_info=True)
         raise HookFailedError(_told(error, text)) from error
 
 
@@ -75,7 +75,7 @@ def _place(error: BaseException) -> str:
     """Return file and line of the author's own from which ``error`` came; empty if it has none.
 
     The author's own is the package of the first that was called and is not ours. The file is
-    told from its package on.
+    shown from its package on.
     """
     frames = [entry for entry in walk_tb(error.__traceback__) if _package(entry[0]) != _OURS]
     if not frames:

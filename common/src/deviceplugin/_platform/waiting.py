@@ -2,10 +2,13 @@
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,15 +44,21 @@ class Waiter:
         """
         return replace(self, _is_moot=lambda: self.is_over() or is_moot())
 
-    def until(self, condition: Callable[[], bool], seconds: float = math.inf) -> bool:
-        """Wait until ``condition`` holds, and return whether it does.
+    def until(
+        self, condition: Callable[[], _T], seconds: float = math.inf, *, every: float = math.inf
+    ) -> _T:
+        """Wait until ``condition`` returns something true, and return what it returned last.
 
-        It does not after ``seconds``, or once the waiter is over.
+        That is false after ``seconds``, or once the waiter is over. It is asked after each poke,
+        and at intervals of ``every`` seconds for what nobody pokes about.
         """
         deadline = self.clock.now() + seconds
-        while not (holds := condition()) and not self.is_over() and self.clock.now() < deadline:
-            self._wait(deadline)
-        return holds
+        while not (found := condition()) and not self.is_over():
+            now = self.clock.now()
+            if now >= deadline:
+                break
+            self._wait(min(deadline, now + every))
+        return found
 
     def until_poked(self, seconds: float = math.inf) -> None:
         """Wait for a poke, ``seconds`` at most; not at all once the waiter is over."""
@@ -59,6 +68,14 @@ class Waiter:
     def pause(self, seconds: float) -> None:
         """Wait ``seconds``, or until the waiter is over."""
         self.until(lambda: False, seconds)
+
+    def ticks(self, seconds: float) -> Iterator[None]:
+        """Yield after ``seconds`` each time, until the waiter is over."""
+        while True:
+            self.pause(seconds)
+            if self.is_over():
+                return
+            yield
 
     def _wait(self, deadline: float) -> None:
         self.clock.wait(self._poked, deadline)

@@ -8,24 +8,24 @@ from contextlib import contextmanager
 from deviceplugin._platform.waiting import Waiter
 
 
-class Turns:
-    """So many places, and those who wait for one, each with a waiter of its own."""
+class Slots:
+    """A number of slots, and a queue of those who wait for one, each with a waiter of its own."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, slots: int) -> None:
         self._lock = threading.Lock()
-        self._free = places
+        self._free = slots
         self._waiting: deque[Waiter] = deque()
         self._called: set[Waiter] = set()
 
     @contextmanager
-    def turn(self, waiter: Waiter) -> Iterator[bool]:
-        """Wait for a place and have it for the block; False without one: ``waiter`` is over."""
-        has_place = self._wait(waiter)
+    def slot(self, waiter: Waiter) -> Iterator[bool]:
+        """Wait for a slot and hold it for the block; False without one, as ``waiter`` is over."""
+        has_slot = self._wait(waiter)
         try:
-            yield has_place
+            yield has_slot
         finally:
-            if has_place:
-                self._give_up_place()
+            if has_slot:
+                self._give_up_slot()
 
     def _wait(self, waiter: Waiter) -> bool:
         with self._lock:
@@ -37,12 +37,12 @@ class Turns:
             waiter.until(lambda: waiter in self._called)
         except BaseException:
             if self._leave(waiter):
-                self._give_up_place()
+                self._give_up_slot()
             raise
         return self._leave(waiter)
 
     def _leave(self, waiter: Waiter) -> bool:
-        """Wait no longer, and tell whether there is a place: it may have come just now."""
+        """Stop waiting, and return whether a slot has come meanwhile."""
         with self._lock:
             if waiter in self._called:
                 self._called.remove(waiter)
@@ -50,7 +50,7 @@ class Turns:
             self._waiting.remove(waiter)
             return False
 
-    def _give_up_place(self) -> None:
+    def _give_up_slot(self) -> None:
         with self._lock:
             if not self._waiting:
                 self._free += 1

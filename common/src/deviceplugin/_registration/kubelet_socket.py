@@ -14,7 +14,7 @@ from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.concurrency import Turns
+from deviceplugin._registration.concurrency import Slots
 from deviceplugin._telemetry.log import Seldom
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
@@ -52,6 +52,10 @@ class Registrant(Protocol):
     def watched(self) -> bool:
         """Whether a kubelet has opened its stream."""
 
+    @property
+    def refused(self) -> bool:
+        """Whether the plugin watcher has said that it is not registered."""
+
 
 class Registrar(Protocol):
     """A way to be registered, and the directory in which the plugin's socket has to be."""
@@ -61,7 +65,7 @@ class Registrar(Protocol):
         """Where the socket has to be."""
 
     def token(self) -> str:
-        """Return what tells the name of the socket from others'."""
+        """Return the part of the socket's name that distinguishes it from others."""
 
     def services(
         self, resource: str, refused: Callable[[str], None]
@@ -75,7 +79,7 @@ class Registrar(Protocol):
         """Return what changes when there is another kubelet to register with."""
 
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Return the kubelet that has the registration; None if it is time to look again."""
+        """Return the kubelet that has the registration; None if it is time to check again."""
 
 
 class Kubelet:
@@ -87,12 +91,12 @@ class Kubelet:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._last: Identity = None
-        self._turns = Turns(_AT_A_TIME)
+        self._slots = Slots(_AT_A_TIME)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
         self._waiting = Seldom(log)
 
     def token(self) -> str:
-        """Return what tells a socket's name from others': a new one each time.
+        """Return the part of a socket's name that distinguishes it: a new one each time.
 
         grpcio removes the socket by name when a server stops, also if a newer one has the name.
         """
@@ -105,14 +109,14 @@ class Kubelet:
         return ()
 
     def identity(self) -> Identity:
-        """Return what tells one kubelet's socket from the next one's; None without a socket."""
+        """Return what identifies this kubelet's socket; None without a socket."""
         now = file_identity(self.socket)
         with self._lock:
             if now is not None and now != self._last:
                 if self._last is not None:
-                    log.info("the kubelet restarted")
+                    log.info("kubelet restarted")
                     self._metrics.kubelet_restarts.inc()
-                    self._metrics.events.add("the kubelet restarted")
+                    self._metrics.events.add("kubelet restarted")
                 self._last = now
         return now
 
@@ -154,7 +158,7 @@ class Kubelet:
         if kubelet is None:
             raise KubeletUnavailableError(f"{self.socket}: no such socket")
         waiter = waiter.unless(lambda: self.identity() != kubelet)
-        with self._turns.turn(waiter) as is_ours:
+        with self._slots.slot(waiter) as is_ours:
             if not is_ours or waiter.is_over():
                 # A kubelet removes sockets before it listens: it would try to reach ours in vain.
                 raise KubeletUnavailableError("a socket was removed before registering")

@@ -14,6 +14,8 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
 
+_AFTER_REFUSAL: Final = 30.0
+"""Seconds that a kubelet has to try again by itself."""
 _WATCHER: Final = (0, 0, 0)
 """Any kubelet: it looks again for our socket by itself when it has been restarted."""
 
@@ -26,7 +28,7 @@ class Registry:
         self._metrics = metrics
 
     def token(self) -> str:
-        """Return what tells the socket's name from others': always the same.
+        """Return the part of the socket's name that distinguishes it: always the same.
 
         The watcher undoes a registration when its file goes, by the resource's name. Under the
         same file name it does so before it looks at the new file, and not after.
@@ -48,9 +50,14 @@ class Registry:
         return _WATCHER
 
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Wait until the kubelet has come and watches; None once ``waiter`` is over."""
-        waiter.until(lambda: registrant.watched)
-        return None if waiter.is_over() else _WATCHER
+        """Wait until the kubelet has come and watches; None once ``waiter`` is over.
+
+        None also some time after a refusal: from Kubernetes 1.36 on the kubelet tries again by
+        itself, and before it only a new socket has it try.
+        """
+        waiter.until(lambda: registrant.watched or registrant.refused)
+        watched = waiter.until(lambda: registrant.watched, _AFTER_REFUSAL)
+        return _WATCHER if watched and not waiter.is_over() else None
 
 
 class _Servicer:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -23,7 +22,7 @@ _M = TypeVar("_M", Info, Counter, Gauge, Histogram)
 _HELD: Final = "deviceplugin_device_allocated"
 _END: Final = b"# EOF\n"
 """How OpenMetrics ends."""
-_PIECE: Final = 250
+_CHUNK: Final = 250
 """Lines that are written at once."""
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -52,7 +51,7 @@ class Attribution(NamedTuple):
 
     resource: str
     allocatable: int
-    """Healthy devices."""
+    """Healthy devices, allocated or not."""
     free: int
     """Healthy devices that nobody holds."""
     holders: Mapping[str, Iterable[Holder]] | None
@@ -70,66 +69,87 @@ _gauge = partial(_family, Gauge)
 _seconds = partial(_family, Histogram, buckets=_SECONDS)
 
 
+class _BuildInfo(Info):
+    """Reads the versions at the first scrape: that takes too long for a start."""
+
+    _is_read = False
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        if not self._is_read:
+            from importlib.metadata import version
+
+            names = {"version": "deviceplugin", "grpc": "grpcio"}
+            versions = {name: version(package) for name, package in names.items()}
+            self.info({**versions, "python": platform.python_version()})
+            self._is_read = True
+        return super().collect()
+
+
 @dataclass(eq=False, repr=False)
 class Metrics:
     """The metrics of one process, on a registry of their own."""
 
-    build: Info = _family(Info, "deviceplugin_build", "Versions that are running.")
+    build: Info = _family(
+        _BuildInfo, "deviceplugin_build", "Versions of the framework, Python and grpcio."
+    )
     registrations: Counter = _counter(
         "deviceplugin_registrations", "Registrations that the kubelet accepted.", "resource"
     )
     registration_failures: Counter = _counter(
         "deviceplugin_registration_failures",
-        "Registrations that failed: unavailable (no kubelet answers) or refused.",
+        "Failed registration attempts: unavailable (no answer) or refused.",
         "resource",
         "reason",
     )
     registered: Gauge = _gauge(
-        "deviceplugin_registered", "1 while the kubelet is watching the resource.", "resource"
+        "deviceplugin_registered", "1 while the kubelet watches the resource, else 0.", "resource"
     )
     kubelet_restarts: Counter = _counter(
         "deviceplugin_kubelet_restarts",
-        "Times that a new kubelet socket took the place of an old one.",
+        "Kubelet restarts, seen by a new kubelet.sock.",
     )
     streams: Gauge = _gauge("deviceplugin_streams", "Open ListAndWatch streams.", "resource")
     allocations: Counter = _counter(
         "deviceplugin_allocations",
-        "Allocate requests by the gRPC code of the answer.",
+        "Allocate requests, by gRPC code.",
         "resource",
         "code",
     )
     allocation_seconds: Histogram = _seconds(
-        "deviceplugin_allocation_duration_seconds", "Time to answer Allocate.", "resource"
+        "deviceplugin_allocation_duration_seconds",
+        "Duration of Allocate requests, in seconds.",
+        "resource",
     )
     discovery_seconds: Histogram = _seconds(
-        "deviceplugin_discovery_duration_seconds", "Time that discover() took.", "plugin"
+        "deviceplugin_discovery_duration_seconds", "Duration of discover(), in seconds.", "plugin"
     )
     discovery_errors: Counter = _counter(
-        "deviceplugin_discovery_errors", "Discoveries that failed.", "plugin"
+        "deviceplugin_discovery_errors", "Failed discoveries and rejected device lists.", "plugin"
     )
     discovery_success: Gauge = _gauge(
         "deviceplugin_discovery_last_success_timestamp_seconds",
-        "When a discovery last succeeded, in seconds since the epoch.",
+        "Unix time of the last successful discovery.",
         "plugin",
     )
     skipped_devices: Gauge = _gauge(
         "deviceplugin_skipped_devices",
-        "Devices of the last discovery that could not be advertised.",
+        "Invalid devices skipped by the last discovery.",
         "plugin",
     )
     skipped_samples: Gauge = _gauge(
         "deviceplugin_skipped_samples",
-        "Samples of a plugin's own metrics that were left out, because others have their name.",
+        "Samples of a plugin's own metrics dropped as duplicates.",
         "plugin",
     )
     released: Counter = _counter(
         "deviceplugin_released_devices",
-        "Devices that pods gave back, as told to released().",
+        "Devices that pods released, as reported to released().",
         "resource",
     )
     pod_resources_requests: Counter = _counter(
         "deviceplugin_pod_resources_requests",
-        "Questions to the kubelet about what pods hold, by the gRPC code of the answer.",
+        "PodResources requests to the kubelet, by gRPC code.",
         "method",
         "code",
     )
@@ -138,13 +158,6 @@ class Metrics:
         self.registry = CollectorRegistry()
         for family in fields(self):
             self.registry.register(getattr(self, family.name))
-        self.build.info(
-            {
-                "version": version("deviceplugin"),
-                "python": platform.python_version(),
-                "grpc": version("grpcio"),
-            }
-        )
         self.events = Events()
         """What happened lately, beside the numbers."""
         self._attribution: Callable[[], Iterable[Attribution]] = tuple
@@ -178,7 +191,7 @@ class Metrics:
         self.registry.register(_Devices(source))
 
     def add(self, source: Callable[[Collection[str]], Collector]) -> None:
-        """Add the metrics of ``source``, which is told the names of those that are here."""
+        """Add the metrics of ``source``, which is given the names that are taken."""
         taken = {name for family in self.registry.collect() for name in series(family)}
         self.registry.register(source({*taken, _HELD}))
 
@@ -207,7 +220,7 @@ class _Devices(Collector):
     def collect(self) -> Iterator[Metric]:
         devices = GaugeMetricFamily(
             "deviceplugin_devices",
-            "Devices advertised, by health.",
+            "Advertised devices, by health.",
             labels=["resource", "health"],
         )
         for resource, healthy, unhealthy in self._source():
@@ -223,20 +236,24 @@ class _Attributed(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         allocatable = GaugeMetricFamily(
-            "deviceplugin_devices_allocatable", "Healthy devices.", labels=["resource"]
+            "deviceplugin_devices_allocatable",
+            "Healthy devices, allocated or not.",
+            labels=["resource"],
         )
         allocated = GaugeMetricFamily(
-            "deviceplugin_devices_allocated", "Devices that pods hold.", labels=["resource"]
+            "deviceplugin_devices_allocated", "Devices allocated to pods.", labels=["resource"]
         )
         free = GaugeMetricFamily(
-            "deviceplugin_devices_free", "Healthy devices that no pod holds.", labels=["resource"]
+            "deviceplugin_devices_free",
+            "Healthy devices not allocated to any pod.",
+            labels=["resource"],
         )
-        for told in self._source():
-            allocatable.add_metric([told.resource], told.allocatable)
-            if told.holders is None:  # not known, which is something else than 0
+        for each in self._source():
+            allocatable.add_metric([each.resource], each.allocatable)
+            if each.holders is None:  # unknown, which is not 0
                 continue
-            allocated.add_metric([told.resource], len(told.holders))
-            free.add_metric([told.resource], told.free)
+            allocated.add_metric([each.resource], len(each.holders))
+            free.add_metric([each.resource], each.free)
         yield from (allocatable, allocated, free)
 
 
@@ -245,11 +262,11 @@ def _write_held(source: Iterable[Attribution]) -> Iterator[str]:
 
     Both formats write it in the same way.
     """
-    yield f"# HELP {_HELD} 1 for each device in the hands of a container.\n"
+    yield f"# HELP {_HELD} 1 for each device allocated to a container.\n"
     yield f"# TYPE {_HELD} gauge\n"
-    holders = (h for told in source for held in (told.holders or {}).values() for h in held)
+    holders = (h for each in source for held in (each.holders or {}).values() for h in held)
     for number, holder in enumerate(holders):
-        if number % _PIECE == 0:
+        if number % _CHUNK == 0:
             time.sleep(0)  # whoever waits for the interpreter goes first: an Allocate, maybe
         resource, device, namespace, pod, container = map(_quoted, holder)
         yield (

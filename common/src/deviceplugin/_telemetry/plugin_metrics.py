@@ -16,9 +16,9 @@ from prometheus_client.samples import Sample
 from typing_extensions import override
 
 from deviceplugin._platform import hooks as _hooks
-from deviceplugin._telemetry.log import Once
 from deviceplugin._telemetry.metrics import series
 from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities, Plugin
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ _PART: Final[Mapping[str, str]] = {
     "gaugehistogram": "le",
     "summary": "quantile",
 }
-"""The label that tells one part of a metric from the next, by the metric's type."""
+"""The label that distinguishes the parts of a metric, by the metric's type."""
 
 
 class Additions(Collector):
@@ -40,7 +40,7 @@ class Additions(Collector):
 
     A hook that raises, hangs or returns what cannot be written costs its own metrics only. So does
     one that returns what is there already: who scrapes would refuse all. ``taken`` has the names
-    that are no longer free, and ``skipped`` is told how many samples of a plugin are left out.
+    that are no longer free, and ``skipped`` is called with the number of samples that were dropped.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Additions(Collector):
         self._lock = threading.Lock()
         self._hooks: defaultdict[str, _hooks.Hooks] = defaultdict(_hooks.Hooks)
         """By the names of plugins: calls that hang keep only those of the same one away."""
-        self._problems = Once(log)
+        self._problems = Problems(log)
         self._answer: Sequence[Metric] = ()
         self._asked_at = float("-inf")
 
@@ -75,7 +75,9 @@ class Additions(Collector):
             try:
                 found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)
             except DevicePluginError as error:
-                self._problems.say(name, "no metrics of a plugin", plugin=name, error=str(error))
+                self._problems.say(
+                    name, "plugin metrics unavailable", plugin=name, error=str(error)
+                )
                 continue
             self._problems.over(name)
             left_out = sum(self._add(families, family, name) for family in found)
@@ -89,7 +91,7 @@ class Additions(Collector):
         taken = self._taken.union(*others)
         if taken & series(family) or (first is not None and first.type != family.type):
             self._problems.say(
-                family.name, "metric name is taken", plugin=plugin, metric=family.name
+                family.name, "duplicate metric dropped", plugin=plugin, metric=family.name
             )
             return len(family.samples)
         earlier = () if first is None else first.samples  # from the same class of plugin, maybe
@@ -97,7 +99,7 @@ class Additions(Collector):
         if left_out := len(family.samples) - len(new):
             self._problems.say(
                 f"samples of {family.name}",
-                "name and labels of a metric are taken",
+                "duplicate metric samples dropped",
                 plugin=plugin,
                 metric=family.name,
             )
@@ -121,7 +123,7 @@ def _new(family: Metric, earlier: Iterable[Sample]) -> Sequence[Sample]:
 
 
 def _labels(sample: Sample, without: str = "") -> frozenset[tuple[str, str]]:
-    """Return what tells ``sample`` from others; a label without value is as good as none."""
+    """Return what identifies ``sample``; a label without value is as good as none."""
     return frozenset(
         (name, value) for name, value in sample.labels.items() if value and name != without
     )

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,21 +10,25 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._platform import rpc
+from deviceplugin._platform.file_identity import file_identity
+from deviceplugin._registration import plugin_watcher
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
-from patience import PATIENCE
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
+from patience import PATIENCE, eventually
+from releases import EVERY_RELEASE
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 SOCKET = "example.com_thing-reg.sock"
 
 
 @pytest.fixture
-def watcher() -> Iterator[Kubelet]:
+def watcher(kubelet_version: str) -> Iterator[Kubelet]:
     """Give a kubelet that looks at its plugins_registry often."""
     root = Path(tempfile.mkdtemp(prefix="kubelet-"))
+    config = KubeletConfig(version=kubelet_version, watch_interval=0.02)
     try:
-        with Kubelet(root, KubeletConfig(watch_interval=0.02)) as running:
+        with Kubelet(root, config) as running:
             yield running
     finally:
         shutil.rmtree(root)
@@ -40,6 +45,7 @@ def test_the_watcher_finds_the_plugin(watcher: Kubelet) -> None:
     assert [] == list(watcher.simulated.registry_dir.iterdir())
 
 
+@EVERY_RELEASE
 def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})
@@ -106,6 +112,51 @@ def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
         assert "example.com/thing: refused by the kubelet: not today" == node.host.ready()
         failures = node.host._metrics.registration_failures.labels(RESOURCE, "refused")
         assert 1 == failures._value.get()
+
+
+def refuse(socket: Path) -> None:
+    """Tell the plugin that it could not be registered, as a kubelet does."""
+    eventually(socket.exists, "the socket")
+    service = pb.DESCRIPTOR.services_by_name["Registration"]
+    with rpc.connect(socket) as channel:
+        calls = rpc.calls(channel, service)
+        calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=PATIENCE)
+        calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
+
+
+def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
+    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_watcher, "_AFTER_REFUSAL", 0.1)
+    with early(watcher) as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        refuse(socket)
+        first = file_identity(socket)
+        eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
+        watcher.simulated.start()
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "readiness")
+
+
+def test_a_kubelet_that_tries_again_by_itself_finds_the_same_socket(watcher: Kubelet) -> None:
+    with early(watcher) as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        refuse(socket)
+        first = file_identity(socket)
+        watcher.simulated.start()
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not node.host.ready(), "readiness")
+        assert first == file_identity(socket)
+
+
+def test_a_refused_plugin_stops_at_once(watcher: Kubelet) -> None:
+    with early(watcher) as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        refuse(socket)
+        begin = time.monotonic()
+        node.host.stop()
+        eventually(lambda: not socket.exists(), "the end")
+        assert time.monotonic() - begin < PATIENCE / 2
 
 
 def test_auto_registers_itself_where_it_can_and_never_twice(watcher: Kubelet) -> None:

@@ -44,11 +44,11 @@ RAISED_AT = Broken.discover.__code__.co_firstlineno + 3
 
 def test_a_table_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str]) -> None:
     other = Device("o", resource="x.io/other")
-    assert 0 == show([Serial(GPU, Device("gpu2"), other)], "table")
+    assert 0 == show([Serial(GPU, Device("gpu2", topology=Topology((0,))), other)], "table")
     expected = (
         "RESOURCE     DEVICE  HEALTH              NUMA  DEVICE NODES            ATTRIBUTES\n"
         "x.io/other   o       healthy             -     -                       -\n"
-        "x.io/serial  gpu2    healthy             -     -                       -\n"
+        "x.io/serial  gpu2    healthy             0     -                       -\n"
         "x.io/serial  gpu10   unhealthy: too hot  0,1   /dev/gpu10,/dev/gpuctl  "
         "model=T1,memory=8G\n"
     )
@@ -64,13 +64,13 @@ def test_a_reason_that_cannot_be_written_is_shown_as_well_as_can_be(
 
 
 def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == show([Serial(GPU, Device("gpu2"))], "json")
+    assert 0 == show([Serial(GPU, Device("gpu2", topology=Topology((0,))))], "json")
     out, err = capsys.readouterr()
     gpu2 = {
         "id": "gpu2",
         "healthy": True,
         "reason": "",
-        "numa_nodes": [],
+        "numa_nodes": [0],
         "nodes": [],
         "attributes": {},
     }
@@ -114,7 +114,7 @@ def test_what_cannot_be_advertised_is_told_beside_the_rest(
         ([Serial(), Serial(resource="")], []),
         (
             [Serial(Device(""))],
-            ["Serial: skipped: id '' must be a text that is not empty"],
+            ["Serial: skipped: id '' must be a string that is not empty"],
         ),
         (
             [Serial(Device("a", resource="gpu"))],
@@ -138,7 +138,7 @@ def test_a_device_that_is_not_well_is_a_device(capsys: pytest.CaptureFixture[str
     ("error", "text"),
     [
         (DiscoveryError("no driver"), "no driver"),
-        (OSError("odd"), f"OSError: odd (tests/common/test_once.py:{RAISED_AT})"),
+        (OSError("odd"), f"OSError: odd (tests/common/test_preview.py:{RAISED_AT})"),
     ],
 )
 def test_a_discovery_that_fails_is_told_and_the_others_are_shown(

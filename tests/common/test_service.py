@@ -1,6 +1,6 @@
 """Allocation, preferred allocation and pre-start, as the kubelet sees them."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
@@ -138,7 +138,7 @@ def test_a_device_that_vanished_cannot_be_allocated(kubelet: Kubelet) -> None:
         (
             KeyError("model"),
             grpc.StatusCode.INTERNAL,
-            "KeyError: 'model' (tests/common/test_servicer.py:{line})",
+            "KeyError: 'model' (tests/common/test_service.py:{line})",
         ),
         (dp.DevicePluginError("odd"), grpc.StatusCode.INTERNAL, "odd"),
     ],
@@ -204,7 +204,7 @@ def test_an_override_that_returns_nonsense_is_an_internal_error(
 
 
 def test_a_test_waits_until_it_is_told_that_an_allocation_hangs() -> None:
-    assert _node._PATIENCE > service._ALLOCATE_TIMEOUT
+    assert _node._ANSWER > service._ALLOCATE_TIMEOUT
 
 
 def test_an_allocation_that_hangs_is_given_up_and_later_ones_are_refused_at_once(
@@ -332,7 +332,7 @@ def test_a_preference_that_raises_is_replaced_by_the_natural_order(
     plugin = PreferringPlugin()
     plugin.wish = RuntimeError("no topology")  # type: ignore[assignment]
     assert ["d2", "d10"] == preferred(servicer(plugin, ["d2", "d10"]), ["d10", "d2"], [], 2)
-    assert ["prefer failed, choosing in order"] == [r.getMessage() for r in caplog.records]
+    assert ["prefer() failed, using default order"] == [r.getMessage() for r in caplog.records]
 
 
 def test_a_preference_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,13 +433,13 @@ def failed(cause: Exception) -> dp.DevicePluginError:
     [
         (dp.AllocationError("busy"), "busy"),
         (dp.AllocationError(" two\nlines "), "two lines"),
-        (dp.AllocationError(""), "AllocationError was raised without a text"),
-        (dp.AllocationError(" \n"), "AllocationError was raised without a text"),
-        (dp.UnknownDeviceError(None), "UnknownDeviceError was raised without a text"),  # type: ignore[arg-type]
-        (SpeechlessError("x"), "SpeechlessError was raised without a text"),
-        (failed(ValueError()), "ValueError was raised without a text"),
-        (failed(OSError(None)), "OSError was raised without a text"),
-        (failed(ValueError("odd")), f"ValueError: odd (tests/common/test_servicer.py:{RAISED_AT})"),
+        (dp.AllocationError(""), "AllocationError was raised without a message"),
+        (dp.AllocationError(" \n"), "AllocationError was raised without a message"),
+        (dp.UnknownDeviceError(None), "UnknownDeviceError was raised without a message"),  # type: ignore[arg-type]
+        (SpeechlessError("x"), "SpeechlessError was raised without a message"),
+        (failed(ValueError()), "ValueError was raised without a message"),
+        (failed(OSError(None)), "OSError was raised without a message"),
+        (failed(ValueError("odd")), f"ValueError: odd (tests/common/test_service.py:{RAISED_AT})"),
         (dp.AllocationError("x" * 400), "x" * 400),
         (dp.AllocationError("x" * 401), "x" * 397 + "..."),
         (dp.AllocationError("é" * 300), "é" * 198 + "..."),
@@ -510,3 +510,18 @@ def test_each_container_s_devices_are_admitted_around_their_allocation() -> None
 
 def test_where_nobody_keeps_account_all_devices_are_admitted() -> None:
     assert pb.ContainerAllocateResponse() == servicer(ScriptedPlugin(), IDS)._allocate(["d0"])
+
+
+class Over:
+    """The context of a call that was over before anybody could ask to be told of its end."""
+
+    def add_callback(self, _callback: Callable[[], None]) -> bool:
+        return False
+
+
+def test_a_stream_that_is_over_at_once_is_not_counted_as_open() -> None:
+    answering = servicer(ScriptedPlugin(), IDS)
+    context = cast("grpc.ServicerContext", Over())
+    for _ in range(2 * service.MAX_STREAMS):
+        assert 1 == len([*answering.ListAndWatch(pb.Empty(), context)])  # the list, to nobody
+    assert not answering.watched

@@ -28,19 +28,19 @@ def test_an_actor_never_ends_the_program_as_if_all_were_well(
     def fail() -> None:
         raise error
 
-    group.add("poller", fail, lambda: None)
-    with pytest.raises(RuntimeError, match=f"poller failed: {type(error).__name__}") as raised:
+    group.add("file-watcher", fail, lambda: None)
+    with pytest.raises(RuntimeError, match=f"watcher failed: {type(error).__name__}") as raised:
         group.run(5)
     assert error is raised.value.__cause__
-    assert ["stopping: a part of the plugin failed"] == [r.getMessage() for r in caplog.records]
+    assert ["fatal error, stopping"] == [r.getMessage() for r in caplog.records]
 
 
 def test_an_actor_that_ends_unasked_is_an_error() -> None:
     stopped = Event()
     group = Group()
     group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
-    group.add("poller", lambda: None, lambda: None)
-    with pytest.raises(RuntimeError, match="poller ended by itself"):
+    group.add("file-watcher", lambda: None, lambda: None)
+    with pytest.raises(RuntimeError, match="watcher ended by itself"):
         group.run(5)
     assert stopped.is_set()
 
@@ -74,7 +74,7 @@ def test_of_many_threads_that_do_not_stop_most_are_only_counted(
     release.set()
     join(threads, 10)
     messages = [record.getMessage() for record in caplog.records]
-    assert [*["not stopped in time"] * 10, "more not stopped in time"] == messages
+    assert [*["part not stopped in time"] * 10, "more parts not stopped in time"] == messages
     assert 3 == caplog.records[-1].count  # type: ignore[attr-defined]
 
 
@@ -85,7 +85,7 @@ def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCapture
     group.stop()
     group.run(0.01)
     release.set()
-    assert [("not stopped in time", "stubborn")] == [
+    assert [("part not stopped in time", "stubborn")] == [
         (record.getMessage(), record.part)  # type: ignore[attr-defined]
         for record in caplog.records
     ]

@@ -12,7 +12,7 @@ import inotify_simple
 import pytest
 from typing_extensions import override
 
-from deviceplugin._platform.file_watcher import Poller
+from deviceplugin._platform.file_watcher import FileWatcher
 from patience import PATIENCE
 
 NEVER = 3600.0
@@ -46,22 +46,22 @@ class Changes:
 
 
 @contextmanager
-def running(poller: Poller) -> Iterator[Poller]:
-    """Run ``poller`` in a thread, and stop it at the end."""
+def running(watcher: FileWatcher) -> Iterator[FileWatcher]:
+    """Run ``watcher`` in a thread, and stop it at the end."""
     errors = []
 
     def run() -> None:
         try:
-            poller.run()
+            watcher.run()
         except Exception as error:
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield poller
+        yield watcher
     finally:
-        poller.stop()
+        watcher.stop()
         thread.join(PATIENCE)
     assert not thread.is_alive()
     assert [] == errors
@@ -82,8 +82,8 @@ def inotify_instances() -> int:
 
 def test_entries_that_come_change_and_go_are_told_by_name(tmp_path: Path) -> None:
     changes = Changes()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(tmp_path, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(tmp_path, changes)
         (tmp_path / "a").touch()
         assert "a" == changes.next()
         changes.rest()
@@ -97,8 +97,8 @@ def test_entries_that_come_change_and_go_are_told_by_name(tmp_path: Path) -> Non
 
 def test_an_undecodable_name_is_told_like_any_other(tmp_path: Path) -> None:
     changes = Changes()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(tmp_path, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(tmp_path, changes)
         (tmp_path / "\udcff").touch()
         assert "\udcff" == changes.next()
 
@@ -106,8 +106,8 @@ def test_an_undecodable_name_is_told_like_any_other(tmp_path: Path) -> None:
 def test_a_file_that_is_written_is_told(tmp_path: Path) -> None:
     changes, file = Changes(), tmp_path / "file"
     file.touch()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(file, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(file, changes)
         (tmp_path / "beside").touch()
         file.write_text("new")
         assert changes.next() is None
@@ -116,8 +116,8 @@ def test_a_file_that_is_written_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_replaced_is_followed(tmp_path: Path) -> None:
     changes, file = Changes(), tmp_path / "file"
     file.touch()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(file, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(file, changes)
         for text in ("one", "two", "three"):
             (tmp_path / "new").write_text(text)
             (tmp_path / "new").replace(file)
@@ -130,8 +130,8 @@ def test_a_directory_that_is_replaced_by_renaming_is_followed(tmp_path: Path) ->
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()
     (tmp_path / "new").mkdir()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(directory, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(directory, changes)
         directory.rename(tmp_path / "old")
         assert changes.next() is None
         (tmp_path / "new").rename(directory)
@@ -147,11 +147,11 @@ def test_a_directory_that_is_replaced_by_renaming_is_followed(tmp_path: Path) ->
 def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path: Path) -> None:
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()
-    poller = Poller(NEVER)
-    poller.watch(directory, changes)
+    watcher = FileWatcher(NEVER)
+    watcher.watch(directory, changes)
     directory.rmdir()
     directory.mkdir()  # on many file systems it has the number of the old one
-    with running(poller):
+    with running(watcher):
         assert changes.next() is None
         (directory / "a").touch()
         changes.until("a")
@@ -159,8 +159,8 @@ def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path:
 
 def test_a_path_is_waited_for_however_many_directories_are_missing(tmp_path: Path) -> None:
     changes, path = Changes(), tmp_path / "a/b/c"
-    with running(Poller(NEVER)) as poller:
-        poller.watch(path, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(path, changes)
         (tmp_path / "a").mkdir()
         (tmp_path / "a/b").mkdir()
         (tmp_path / "a/b/beside").touch()
@@ -181,9 +181,9 @@ def test_a_directory_that_comes_while_the_one_above_is_about_to_be_watched_is_no
         return int(real(inotify, watched, mask))
 
     monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
-    with running(Poller(NEVER)) as poller:
+    with running(FileWatcher(NEVER)) as watcher:
         (tmp_path / "a").mkdir()
-        poller.watch(path, changes)
+        watcher.watch(path, changes)
         assert 1 == watches_in_the_kernel()
         path.touch()
         assert changes.next() is None
@@ -200,8 +200,8 @@ def test_a_directory_that_comes_just_before_it_is_watched_is_watched_as_one(
         return int(real(inotify, watched, mask))
 
     monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
-    with running(Poller(NEVER)) as poller:
-        poller.watch(path, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(path, changes)
         (path / "entry").touch()
         changes.until("entry")
 
@@ -209,8 +209,8 @@ def test_a_directory_that_comes_just_before_it_is_watched_is_watched_as_one(
 def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None:
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(directory, changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(directory, changes)
         directory.rmdir()
         assert changes.next() is None
         (tmp_path / "beside").touch()
@@ -222,8 +222,8 @@ def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None
 def test_a_path_below_a_file_is_waited_for(tmp_path: Path) -> None:
     changes, file = Changes(), tmp_path / "file"
     file.touch()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(file / "below", changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(file / "below", changes)
         file.unlink()
         file.mkdir()
         (file / "below").touch()
@@ -232,9 +232,9 @@ def test_a_path_below_a_file_is_waited_for(tmp_path: Path) -> None:
 
 def test_several_watches_of_one_path_are_all_told(tmp_path: Path) -> None:
     first, second = Changes(), Changes()
-    with running(Poller(NEVER)) as poller:
-        end = poller.watch(tmp_path, first)
-        poller.watch(tmp_path, second)
+    with running(FileWatcher(NEVER)) as watcher:
+        end = watcher.watch(tmp_path, first)
+        watcher.watch(tmp_path, second)
         assert 1 == watches_in_the_kernel()
         (tmp_path / "a").touch()
         assert ("a", "a") == (first.next(), second.next())
@@ -246,8 +246,8 @@ def test_several_watches_of_one_path_are_all_told(tmp_path: Path) -> None:
 
 
 def test_a_watch_that_has_ended_leaves_nothing_in_the_kernel(tmp_path: Path) -> None:
-    with running(Poller(NEVER)) as poller:
-        end = poller.watch(tmp_path, Changes())
+    with running(FileWatcher(NEVER)) as watcher:
+        end = watcher.watch(tmp_path, Changes())
         assert 1 == watches_in_the_kernel()
         end()
         end()
@@ -256,8 +256,8 @@ def test_a_watch_that_has_ended_leaves_nothing_in_the_kernel(tmp_path: Path) -> 
 
 def test_a_watch_that_is_ended_by_what_it_tells_stays_ended(tmp_path: Path) -> None:
     changes = Changes()
-    with running(Poller(NEVER)) as poller:
-        ends = [poller.watch(tmp_path, lambda _name: end_all()) for _ in range(2)]
+    with running(FileWatcher(NEVER)) as watcher:
+        ends = [watcher.watch(tmp_path, lambda _name: end_all()) for _ in range(2)]
 
         def end_all() -> None:
             for end in ends:
@@ -277,9 +277,9 @@ def test_a_watch_that_another_one_ends_is_told_nothing(tmp_path: Path) -> None:
         ends[0]()
         told(name)
 
-    with running(Poller(SOON, inotify=False)) as poller:
-        poller.watch(tmp_path / "a", end_other)
-        ends.append(poller.watch(tmp_path / "b", ended))
+    with running(FileWatcher(SOON, inotify=False)) as watcher:
+        watcher.watch(tmp_path / "a", end_other)
+        ends.append(watcher.watch(tmp_path / "b", ended))
         (tmp_path / "a").touch()
         told.next()
         (tmp_path / "b").touch()
@@ -292,9 +292,9 @@ def test_looks_find_what_no_event_told(tmp_path: Path, *, inotify: bool) -> None
     (tmp_path / "target").mkdir()
     link = tmp_path / "link"
     link.symlink_to("/none")
-    with running(Poller(SOON, inotify=inotify)) as poller:
-        poller.watch(link, changes)
-        poller.every(lambda: ticks("tick"))
+    with running(FileWatcher(SOON, inotify=inotify)) as watcher:
+        watcher.watch(link, changes)
+        watcher.every(lambda: ticks("tick"))
         (tmp_path / "new").symlink_to("target")
         (tmp_path / "new").replace(link)
         assert changes.next() is None
@@ -325,11 +325,11 @@ def test_many_watches_are_not_compared_each_with_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CountedPath, "compared", 0)
-    poller = Poller(NEVER)
-    ends = [poller.watch(CountedPath(tmp_path, str(i)), Changes()) for i in range(1000)]
+    watcher = FileWatcher(NEVER)
+    ends = [watcher.watch(CountedPath(tmp_path, str(i)), Changes()) for i in range(1000)]
     for end in ends:
         end()
-    poller.close()
+    watcher.close()
     assert CountedPath.compared < 10_000
 
 
@@ -345,9 +345,9 @@ def test_what_comes_beside_a_path_that_is_waited_for_costs_nothing(
 
     monkeypatch.setattr(inotify_simple.INotify, "add_watch", counted)
     beside, missing = Changes(), Changes()
-    with running(Poller(NEVER)) as poller:
-        poller.watch(tmp_path, beside)
-        poller.watch(tmp_path / "missing" / "one", missing)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(tmp_path, beside)
+        watcher.watch(tmp_path / "missing" / "one", missing)
         asked.clear()
         (tmp_path / "other").touch()
         assert "other" == beside.next()
@@ -365,12 +365,12 @@ def test_a_tick_that_is_forgotten_comes_no_more() -> None:
     def tick() -> None:
         ticks("tick")
 
-    with running(Poller(SOON)) as poller:
-        poller.every(tick)
+    with running(FileWatcher(SOON)) as watcher:
+        watcher.every(tick)
         ticks.next()
-        poller.forget(tick)
+        watcher.forget(tick)
         ticks.rest()
-        poller.every(lambda: others("tick"))
+        watcher.every(lambda: others("tick"))
         others.next()
         others.next()
         assert len(ticks.rest()) <= 1  # one may have been under way
@@ -378,9 +378,9 @@ def test_a_tick_that_is_forgotten_comes_no_more() -> None:
 
 def test_looks_go_on_while_one_event_follows_another(tmp_path: Path) -> None:
     ticks = Changes()
-    with running(Poller(SOON)) as poller:
-        poller.every(lambda: ticks("tick"))
-        poller.watch(tmp_path, lambda _name: (tmp_path / "a").touch())
+    with running(FileWatcher(SOON)) as watcher:
+        watcher.every(lambda: ticks("tick"))
+        watcher.watch(tmp_path, lambda _name: (tmp_path / "a").touch())
         (tmp_path / "a").touch()
         assert ["tick"] * 3 == [ticks.next() for _ in range(3)]
 
@@ -395,9 +395,9 @@ def test_when_events_were_lost_everyone_looks(
     monkeypatch.setattr(
         inotify_simple.INotify, "read", lambda *_, **__: [lost, *real(*_, **__)][:1]
     )
-    with running(Poller(NEVER)) as poller:
-        poller.watch(tmp_path, changes)
-        poller.watch(tmp_path / "none", changes)
+    with running(FileWatcher(NEVER)) as watcher:
+        watcher.watch(tmp_path, changes)
+        watcher.watch(tmp_path / "none", changes)
         file.chmod(0o600)  # no look at the directory would show this
         assert [None, None] == [changes.next(), changes.next()]
 
@@ -411,12 +411,12 @@ def test_without_inotify_files_are_looked_at(
     changes = Changes()
     with monkeypatch.context() as patch:
         patch.setattr(inotify_simple, "INotify", exhausted)
-        poller = Poller(SOON)
-    with running(poller):
-        poller.watch(tmp_path / "a", changes)
+        watcher = FileWatcher(SOON)
+    with running(watcher):
+        watcher.watch(tmp_path / "a", changes)
         (tmp_path / "a").touch()
         assert changes.next() is None
-    assert ["no inotify for some files, looking at all every second instead"] == caplog.messages
+    assert ["inotify unavailable, polling files every second"] == caplog.messages
     assert "[Errno 24] Too many open files" == vars(caplog.records[0])["error"]
 
 
@@ -428,9 +428,9 @@ def test_when_no_watches_are_left_files_are_looked_at_and_it_is_said_once(
 
     monkeypatch.setattr(inotify_simple.INotify, "add_watch", exhausted)
     changes = Changes()
-    with running(Poller(SOON)) as poller:
+    with running(FileWatcher(SOON)) as watcher:
         for name in ("a", "b"):
-            poller.watch(tmp_path / name, changes)
+            watcher.watch(tmp_path / name, changes)
             (tmp_path / name).touch()
             assert changes.next() is None
     assert ["[Errno 28] No space left on device"] == [
@@ -445,50 +445,50 @@ def test_when_watches_are_to_be_had_again_files_are_no_longer_looked_at_every_se
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     caplog.set_level(logging.INFO)
-    poller, looked = Poller(SOON), threading.Event()
+    watcher, looked = FileWatcher(SOON), threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(inotify_simple.INotify, "add_watch", exhausted)
-        poller.watch(tmp_path / "a", Changes())
-        assert poller._short
-    poller.every(looked.set)
-    with running(poller):
+        watcher.watch(tmp_path / "a", Changes())
+        assert watcher._short
+    watcher.every(looked.set)
+    with running(watcher):
         assert looked.wait(PATIENCE)
-    assert not poller._short
-    assert "inotify watches all files again" == caplog.messages[-1]
+    assert not watcher._short
+    assert "inotify available again" == caplog.messages[-1]
 
 
 def test_a_poller_that_is_stopped_first_does_not_run() -> None:
-    poller = Poller(NEVER)
-    poller.stop()
-    poller.run()
-    poller.stop()
+    watcher = FileWatcher(NEVER)
+    watcher.stop()
+    watcher.run()
+    watcher.stop()
 
 
 def test_a_poller_that_is_closed_first_does_not_run(tmp_path: Path) -> None:
-    poller = Poller(NEVER)
-    poller.watch(tmp_path, Changes())
-    poller.close()
-    poller.run()
-    poller.stop()
-    poller.close()
+    watcher = FileWatcher(NEVER)
+    watcher.watch(tmp_path, Changes())
+    watcher.close()
+    watcher.run()
+    watcher.stop()
+    watcher.close()
     assert 0 == watches_in_the_kernel()
 
 
 def test_a_poller_that_has_stopped_gives_everything_back(tmp_path: Path) -> None:
     before = inotify_instances()
-    poller = Poller(NEVER)
+    watcher = FileWatcher(NEVER)
     assert before + 1 == inotify_instances()
-    with running(poller):
-        end = poller.watch(tmp_path, Changes())
+    with running(watcher):
+        end = watcher.watch(tmp_path, Changes())
     assert before == inotify_instances()
-    poller.watch(tmp_path, Changes())()
+    watcher.watch(tmp_path, Changes())()
     end()
-    poller.stop()
+    watcher.stop()
 
 
 def test_an_interval_may_be_longer_than_the_kernel_can_count(tmp_path: Path) -> None:
     changes = Changes()
-    with running(Poller(365 * 24 * 3600.0)) as poller:
-        poller.watch(tmp_path, changes)
+    with running(FileWatcher(365 * 24 * 3600.0)) as watcher:
+        watcher.watch(tmp_path, changes)
         (tmp_path / "a").touch()
         assert "a" == changes.next()

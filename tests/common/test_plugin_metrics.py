@@ -124,7 +124,7 @@ def test_a_plugin_that_fails_costs_its_own_metrics_only(
 ) -> None:
     source = additions(Other(measure), Measuring(lambda: [gauge("fan_rpm", 900)]))
     assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
-    assert [("no metrics of a plugin", "Other")] == [
+    assert [("plugin metrics unavailable", "Other")] == [
         (record.message, record.__dict__["plugin"]) for record in caplog.records
     ]
     assert error in caplog.records[0].__dict__["error"]
@@ -202,7 +202,7 @@ def test_what_two_plugins_of_a_class_give_alike_is_there_once(
     for _ in range(2):
         assert ['fan_rpm{card="0"} 900.0', 'fan_rpm{card="1"} 700.0'] == scrape(source)
     assert {"Measuring": 0, "Measuring-2": 1} == skipped
-    assert [("name and labels of a metric are taken", "Measuring-2", "fan_rpm")] == [
+    assert [("duplicate metric samples dropped", "Measuring-2", "fan_rpm")] == [
         (record.message, record.__dict__["plugin"], record.__dict__["metric"])
         for record in caplog.records
     ]

@@ -223,7 +223,7 @@ def test_a_method_that_is_close_to_a_hook_is_warned_of_with_what_may_be_meant(
     caplog: pytest.LogCaptureFixture, name: str, method: Callable[..., Any], hook: str
 ) -> None:
     check_plugins([plugin(**{name: method})])
-    assert [(logging.WARNING, "method is no hook", "Lamp", name, hook)] == [
+    assert [(logging.WARNING, "possibly misspelt hook", "Lamp", name, hook)] == [
         (record.levelno, record.getMessage(), record.plugin, record.method, record.did_you_mean)  # type: ignore[attr-defined]
         for record in caplog.records
     ]

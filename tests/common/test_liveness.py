@@ -12,14 +12,14 @@ import grpc
 import pytest
 
 from deviceplugin._kubelet import liveness
-from deviceplugin._kubelet.liveness import Pulse
+from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import Server
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.events import Events
 from deviceplugin.testing import Kubelet, Node
 from held_clock import HeldClock
-from patience import PATIENCE
-from scripted_plugin import RESOURCE, ScriptedPlugin, eventually
+from patience import PATIENCE, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 DEAD = r"^/p/{} has not answered since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$"
 
@@ -42,20 +42,20 @@ class Socket:
 
 
 class Sockets:
-    """Some of them, a pulse, and its clock."""
+    """Some of them, the check of their liveness, and its clock."""
 
     def __init__(self, *names: str) -> None:
         self.clock = HeldClock()
         self.by_name = {name: Socket(name) for name in names}
         self.events = Events()
-        self.pulse = Pulse(lambda: dict(self.by_name), self.events, self.clock)
+        self.liveness = Liveness(lambda: dict(self.by_name), self.events, self.clock)
 
     def after(self, seconds: float, rounds: int = 1) -> str:
         """Ask in each of ``rounds`` after as many seconds, and return what is wrong."""
         for _ in range(rounds):
             self.clock.advance(seconds)
-            self.pulse.ask()
-        return self.pulse.problem()
+            self.liveness.ask()
+        return self.liveness.problem()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_socket_that_is_replaced_meanwhile_is_not_blamed(sockets: Sockets) -> 
 
     sockets.by_name["a"].well, sockets.by_name["a"].meanwhile = False, replace
     assert "" == sockets.after(60)
-    assert not sockets.pulse._silent
+    assert not sockets.liveness._silent
 
 
 def test_new_sockets_of_a_resource_that_are_silent_too_do_not_begin_anew(sockets: Sockets) -> None:
@@ -176,7 +176,7 @@ def test_silence_is_told_once_and_its_end_too(
     sockets.after(60, rounds=9)
     sockets.by_name["a"].well = True
     sockets.after(60)
-    told = ["the plugin's socket does not answer", "the plugin's socket answers again"]
+    told = ["plugin socket not responding", "plugin socket responding again"]
     assert told == caplog.messages
     assert told == [event.event for event in reversed(sockets.events.latest())]
 
@@ -191,15 +191,15 @@ def test_a_round_that_breaks_ends_nothing(
             raise failure
 
     sockets.by_name["b"].meanwhile = fail
-    thread = threading.Thread(target=sockets.pulse.run)
+    thread = threading.Thread(target=sockets.liveness.run)
     thread.start()
     before = sockets.by_name["b"].asked
     assert [60.0] * 6 == [sockets.clock.skip_wait() for _ in range(6)]
     assert sockets.by_name["b"].asked > before + 4
-    sockets.pulse.stop()
+    sockets.liveness.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert ["asking the sockets failed"] == caplog.messages
+    assert ["plugin socket check failed"] == caplog.messages
 
 
 # Real servers.
@@ -277,18 +277,18 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
     clock = HeldClock()
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
-        pulse = node.host._pulse
-        pulse._clock = clock
-        pulse.ask()
+        ours = node.host._liveness
+        ours._clock = clock
+        ours.ask()
         with busy(server(node)):
             for _ in range(5):
                 assert "" == node.host.alive()
-                pulse.ask()
+                ours.ask()
                 clock.advance(60.0)
             assert node.host.alive().startswith(f"{server(node).path} has not answered since 2")
             assert "" == node.host.ready()  # the kubelet has not noticed yet
         monkeypatch.setattr(liveness, "_TIMEOUT", PATIENCE)
-        pulse.ask()
+        ours.ask()
         assert "" == node.host.alive()
 
 
@@ -297,7 +297,7 @@ def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
 ) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
-        assert "pulse" in [name for name, *_ in node.host._group._actors]
+        assert "liveness" in [name for name, *_ in node.host._group._actors]
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
-        assert "pulse" not in [name for name, *_ in node.host._group._actors]
+        assert "liveness" not in [name for name, *_ in node.host._group._actors]

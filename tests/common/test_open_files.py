@@ -24,8 +24,8 @@ from deviceplugin._registration.kubelet_socket import Kubelet as Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
-from patience import PATIENCE
-from scripted_plugin import RESOURCE, Unserved, eventually
+from patience import PATIENCE, eventually
+from scripted_plugin import RESOURCE, Unserved
 
 PLUGIN = """
 import json, resource, sys

@@ -1,14 +1,12 @@
 import gc
 import threading
-import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from deviceplugin._http.single_flight import Shared
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 
 class Answer:
@@ -38,13 +36,6 @@ class Maker:
         return Answer(number, question)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
-
-
 def ask_while_it_is_made(maker: Maker, questions: list[str]) -> list[Future[Answer]]:
     """Ask the first, and all the others once that is being made; return the answers."""
     shared = Shared(maker)
@@ -52,7 +43,7 @@ def ask_while_it_is_made(maker: Maker, questions: list[str]) -> list[Future[Answ
         answers = [pool.submit(shared, questions[0])]
         assert maker.begun.wait(PATIENCE)
         answers += [pool.submit(shared, question) for question in questions[1:]]
-        until(lambda: len(questions) == shared._asking)
+        eventually(lambda: len(questions) == shared._asking, "all to ask", every=0.001)
         maker.may_end.set()
     assert shared._made is None
     return answers

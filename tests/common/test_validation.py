@@ -105,9 +105,9 @@ def test_devices_that_can_be_advertised(device: Device) -> None:
 @pytest.mark.parametrize(
     ("device_id", "problem"),
     [
-        ("", "id '' must be a text that is not empty"),
-        (7, "id 7 must be a text that is not empty"),
-        (None, "id None must be a text that is not empty"),
+        ("", "id '' must be a string that is not empty"),
+        (7, "id 7 must be a string that is not empty"),
+        (None, "id None must be a string that is not empty"),
         ("i" * 64, f"id '{'i' * 64}' has 64 characters, of at most 63"),
         ("i" * 900, f"id '{'i' * 63}...' has 900 characters, of at most 63"),
         *(
@@ -141,7 +141,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
             for text in ("", "x", "rr", "rw\n")
         ),
         *(
-            (Device("a", envs={name: "1"}), f"environment variable {name!r} is no variable name")
+            (Device("a", envs={name: "1"}), f"environment variable {name!r} is not a variable name")
             for name in ("", "A=B", "A\0")
         ),
         (
@@ -169,7 +169,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
         *(
             (
                 Device("a", topology=Topology((number,))),
-                f"NUMA node {number} is no number of a node",
+                f"NUMA node {number} is not the number of a node",
             )
             for number in (-1, 1024, 2**70)
         ),
@@ -203,7 +203,7 @@ def test_an_allocation_is_under_the_same_rules_as_the_recipe_of_a_device(
     ("name", "problem"),
     [
         ("my-device-plugin", ""),
-        (7, "it must be a text"),
+        (7, "it must be a string"),
         ("a/b", "it must be the name of a file, without a slash"),
         ("a\0", "it must be of readable characters"),
         ("a\udcff", "it must be of readable characters"),
@@ -216,7 +216,7 @@ def test_names_of_sockets(name: object, problem: str) -> None:
 
 def test_the_first_problem_is_the_one_that_is_told() -> None:
     device = Device("", nodes=[DeviceNode("a")], cdi_names=["b"])
-    assert "id '' must be a text that is not empty" == device_problem(device)
+    assert "id '' must be a string that is not empty" == device_problem(device)
 
 
 def test_what_is_no_device_at_all_is_said_to_be_none() -> None:

@@ -1,0 +1,259 @@
+"""Files in three languages: what is in them, with lines, and what is wrong with them."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from deviceplugin._config.nodes import Node
+from deviceplugin._config.places import LONGEST
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("c.toml", b"log-level = ", "{}:1: not valid: Invalid value"),
+        ("c.toml", b"a = 1\nb = [", "{}:2: not valid: Invalid value"),
+        ("c.toml", b"a = 1\na = 2\n", "{}:2: not valid: Cannot overwrite a value"),
+        ("c.json", b"{", "{}:1: not valid: Expecting property name"),
+        ("c.json", b"{\n'a': 1}", "{}:2: not valid: Expecting property name"),
+        ("c.json", b"[" + b"9" * 5000 + b"]", "{}: not valid: Exceeds the limit"),
+        ("c.json", b"[" * 100_000, "{}: not valid: nested too deeply"),
+        ("c.json", b"[" * 300 + b"]" * 300, "{}:1: not valid: nested too deeply"),
+        ("c.yaml", b"\na: [", "{}:2: not valid: expected the node content, but found"),
+        ("c.yaml", b"a: \xff", "{}:1: not valid: invalid start byte of UTF-8"),
+        ("c.yaml", b"a: 1\nb: \0", "{}: not valid: unacceptable character #x0000"),
+        ("c.yaml", b"a: &x [*x]", "{}:1: not valid: nested too deeply"),
+        ("c.yaml", b"a: " + b"[" * 5000, "{}: not valid: nested too deeply"),
+        ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a text"),
+        ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
+        ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:2: not valid: but found another document"),
+        ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}:1: not valid: nested too deeply"),
+        ("c.toml", b"a = " + b"[" * 9000, "{}: not valid: nested too deeply"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_line(
+    tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        of_file(file)
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(expected.format(file))
+
+
+def test_a_file_of_a_few_aliases_is_not_a_bomb() -> None:
+    text = "a: &a [1, 1]\n" + "".join(
+        f"{chr(ord('b') + n)}: &{chr(ord('b') + n)} [{', '.join(['*' + chr(ord('a') + n)] * 9)}]\n"
+        for n in range(9)
+    )
+    with pytest.raises(ConfigError, match=r"^line 1: not valid: nested too deeply$"):
+        of_text(text)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/none: No such file or directory$"):
+        of_file(tmp_path / "none")
+
+
+def test_a_pipe_a_device_and_a_file_without_end_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "long.yaml").open("wb") as file:
+        file.truncate(LONGEST + 1)
+    for path, problem in (
+        (tmp_path / "pipe", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
+        (tmp_path / "long.yaml", f"more than {LONGEST} bytes"),
+    ):
+        expected = f"^{path}: {problem}: a configuration is a file of text$"
+        with pytest.raises(ConfigError, match=expected):
+            of_file(path)
+
+
+def test_what_windows_puts_before_a_text_does_not_count(tmp_path: Path) -> None:
+    for name, text in (("c.json", '{"a": 1}'), ("c.toml", "a = 1"), ("c.yaml", "a: 1")):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert {"a": 1} == of_file(tmp_path / name).plain()
+
+
+def faults(file: Path, text: str) -> list[str]:
+    """Return what is wrong with ``text`` in ``file``."""
+    file.write_text(text)
+    return [line.removeprefix(f"{file}:") for line in of_file(file).faults.lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\nb: 2\na: 3\n", ["3: a: given twice"]),
+        ("a: 1\n'a': 2\n\"a\": 3\n", ["2: a: given twice", "3: a: given twice"]),
+        ("1: x\n'1': y\n", ["2: 1: given twice"]),
+        ("a:\n- b: {c: 1,\n     c: 2}\n", ["3: a[0].b.c: given twice"]),
+        ("a: &x {b: 1, b: 2}\nc: *x\n", ["1: a.b: given twice"]),
+        ("a: 1\na: 2\nb: !!float x\n", ["2: a: given twice"]),
+    ],
+)
+def test_a_key_that_yaml_would_take_the_last_of_is_refused(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    assert expected == faults(tmp_path / "c.yaml", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1,\n"b": 2,\n"a": 3}', ["3: a: given twice"]),
+        ('{"a": 1, "\\u0061": 2}', ["1: a: given twice"]),
+        ('{"x": [{"b": {}, "c": "b",\n "b" : 1}]}', ["2: x[0].b: given twice"]),
+        ('{"\\"{": 1, "\\"{": 2}', ['1: "{: given twice']),
+    ],
+)
+def test_a_key_that_json_would_take_the_last_of_is_refused(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    assert expected == faults(tmp_path / "c.json", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("c.yaml", "a: {b: 1}\nc: {b: 2}\n", {"a": {"b": 1}, "c": {"b": 2}}),
+        ("c.yaml", "1: x\n", {"1": "x"}),
+        ("c.yaml", "a: &x {b: 1}\nc: {<<: *x, b: 2}\n", {"a": {"b": 1}, "c": {"b": 2}}),
+        ("c.yaml", "a: &x {b: 1}\nc: {<<: *x, <<: *x}\n", {"a": {"b": 1}, "c": {"b": 1}}),
+        ("c.yaml", "a: [1, 2.5, yes, null, x]\n", {"a": [1, 2.5, True, None, "x"]}),
+        ("c.yaml", "", {}),
+        ("c.yaml", "# nothing yet\n", {}),
+        ("c.json", " \n", {}),
+        ("c.toml", "# nothing yet\n", {}),
+        ("c.toml", "a.b = [1, true, 1.5]\n", {"a": {"b": [1, True, 1.5]}}),
+        (
+            "c.json",
+            '{"a": {"b": ["a", "a"]}, "b": {"b": "b"}, "c": [1.5, true, null, -3]}',
+            {"a": {"b": ["a", "a"]}, "b": {"b": "b"}, "c": [1.5, True, None, -3]},
+        ),
+    ],
+)
+def test_what_a_file_says_is_taken(
+    tmp_path: Path, name: str, text: str, expected: dict[str, Any]
+) -> None:
+    (tmp_path / name).write_text(text)
+    root = of_file(tmp_path / name)
+    assert (expected, []) == (root.plain(), root.faults.lines)
+
+
+def test_a_date_that_cannot_be_is_told_where_it_is_taken() -> None:
+    root = of_text("a: 2001-99-99\nb: !!python/none x\n")
+    for key, expected in (("a", "line 1: a: not valid"), ("b", "line 2: b: not valid")):
+        with pytest.raises(InvalidError, match=f"^{expected}$"):
+            root.keys()[key].plain()
+
+
+def lines(node: Node, key: str = "") -> dict[str, int]:
+    found = {key: node.line}
+    for name, inner in node.pairs.items():
+        found |= lines(inner, f"{key}.{name}")
+    for number, inner in enumerate(node.items):
+        found |= lines(inner, f"{key}[{number}]")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.yaml", "a:\n  b: 1\n  c:\n  - 2\n  - d: 3\n"),
+        ("c.json", '{"a":\n  {"b": 1,\n  "c": [\n  2,\n  {"d": 3}]}}'),
+    ],
+)
+def test_every_value_has_its_line(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = lines(of_file(tmp_path / name).node)
+    assert [2, 4, 5] == [found[key] for key in (".a.b", ".a.c[0]", ".a.c[1].d")]
+
+
+TOML = """\
+a = 1
+
+[[b]]
+c = [
+  {d = 1},
+]
+[b.e]
+f.g = '''
+[x]
+'''
+[[b]]
+[[b.h]]
+i = "]"  # [
+"""
+
+
+def test_what_is_within_a_statement_of_toml_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(TOML)
+    found = lines(of_file(tmp_path / "c.toml").node)
+    keys = (".a", ".b[0]", ".b[0].c[0].d", ".b[0].e.f.g", ".b[1]", ".b[1].h[0].i")
+    assert [1, 3, 4, 8, 11, 13] == [found[key] for key in keys]
+    (tmp_path / "c.toml").write_text("[empty]\n")
+    assert {"": 1, ".empty": 1} == lines(of_file(tmp_path / "c.toml").node)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.sampled_from([None, 1]), st.booleans())
+@example({"": {"": [{}, []]}}, 1, True)
+def test_json_that_was_written_from_a_value_gives_it_back(
+    value: Any, indent: int | None, ascii_only: bool
+) -> None:
+    root = of_text(json.dumps(value, indent=indent, ensure_ascii=ascii_only), language=".json")
+    assert (value, []) == (root.plain(), root.faults.lines)
+
+
+@given(JSON)
+def test_yaml_that_was_written_from_a_value_gives_it_back(value: Any) -> None:
+    assert (value if value is not None else None) == of_text(yaml.safe_dump(value)).plain()
+
+
+@given(JSON)
+def test_a_value_of_a_request_is_a_place_too(value: Any) -> None:
+    assert value == of_plain(value, "request").plain()
+
+
+def test_a_request_that_is_nested_too_deeply_is_told() -> None:
+    value: list[Any] = []
+    for _ in range(300):
+        value = [value]
+    with pytest.raises(ConfigError, match=r"^request: nested too deeply$"):
+        of_plain(value, "request")
+    with pytest.raises(ConfigError, match=r"^nested too deeply$"):
+        of_plain(value)
+
+
+def test_without_pyyaml_the_other_forms_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    file = tmp_path / "c.yaml"
+    file.write_text("a: 1\n")
+    with pytest.raises(ConfigError) as raised:
+        of_file(file)
+    assert (
+        f"{file}: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the "
+        "file as .toml or .json"
+    ) == str(raised.value)
+    (tmp_path / "c.json").write_text('{"a": 1}')
+    assert {"a": 1} == of_file(tmp_path / "c.json").plain()
