@@ -1,0 +1,166 @@
+"""Knowing a list of objects as it is, by listing it once and being sent what changes."""
+
+import contextlib
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin.apiserver._client import MAX_ANSWER, ApiServer, Object, Query
+from deviceplugin.apiserver._errors import ApiServerError, GoneError, UnavailableError, error_of
+
+SHORTEST: Final = 300
+LONGEST: Final = 600
+"""Seconds after which the server ends a watch; by chance, so that those of many nodes, begun
+together after a restart of the server, do not end together."""
+_SILENCE: Final = 30.0
+"""Seconds that a watch may last beyond its end."""
+_FIRST_WAIT: Final = 1.0
+_LAST_WAIT: Final = 60.0
+_BLOCK: Final = 65536
+_NOT_AN_OBJECT: Final = (LookupError, TypeError, AttributeError)
+"""What is raised where ``metadata`` or what is in it is missing or of another type."""
+
+
+class Watch:
+    """The objects below ``path``, kept current by ``run`` in a thread of the caller's.
+
+    A broken or silent watch is begun again where it was; if the server has forgotten where that is,
+    all is listed anew. Errors are tried again for ever, at pauses of up to a minute.
+
+    Args:
+        api: The API server.
+        path: Of a list, such as ``/api/v1/nodes``.
+        query: Such as ``fieldSelector``.
+        changed: Called in ``run``'s thread after the list and after each change of it, with the
+            objects by their ``namespace/name``. They are the watch's own: read them only.
+        failed: Called with each error, before it is tried again.
+        clock: For pauses.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        path: str,
+        query: Query | None = None,
+        *,
+        changed: Callable[[dict[str, Object]], None],
+        failed: Callable[[ApiServerError], None] = lambda _error: None,
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._query = dict(query or {})
+        self._changed = changed
+        self._failed = failed
+        self._waiter = Waiter(clock)
+        self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT)
+        self._objects: dict[str, Object] = {}
+        self._version = ""
+        self._lock = threading.Lock()
+        self._answer: BaseHTTPResponse | None = None
+
+    def run(self) -> None:
+        """Watch until stopped."""
+        while not self._waiter.is_over():
+            try:
+                if not self._version:
+                    self._list()
+                self._follow()
+                self._waiter.pause(self._backoff.next_wait())  # a server may end all at once
+            except GoneError:
+                self._version = ""
+                self._waiter.pause(self._backoff.next_wait())
+            except ApiServerError as error:
+                if not self._waiter.is_over():
+                    self._failed(error)
+                self._waiter.pause(max(self._backoff.next_wait(), error.after))
+
+    def stop(self) -> None:
+        """Let ``run`` return, also while it waits for the server."""
+        self._waiter.end()
+        with self._lock:
+            if self._answer is not None:
+                with contextlib.suppress(OSError, RuntimeError, ValueError):  # it has just ended
+                    self._answer.shutdown()
+
+    def _list(self) -> None:
+        page = self._api.list(self._path, self._query)
+        try:
+            self._objects = {_key(item): item for item in page.items}
+        except _NOT_AN_OBJECT as error:
+            raise UnavailableError(f"{self._path}: the answer is not a list of objects") from error
+        self._version = page.version
+        self._changed(self._objects)
+
+    def _follow(self) -> None:
+        """Take changes until the server ends the watch.
+
+        Raises:
+            GoneError: All has to be listed again.
+            ApiServerError: Something else is wrong.
+        """
+        seconds = random.randint(SHORTEST, LONGEST)  # noqa: S311
+        more = {"watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
+        query = {**self._query, **more, "resourceVersion": self._version}
+        answer = self._api.stream(self._path, query, seconds + _SILENCE)
+        with self._lock:
+            self._answer = answer
+        try:
+            for event in self._events(answer):
+                if self._take(event):
+                    self._changed(self._objects)
+        finally:
+            with self._lock:
+                self._answer = None
+            answer.close()
+
+    def _events(self, answer: BaseHTTPResponse) -> Iterator[Any]:
+        """Yield what ``answer`` has in each line, which should be events."""
+        rest = b""
+        try:
+            while not self._waiter.is_over() and (block := answer.read1(_BLOCK)):
+                *lines, rest = (rest + block).split(b"\n")
+                yield from (json.loads(line) for line in lines if line.strip())
+                if len(rest) > MAX_ANSWER:
+                    raise UnavailableError(
+                        f"{self._path}: an event is longer than {MAX_ANSWER} bytes"
+                    )
+        except (HTTPError, OSError, ValueError, RecursionError) as error:
+            raise UnavailableError(f"{self._path}: the watch broke: {error}") from error
+
+    def _take(self, event: Any) -> bool:
+        """Take ``event`` in, and return whether an object has changed."""
+        item = event.get("object") if isinstance(event, dict) else None
+        if not isinstance(item, dict):
+            raise UnavailableError(f"{self._path}: the watch sent what is not an event")
+        kind, code = event.get("type"), item.get("code")
+        if kind == "ERROR":
+            raise error_of(code if isinstance(code, int) else 0, item)
+        try:
+            self._version = item["metadata"]["resourceVersion"]
+            key = "" if kind == "BOOKMARK" else _key(item)
+        except _NOT_AN_OBJECT as error:
+            raise UnavailableError(
+                f"{self._path}: the watch sent {kind!r} without {error}"
+            ) from error
+        self._backoff.reset()
+        if not key:
+            return False
+        if kind == "DELETED":
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = item
+        return True
+
+
+def _key(item: Object) -> str:
+    metadata = item["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}".removeprefix("/")

@@ -1,0 +1,272 @@
+"""Asking an API server: what is sent, and what is made of its answers."""
+
+import os
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from cluster.scripted_api import Answer, Asked, Script
+from deviceplugin.apiserver import (
+    ApiServer,
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+    _client,
+)
+from deviceplugin.errors import ConfigError
+from held_clock import HeldClock
+
+NODE = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "7"}}
+
+
+def sent(script: Script) -> tuple[str, str, dict[str, str], Any]:
+    """Return what the last request was."""
+    asked = script.asked[-1]
+    return asked.method, asked.path, asked.query, asked.body
+
+
+def listed(*names: str, version: str = "9", more: str = "") -> Answer:
+    metadata = {"resourceVersion": version} | ({"continue": more} if more else {})
+    return Answer.of({"metadata": metadata, "items": [{"metadata": {"name": n}} for n in names]})
+
+
+def names(items: list[dict[str, Any]]) -> list[str]:
+    return [item["metadata"]["name"] for item in items]
+
+
+def test_each_verb_is_one_request(script: Script) -> None:
+    script.otherwise = lambda _: Answer.of(NODE)
+    api = ApiServer(script.url)
+    path = "/api/v1/nodes/n"
+    assert api.get(path) == NODE
+    assert ("GET", path, {}, None) == sent(script)
+    api.create("/api/v1/nodes", NODE)
+    assert ("POST", "/api/v1/nodes", {}, NODE) == sent(script)
+    api.replace(path, NODE)
+    assert ("PUT", path, {}, NODE) == sent(script)
+    api.apply(path, NODE, "me")
+    assert ("PATCH", path, {"fieldManager": "me", "force": "true"}, NODE) == sent(script)
+    assert "application/apply-patch+yaml" == script.asked[-1].headers["Content-Type"]
+    api.merge(path, {"spec": None})
+    assert ("PATCH", path, {}, {"spec": None}) == sent(script)
+    assert "application/merge-patch+json" == script.asked[-1].headers["Content-Type"]
+    api.delete(path)
+    assert ("DELETE", path, {}, None) == sent(script)
+    api.delete(path, uid="u")
+    assert ("DELETE", path, {}, {"preconditions": {"uid": "u"}}) == sent(script)
+
+
+def test_connections_are_used_again(script: Script) -> None:
+    script.otherwise = lambda _: Answer.of(NODE)
+    api = ApiServer(script.url)
+    for _ in range(5):
+        api.get("/api/v1/nodes/n")
+    assert 1 == len(script.connections)
+
+
+def test_threads_share_a_client(script: Script) -> None:
+    script.otherwise = lambda asked: Answer.of({"path": asked.path})
+    api = ApiServer(script.url)
+    wrong: list[int] = []
+
+    def ask(number: int) -> None:
+        wrong.extend(number for _ in range(10) if api.get(f"/{number}") != {"path": f"/{number}"})
+
+    threads = [Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ([], 80) == (wrong, len(script.asked))
+
+
+def test_a_name_with_odd_characters_stays_one_name(script: Script) -> None:
+    script.otherwise = lambda _: Answer.of({})
+    ApiServer(script.url).get("/api/v1/nodes/ä b?c")
+    assert ("/api/v1/nodes/ä b?c", {}) == (script.asked[0].path, script.asked[0].query)
+
+
+def test_a_list_is_read_in_pages(script: Script) -> None:
+    script.answers += [listed("a", "b", more="t1"), listed("c", version="9")]
+    page = ApiServer(script.url).list("/api/v1/nodes", {"labelSelector": "x=y"})
+    assert (["a", "b", "c"], "9") == (names(page.items), page.version)
+    assert [
+        {"labelSelector": "x=y", "limit": "500"},
+        {"labelSelector": "x=y", "limit": "500", "continue": "t1"},
+    ] == [asked.query for asked in script.asked]
+
+
+def test_a_list_that_the_server_forgets_half_way_is_read_at_once(script: Script) -> None:
+    script.answers += [listed("a", more="t1"), Answer(410, "too old"), listed("a", "b", "c")]
+    assert ["a", "b", "c"] == names(ApiServer(script.url).list("/api/v1/nodes").items)
+    assert {} == script.asked[-1].query
+
+
+def test_pages_can_be_smaller_and_are_read_as_they_are_asked_for(script: Script) -> None:
+    script.answers += [listed("a", more="t1"), listed("b")]
+    pages = ApiServer(script.url).pages("/api/v1/nodes", size=1)
+    assert ["a"] == names(next(pages).items)
+    assert ["1"] == [asked.query["limit"] for asked in script.asked]
+    assert ["b"] == names(next(pages).items)
+
+
+def test_an_empty_list_has_no_items(script: Script) -> None:
+    script.answers.append(Answer.of({"metadata": {"resourceVersion": "1"}, "items": None}))
+    assert ([], "1") == ApiServer(script.url).list("/api/v1/nodes")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InvalidError),
+        (401, ForbiddenError),
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (405, InvalidError),
+        (409, ConflictError),
+        (410, GoneError),
+        (413, InvalidError),
+        (415, InvalidError),
+        (422, InvalidError),
+        (429, UnavailableError),
+        (500, UnavailableError),
+        (504, UnavailableError),
+        (599, UnavailableError),
+    ],
+)
+def test_the_class_of_an_error_says_whether_to_try_again(
+    script: Script, status: int, kind: type[ApiServerError]
+) -> None:
+    script.answers.append(Answer(status, "message: too\nlong"))
+    with pytest.raises(ApiServerError) as error:
+        ApiServer(script.url).get("/x")
+    assert (kind, status) == (type(error.value), error.value.status)
+    assert f"the API server answers {status}: message: too long" == str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Answer(503), "answers 503: Service Unavailable"),
+        (Answer(500, text="<html>"), "answers 500: Internal Server Error"),
+        (Answer(500, text="[]"), "answers 500: Internal Server Error"),
+        (Answer(599, text=""), "answers 599: unknown status"),
+        (Answer(200, text="<html>"), "the answer is not JSON"),
+        (Answer(200, text="[]"), "the answer is not an object"),
+    ],
+)
+def test_what_is_no_answer_of_an_api_server_is_for_now(
+    script: Script, answer: Answer, text: str
+) -> None:
+    script.answers.append(answer)
+    with pytest.raises(UnavailableError) as error:
+        ApiServer(script.url).get("/x")
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "after"), [("7", 7), ("86400", 600), ("soon", 0), ("9" * 40, 0), ("-1", 0)]
+)
+def test_how_long_the_server_wants_us_to_wait(script: Script, said: str, after: float) -> None:
+    script.answers.append(Answer(429, "too many", {"Retry-After": said}))
+    with pytest.raises(UnavailableError) as error:
+        ApiServer(script.url).get("/x")
+    assert after == error.value.after
+    assert 1 == len(script.asked), "it is not asked again"
+
+
+def test_no_redirection_is_followed(script: Script) -> None:
+    script.answers.append(Answer(302, headers={"Location": f"{script.url}/elsewhere"}))
+    with pytest.raises(ApiServerError, match="answers 302"):
+        ApiServer(script.url).get("/x")
+    assert 1 == len(script.asked)
+
+
+def test_no_proxy_is_used(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    script.answers.append(Answer.of({}))
+    assert {} == ApiServer(script.url).get("/x")
+
+
+def test_nobody_listening_is_for_now() -> None:
+    with pytest.raises(UnavailableError, match="Connection refused"):
+        ApiServer("http://127.0.0.1:1").get("/x")
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(script: Script) -> None:
+    script.silent = Event()
+    with pytest.raises(UnavailableError, match="timed out"):
+        ApiServer(script.url, timeout=0.1).get("/x")
+
+
+def test_a_server_that_answers_a_byte_at_a_time_is_not_waited_for(script: Script) -> None:
+    clock = HeldClock()
+
+    def bytes_with_pauses() -> Any:
+        for _ in range(20):
+            yield b" "
+            clock.advance(1)
+
+    script.answers.append(Answer(parts=bytes_with_pauses()))
+    with pytest.raises(UnavailableError, match="took too long"):
+        ApiServer(script.url, clock=clock).get("/x")
+
+
+def test_an_endless_answer_is_not_read(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_client, "MAX_ANSWER", 1000)
+    script.answers.append(Answer(text="x" * 1001))
+    with pytest.raises(UnavailableError, match="longer than 1000 bytes"):
+        ApiServer(script.url).get("/x")
+
+
+def test_an_answer_that_breaks_off_is_for_now(script: Script) -> None:
+    script.answers.append(Answer(headers={"Content-Length": "100"}, parts=[b"{"]))
+    with pytest.raises(UnavailableError, match="IncompleteRead"):
+        ApiServer(script.url).get("/x")
+
+
+def test_answers_are_counted_and_so_are_those_that_never_came(script: Script) -> None:
+    counted: list[tuple[str, int]] = []
+    script.answers += [Answer.of({}), Answer(404)]
+    api = ApiServer(script.url, count=lambda *answer: counted.append(answer))
+    api.get("/x")
+    with pytest.raises(NotFoundError):
+        api.delete("/x")
+    with pytest.raises(UnavailableError):
+        ApiServer("http://127.0.0.1:1", count=lambda *answer: counted.append(answer)).get("/x")
+    assert [("GET", 200), ("DELETE", 404), ("GET", 0)] == counted
+
+
+@pytest.mark.parametrize("url", ["x", "ftp://x", ""])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not http:// or https://"):
+        ApiServer(url)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+def test_a_pod_knows_the_api_server(host: str, url: str) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+    assert url == ApiServer.of_pod(environ).url
+
+
+def test_what_is_not_a_pod_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ConfigError, match="this is not a pod"):
+        ApiServer.of_pod()
+    with pytest.raises(ConfigError, match="this is not a pod"):
+        ApiServer.of_pod({**os.environ, "KUBERNETES_SERVICE_HOST": "h"})
+
+
+def test_who_asks_is_said_and_no_token_without_tls(script: Script) -> None:
+    script.answers.append(Answer.of({}))
+    ApiServer(script.url, name="test").get("/x")
+    asked: Asked = script.asked[0]
+    assert "test" == asked.headers["User-Agent"]
+    assert "Authorization" not in asked.headers

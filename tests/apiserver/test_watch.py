@@ -1,0 +1,286 @@
+"""Knowing a list of objects as it is, whatever becomes of the watch."""
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.scripted_api import Answer, Asked, Script
+from deviceplugin.apiserver import ApiServer, ApiServerError, Watch, _watch
+from held_clock import HeldClock
+
+PATH = "/api/v1/nodes"
+PATIENCE = 30.0
+
+
+def node(name: str, version: int, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(version), "labels": labels}}
+
+
+def line(kind: str, item: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"
+
+
+def listed(*items: dict[str, Any], version: str) -> Answer:
+    return Answer.of({"metadata": {"resourceVersion": version}, "items": items})
+
+
+class Stream:
+    """An answer that lasts until the test ends it."""
+
+    def __init__(self) -> None:
+        self.parts: queue.Queue[bytes | None] = queue.Queue()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.parts.get, None)
+
+    def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self.parts.put(part)
+
+    def end(self) -> None:
+        self.parts.put(None)
+
+
+class Watching:
+    """A watch in its thread, what it was told, and the server's side of it."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.clock = HeldClock()
+        self.known: queue.Queue[list[str]] = queue.Queue()
+        self.errors: queue.Queue[ApiServerError] = queue.Queue()
+        self.streams: queue.Queue[Stream] = queue.Queue()
+        self.lists: list[Answer] = []
+        script.otherwise = self._answer
+        self.watch = Watch(
+            ApiServer(script.url),
+            PATH,
+            {"fieldSelector": "x=y"},
+            changed=lambda objects: self.known.put(sorted(objects)),
+            failed=self.errors.put,
+            clock=self.clock,
+        )
+        self.thread = threading.Thread(target=self.watch.run)
+
+    def _answer(self, asked: Asked) -> Answer:
+        if "watch" not in asked.query:
+            return self.lists.pop(0)
+        stream = Stream()
+        self.streams.put(stream)
+        return Answer(parts=stream)
+
+    def begin(self, *lists: Answer, skip: int = 0) -> Stream:
+        """Start it, skip pauses, and return the first stream."""
+        self.lists += lists
+        self.thread.start()
+        for _ in range(skip):
+            self.clock.skip_wait()
+        return self.stream()
+
+    def stream(self) -> Stream:
+        return self.streams.get(timeout=PATIENCE)
+
+    def told(self) -> list[str]:
+        return self.known.get(timeout=PATIENCE)
+
+    def asked(self) -> list[str | None]:
+        """Return the version that each watch began with; None for a list."""
+        return [asked.query.get("resourceVersion") for asked in self.script.asked]
+
+
+@pytest.fixture
+def watching(script: Script) -> Iterator[Watching]:
+    watching = Watching(script)
+    yield watching
+    watching.watch.stop()
+    if watching.thread.ident:
+        watching.thread.join(PATIENCE)
+    while not watching.streams.empty():
+        watching.streams.get().end()
+    assert not watching.thread.is_alive()
+
+
+def test_the_list_and_each_change_of_it_are_told(watching: Watching) -> None:
+    stream = watching.begin(listed(node("a", 1), node("b", 2), version="5"))
+    assert ["a", "b"] == watching.told()
+    stream.send(line("ADDED", node("c", 6)), line("DELETED", node("a", 7)))
+    assert [["a", "b", "c"], ["b", "c"]] == [watching.told(), watching.told()]
+    stream.send(line("MODIFIED", node("b", 8, x="y")))
+    assert ["b", "c"] == watching.told()
+    query = watching.script.asked[-1].query
+    assert 300 <= int(query.pop("timeoutSeconds")) <= 600
+    assert {
+        "fieldSelector": "x=y",
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+    } == query
+    stream.end()
+
+
+def test_a_line_may_come_in_two_parts_and_two_lines_in_one(watching: Watching) -> None:
+    stream = watching.begin(listed(version="5"))
+    assert [] == watching.told()
+    whole = line("ADDED", node("ä", 6))
+    stream.send(whole[:30], whole[30:] + line("ADDED", node("b", 7)) + b"\n")
+    assert [["ä"], ["b", "ä"]] == [watching.told(), watching.told()]
+    stream.end()
+
+
+def test_objects_of_namespaces_are_told_apart(watching: Watching) -> None:
+    item = node("a", 1)
+    item["metadata"]["namespace"] = "one"
+    stream = watching.begin(listed(item, node("a", 2), version="5"))
+    assert ["a", "one/a"] == watching.told()
+    stream.end()
+
+
+def test_a_watch_that_ends_goes_on_where_it_was_also_after_a_bookmark(watching: Watching) -> None:
+    stream = watching.begin(listed(version="5"))
+    stream.send(line("ADDED", node("a", 6)), line("BOOKMARK", node("", 9)))
+    assert [[], ["a"]] == [watching.told(), watching.told()]
+    stream.end()
+    assert watching.clock.skip_wait() <= 1
+    watching.stream().end()
+    assert [None, "5", "9"] == watching.asked()
+
+
+def test_what_the_server_has_forgotten_is_listed_anew(watching: Watching) -> None:
+    stream = watching.begin(listed(node("a", 1), version="5"), listed(node("b", 8), version="10"))
+    assert ["a"] == watching.told()
+    stream.send(line("ERROR", {"code": 410, "message": "too old resource version"}))
+    stream.end()
+    watching.clock.skip_wait()
+    assert ["b"] == watching.told()
+    watching.stream().end()
+    assert [None, "5", None, "10"] == watching.asked()
+    assert watching.errors.empty(), "nothing is wrong"
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (line("ERROR", {"code": 500, "message": "etcd is away"}), "answers 500: etcd is away"),
+        (line("ADDED", {}), "sent 'ADDED' without 'metadata'"),
+        (line("ADDED", {"metadata": None}), "sent 'ADDED' without"),
+        (b"<html>\n", "the watch broke"),
+        (b"[" * 100_000 + b"\n", "the watch broke"),
+        (b"[]\n", "the watch sent what is not an event"),
+        (b'{"type": "ADDED", "object": [1]}\n', "the watch sent what is not an event"),
+        (b'{"type": "ERROR", "object": {"code": "x"}}\n', "answers 0: unknown status"),
+        (b'{"type": "ADDED", "object": {"metadata": []}}\n', "sent 'ADDED' without"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_tried_again(
+    watching: Watching, part: bytes, text: str
+) -> None:
+    stream = watching.begin(listed(node("a", 1), version="5"))
+    stream.send(part)
+    stream.end()
+    assert text in str(watching.errors.get(timeout=PATIENCE))
+    watching.clock.skip_wait()
+    watching.stream().send(line("ADDED", node("b", 6)))
+    assert [["a"], ["a", "b"]] == [watching.told(), watching.told()]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"metadata": []},
+        {"metadata": {}},
+        {"metadata": {"resourceVersion": "5"}, "items": {"a": 1}},
+        {"metadata": {"resourceVersion": "5"}, "items": [1]},
+        {"metadata": {"resourceVersion": "5"}, "items": [{"metadata": {}}]},
+    ],
+)
+def test_what_is_not_a_list_is_an_error_and_asked_for_again(
+    watching: Watching, answer: object
+) -> None:
+    stream = watching.begin(Answer.of(answer), listed(node("a", 1), version="5"), skip=1)
+    assert f"{PATH}: the answer is not a list" in str(watching.errors.get(timeout=PATIENCE))
+    assert ["a"] == watching.told()
+    stream.end()
+
+
+def test_a_line_without_an_end_is_not_kept(
+    watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_watch, "MAX_ANSWER", 100)
+    stream = watching.begin(listed(version="5"))
+    stream.send(b"x" * 101)
+    assert "longer than 100 bytes" in str(watching.errors.get(timeout=PATIENCE))
+    stream.end()
+
+
+def test_a_server_that_is_away_is_asked_ever_less(watching: Watching) -> None:
+    watching.script.answers += [Answer(503)] * 8
+    watching.lists.append(listed(node("a", 1), version="5"))
+    watching.thread.start()
+    waits = [watching.clock.skip_wait() for _ in range(8)]
+    assert [True] * 8 == [
+        bound / 2 <= wait <= bound
+        for wait, bound in zip(waits, [1, 2, 4, 8, 16, 32, 60, 60], strict=True)
+    ]
+    assert ["a"] == watching.told()
+    watching.stream().end()
+    assert 8 == watching.errors.qsize()
+
+
+def test_a_server_that_asks_for_more_time_is_given_it(watching: Watching) -> None:
+    watching.script.answers.append(Answer(429, headers={"Retry-After": "120"}))
+    watching.lists.append(listed(version="5"))
+    watching.thread.start()
+    assert 120 == watching.clock.skip_wait()
+    watching.stream().end()
+
+
+def test_a_server_that_ends_each_watch_at_once_is_asked_ever_less(watching: Watching) -> None:
+    watching.begin(listed(version="5")).end()
+    waits = []
+    for _ in range(4):
+        waits.append(watching.clock.skip_wait())
+        watching.stream().end()
+    assert [True] * 4 == [b / 2 <= w <= b for w, b in zip(waits, [1, 2, 4, 8], strict=True)]
+
+
+def test_it_can_be_stopped_while_the_server_says_nothing(watching: Watching) -> None:
+    stream = watching.begin(listed(version="5"))
+    assert [] == watching.told()
+    watching.watch.stop()
+    watching.thread.join(PATIENCE)
+    assert not watching.thread.is_alive()
+    assert watching.errors.empty()
+    stream.end()
+
+
+def test_it_can_be_stopped_before_it_begins_and_twice(watching: Watching) -> None:
+    watching.watch.stop()
+    watching.watch.stop()
+    watching.watch.run()
+    assert [] == watching.script.asked
+
+
+def test_what_goes_wrong_after_its_end_is_not_told(script: Script) -> None:
+    def answer(asked: Asked) -> Answer:
+        return Answer(status=500, message="late") if "watch" in asked.query else listed(version="5")
+
+    errors: list[ApiServerError] = []
+    watch = Watch(
+        ApiServer(script.url),
+        PATH,
+        {},
+        changed=lambda _objects: watch.stop(),
+        failed=errors.append,
+        clock=HeldClock(),
+    )
+    script.otherwise = answer
+    watch.run()
+    assert ([None, "5"], []) == (
+        [asked.query.get("resourceVersion") for asked in script.asked],
+        errors,
+    )
