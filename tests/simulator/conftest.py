@@ -36,15 +36,25 @@ def behaviour() -> Behaviour:
 @pytest.fixture
 def config() -> KubeletConfig:
     """How ``kubelet`` is configured; tests parametrise it."""
-    return KubeletConfig(watch_interval=None, pre_start_timeout=0.2)
+    return KubeletConfig(watch_interval=None)
+
+
+@pytest.fixture
+def dial_timeout() -> float:
+    """How long ``kubelet`` dials; tests that wait for the end of it parametrise it."""
+    return 10.0
 
 
 @pytest.fixture
 def kubelet(
-    root: Path, clock: ManualClock, behaviour: Behaviour, config: KubeletConfig
+    root: Path,
+    clock: ManualClock,
+    behaviour: Behaviour,
+    config: KubeletConfig,
+    dial_timeout: float,
 ) -> Iterator[SimulatedKubelet]:
     kubelet = SimulatedKubelet(
-        root, dial_timeout=0.3, clock=clock, behaviour=behaviour, config=config
+        root, dial_timeout=dial_timeout, clock=clock, behaviour=behaviour, config=config
     )
     with kubelet:
         yield kubelet

@@ -58,6 +58,7 @@ def test_a_line_is_a_command_and_its_words(console: Console) -> None:
         ("help me", "usage: help"),
         ("echo 'open", "No closing quotation"),
         ("sleep long", "'long' is no number"),
+        ("sleep nan", "'nan' is no number"),
     ],
 )
 def test_a_wrong_line_is_told(console: Console, line: str, complaint: str) -> None:
@@ -79,13 +80,25 @@ def test_a_script_ends_at_the_first_failure(console: Console, out: io.StringIO) 
 def test_a_script_ends_at_quit(console: Console, out: io.StringIO) -> None:
     assert console.run_script(io.StringIO("echo one\nquit\necho two\n"))
     assert "one\n" == out.getvalue()
-    assert console.finished.is_set()
+    assert console.running.is_over()
+
+
+def test_a_script_that_sleeps_ends_when_it_is_time_to_stop(
+    console: Console, out: io.StringIO
+) -> None:
+    script = threading.Thread(
+        target=console.run_script, args=(io.StringIO("sleep inf\necho two\n"),)
+    )
+    script.start()
+    console.execute("quit")
+    script.join()
+    assert "" == out.getvalue()
 
 
 def test_typing_goes_on_after_a_failure(console: Console, out: io.StringIO) -> None:
     console.read(io.StringIO("echo fail\necho two\n"))
     assert "error: told to fail\ntwo\n" == out.getvalue()
-    assert console.finished.is_set()
+    assert console.running.is_over()
 
 
 def test_commands_come_over_a_socket(console: Console, out: io.StringIO, root: Path) -> None:
@@ -299,6 +312,20 @@ def test_kubelet_carries_out_a_script(
     assert capsys.readouterr().out.startswith(expected)
 
 
+def test_kubelet_is_of_the_release_that_is_asked_for(
+    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "device-plugins").mkdir()
+    (root / "device-plugins" / "file").touch()
+    options = ["--script", script("status\n"), "--quiet"]
+    assert 0 == _kubelet_cli.main([str(root), *options])
+    assert (root / "device-plugins" / "file").exists()
+    assert 0 == _kubelet_cli.main([str(root), *options, "--version", "1.32"])
+    assert not (root / "device-plugins" / "file").exists()
+    assert 2 == _kubelet_cli.main([str(root), *options, "--version", "1.37"])
+    assert "invalid choice: '1.37' (choose from '1.26', " in capsys.readouterr().err
+
+
 def test_kubelet_fails_with_its_script(
     root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -435,7 +462,7 @@ def test_a_stub_tells_what_cannot_be_done(
 ) -> None:
     with pytest.raises(CommandError, match="unknown code 'bad'; known are OK, CANCELLED"):
         scripted.execute("fail Allocate bad")
-    monkeypatch.setattr("deviceplugin.tools.stub._commands._WAIT", 0)
+    monkeypatch.setattr("deviceplugin.tools.stub._commands.PATIENCE", 0)
     with pytest.raises(CommandError, match="waited 0 s"):
         scripted.execute("wait Allocate")
 

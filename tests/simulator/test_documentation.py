@@ -7,18 +7,20 @@ from dataclasses import fields
 from pathlib import Path
 
 from deviceplugin.simulator import Behaviour, SimulatedKubelet
+from deviceplugin.simulator._release import SINCE, UNTIL, Release
 from deviceplugin.tools._console import Console
 from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "common/docs/simulator.md"
+RELEASES_PAGE = DOCUMENT.with_name("kubelet-releases.md")
 
 _COMMENT = re.compile(r"^# As upstream's (.*(?:\n# .*)*)\.\n(?:.*\n)*?def (test_\w+)", re.MULTILINE)
 
 
-def rows(heading: str) -> list[list[str]]:
+def rows(heading: str, page: Path = DOCUMENT) -> list[list[str]]:
     """Return the cells of the table below ``heading``, without its head."""
-    text = DOCUMENT.read_text(encoding="utf-8").split(heading, 1)[1]
+    text = page.read_text(encoding="utf-8").split(heading, 1)[1]
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert table is not None
     _, _, *lines = table.group().splitlines()
@@ -57,6 +59,18 @@ def test_upstreams_tests_are_listed() -> None:
 def test_every_defect_is_listed() -> None:
     listed = [switch.strip("`") for switch, _ in rows("<!-- defects -->")]
     assert [field.name for field in fields(Behaviour)] == listed
+
+
+def test_every_difference_between_releases_is_on_its_page() -> None:
+    table = rows("<!-- releases -->", RELEASES_PAGE)
+    named = {field.strip("`"): re.findall(r"`(test_\w+)`", cells[-1]) for field, *cells in table}
+    assert {field.name for field in fields(Release)} - {"name"} == set(named)
+    tests = set(re.findall(r"^def (test_\w+)", sources(), re.MULTILINE))
+    assert all(named.values())
+    assert {test for found in named.values() for test in found} <= tests
+    last = {field.strip("`"): re.match(r"1\.(\d+): ", until) for field, until, *_ in table}
+    ends = {**SINCE, **UNTIL}
+    assert ends == {field: found and int(found[1]) + 1 for field, found in last.items()}
 
 
 def test_every_command_is_listed(tmp_path: Path) -> None:

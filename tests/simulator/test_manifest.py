@@ -65,7 +65,7 @@ def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("", "holds no pod"),
         ("{", "while parsing"),
-        ("kind: Node", "Node is no Pod"),
+        ("kind: Node", "Node is not a Pod"),
         ("kind: Pod", "not a pod's manifest: KeyError"),
         ("[]", "not a pod's manifest: TypeError"),
         ("text", "not a pod's manifest: TypeError"),
@@ -75,7 +75,7 @@ def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 "{kind: Pod, metadata: {name: p}, spec: {containers: "
                 "[{name: c, resources: {limits: {x.io/dev: 1.5}}}]}}"
             ),
-            "x.io/dev: 1.5 is no number of devices",
+            "x.io/dev: 1.5 is not a number of devices",
         ),
         (
             (

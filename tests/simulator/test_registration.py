@@ -1,17 +1,22 @@
+import math
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import grpc
 import pytest
 
+from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
 from deviceplugin.simulator._clients import DialError, PluginClient
 from deviceplugin.simulator._connections import ConnectError
 from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource, socket_path
+from patience import PATIENCE
 
 R = "x.io/dev"
 OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
@@ -24,6 +29,18 @@ def refusal(plugin: StubPlugin, **request: str) -> tuple[grpc.StatusCode, str]:
         plugin.register(**request)  # type: ignore[arg-type]
     call = cast("grpc.Call", raised.value)
     return call.code(), call.details()
+
+
+@contextmanager
+def registering(plugin: StubPlugin) -> "Iterator[grpc.Future[object]]":
+    """Begin a call of Register that the block may give up."""
+    path = plugin.socket.with_name(KUBELET_SOCKET)
+    request = pb.RegisterRequest(
+        version=VERSION, endpoint=plugin.socket.name, resource_name=plugin.resource
+    )
+    with rpc.connect(path) as channel:
+        service = pb.DESCRIPTOR.services_by_name["Registration"]
+        yield rpc.calls(channel, service)["Register"].future(request)
 
 
 # As upstream's TestNewEndpoint.
@@ -62,6 +79,16 @@ def test_direct_calls_reach_the_plugin(kubelet: SimulatedKubelet, stub: Stub) ->
     assert [["a"]] == plugin.pre_started
 
 
+def test_the_socket_of_a_resource_is_that_of_its_plugin(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    plugin.register()
+    assert plugin.socket == kubelet.socket_of(R)
+    with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
+        kubelet.socket_of("y.io/none")
+
+
 def test_errors_of_direct_calls_come_as_they_are(kubelet: SimulatedKubelet, stub: Stub) -> None:
     plugin = stub()
     plugin.register()
@@ -92,6 +119,7 @@ def test_another_version_is_refused_before_the_name_is_looked_at(stub: Stub) -> 
     assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(resource="nodomain"), version="v9")
 
 
+@pytest.mark.parametrize("dial_timeout", [0.3])
 def test_a_socket_that_nobody_serves_is_given_up_after_the_dial_timeout(
     kubelet: SimulatedKubelet, stub: Stub
 ) -> None:
@@ -162,8 +190,10 @@ def test_a_plugin_that_gives_up_on_register_is_not_registered(
 ) -> None:
     plugin = stub()
     plugin.hold("GetDevicePluginOptions")
-    with pytest.raises(grpc.RpcError):
-        plugin.register(timeout=0.1)
+    with registering(plugin) as call:
+        plugin.wait(lambda: plugin.calls)
+        call.cancel()
+        kubelet.wait(lambda: not kubelet._live().connections._open)
     other = stub(resource="x.io/other", name="other.sock")
     other.register()
     plugin.release()
@@ -237,6 +267,32 @@ def test_what_follows_a_question_mark_or_hash_is_lost() -> None:
     assert "/d/a" == dialled_path("/d/a?b") == dialled_path("/d/a#b")
 
 
+class GivenUp:
+    """Who called Register gave up when the call was last known to be alive."""
+
+    def is_active(self) -> bool:
+        return True
+
+    def time_remaining(self) -> float:
+        return math.inf
+
+    def add_callback(self, _callback: Callable[[], None]) -> bool:
+        return False
+
+
+def test_who_gives_up_while_the_options_are_asked_for_is_not_waited_for(
+    kubelet: SimulatedKubelet, stub: Stub
+) -> None:
+    plugin = stub()
+    plugin.hold("GetDevicePluginOptions")
+    client = PluginClient(R, str(plugin.socket))
+    client.dial(PATIENCE)
+    with pytest.raises(grpc.FutureCancelledError):
+        client.options(cast("grpc.ServicerContext", GivenUp()))
+    client.close()
+    assert set() == kubelet.registered
+
+
 def test_quotes_are_those_of_go() -> None:
     assert r'"a\"\\\n\x00\u200b\U000e0001ü"' == go_quote('a"\\\n\0\u200b\U000e0001ü')
 
@@ -259,7 +315,7 @@ def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(root: 
 
         def give_up() -> None:
             with pytest.raises(grpc.RpcError):
-                late.register(timeout=0.2)
+                late.register(timeout=1)
 
         caller = threading.Thread(target=give_up)
         caller.start()

@@ -7,6 +7,7 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     ContainerStartError,
+    KubeletConfig,
     ManualClock,
     Pod,
     RunOptions,
@@ -79,7 +80,7 @@ def test_pre_start_is_called_at_every_start_with_the_allocated_devices(
     assert kubelet.run(pod)
     kubelet.start_container(pod, "main")
     assert [["a", "b"], ["a", "b"]] == stub.pre_started
-    assert stub.deadlines["PreStartContainer"] == pytest.approx(0.2, abs=0.1)
+    assert stub.deadlines["PreStartContainer"] == pytest.approx(30, abs=5)
 
 
 def test_a_failing_pre_start_keeps_the_container_from_starting_and_the_pod_goes_on(
@@ -101,6 +102,7 @@ def test_a_failing_pre_start_keeps_the_container_from_starting_and_the_pod_goes_
     assert kubelet.start_container(pod, "main")
 
 
+@pytest.mark.parametrize("config", [KubeletConfig(pre_start_timeout=0.2)])
 def test_a_hanging_pre_start_is_given_up(kubelet: SimulatedKubelet, plugin: Make) -> None:
     stub = plugin(options=PRE_START)
     pod = Pod.of("p", main={R: 1})

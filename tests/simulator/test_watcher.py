@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from deviceplugin._platform.monitor import Monitor
 from deviceplugin.simulator import (
     KubeletConfig,
     ManualClock,
@@ -12,6 +13,7 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
+from held_clock import HeldClock
 
 R = "x.io/dev"
 
@@ -214,6 +216,7 @@ def test_the_endpoint_may_be_another_socket(
     assert ["GetInfo", "NotifyRegistrationStatus"] == registering.calls
 
 
+@pytest.mark.parametrize("dial_timeout", [1.0])
 def test_a_relative_endpoint_leads_nowhere(kubelet: SimulatedKubelet, watched: Make) -> None:
     stub = watched()
     stub.info.endpoint = "stub.sock"
@@ -303,6 +306,7 @@ def test_a_failure_that_ends_is_forgotten(
     kubelet.wait_for(R, {"a", "b"})
 
 
+@pytest.mark.parametrize("dial_timeout", [1.0])
 def test_a_dead_socket_is_left_alone_and_tried_again(
     kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
 ) -> None:
@@ -346,10 +350,24 @@ def test_a_plugin_that_hangs_does_not_hold_up_the_others(
     kubelet.stop()
 
 
-@pytest.mark.parametrize("config", [KubeletConfig(watch_interval=0.01)])
-def test_the_kubelet_looks_by_itself(kubelet: SimulatedKubelet, watched: Make) -> None:
-    watched()
-    kubelet.wait_for(R, {"a", "b"})
+@pytest.fixture
+def held(kubelet: SimulatedKubelet) -> HeldClock:
+    """The clock by which ``kubelet``, which is restarted, waits."""
+    kubelet.stop()
+    clock = HeldClock()
+    kubelet._host.changed = Monitor(clock)
+    kubelet.start()
+    return clock
+
+
+@pytest.mark.parametrize("config", [KubeletConfig()])
+def test_the_kubelet_looks_by_itself_every_second(
+    kubelet: SimulatedKubelet, held: HeldClock, watched: Make
+) -> None:
+    for resource in ("x.io/one", "x.io/two"):
+        watched(resource.replace("/", "-"), resource)
+        assert 1.0 == held.skip_wait()
+        kubelet.wait_for(resource, {"a", "b"})
 
 
 def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, watched: Make) -> None:

@@ -1,7 +1,7 @@
 """A simulated kubelet: develop, test and demonstrate device plugins without a cluster.
 
 It speaks the real protocols on real sockets, in any directory, and behaves as the kubelet of
-Kubernetes 1.36 does, including where that is surprising.
+Kubernetes 1.36 does, or of an earlier release, including where that is surprising.
 """
 
 from deviceplugin.simulator._behaviour import Behaviour
@@ -11,10 +11,13 @@ from deviceplugin.simulator._errors import ContainerStartError, KubeletCrashed, 
 from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState, RunOptions
+from deviceplugin.simulator._release import NEWEST, RELEASES
 from deviceplugin.simulator._stub import StubPlugin
 from deviceplugin.simulator._stub_service import StubError
 
 __all__ = [
+    "NEWEST",
+    "RELEASES",
     "Behaviour",
     "Container",
     "ContainerStartError",

@@ -76,7 +76,12 @@ class Admission:
             state = self._host.pods.setdefault(pod.uid, PodState(pod))
             if state.terminal:
                 raise ValueError(f"pod {pod.uid} has come to its end")
+            self._check_sidecars(pod)
             self._host.notify()
+        return self._admit(state)
+
+    def _admit(self, state: PodState) -> Outcome:
+        pod = state.pod
         with self._loop.turn(f"admitting pod {pod.uid}"), self._manager.admitting(pod.uid):
             outcome = self._decide(pod)
             with self._host.changed:
@@ -99,15 +104,20 @@ class Admission:
         with self._loop.turn(f"resizing pod {pod.uid}"):
             return self._decide(pod)
 
+    @property
+    def to_readmit(self) -> list[PodState]:
+        """The pods that were there when the kubelet started, and are to be admitted."""
+        with self._host.changed:
+            return [
+                state
+                for uid, state in self._host.pods.items()
+                if uid not in self._manager.admitted
+                and (self._host.release.readmits_ended or not state.terminal)
+            ]
+
     def readmit(self) -> list[Outcome]:
         """Admit the pods that were there when the kubelet started."""
-        with self._host.changed:
-            waiting = [
-                state.pod
-                for uid, state in self._host.pods.items()
-                if not state.terminal and uid not in self._manager.admitted
-            ]
-        outcomes = [self.admit(pod) for pod in waiting]
+        outcomes = [self._admit(state) for state in self.to_readmit]
         with self._host.changed:
             self._manager.sources_ready = True
             self._host.notify()
@@ -118,6 +128,7 @@ class Admission:
         others = self._others(pod)
         try:
             self._place(pod)
+            self._forbid_sidecars(pod)
             self._check_node(pod, others)
         except _RejectionError as rejection:
             return self._reject(pod, rejection)
@@ -183,6 +194,18 @@ class Admission:
                 "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected"
             ) from None
 
+    def _check_sidecars(self, pod: Pod) -> None:
+        release = self._host.release
+        if _sidecars(pod) and not release.knows_sidecars:
+            raise ValueError(f"pod {pod.uid}: Kubernetes {release.name} has no sidecars")
+
+    def _forbid_sidecars(self, pod: Pod) -> None:
+        for container in () if self._host.release.admits_sidecars else _sidecars(pod):
+            raise _RejectionError(
+                "InitContainerRestartPolicyForbidden",
+                f'Init container "{container.name}" may not have a non-default restartPolicy',
+            )
+
     def _others(self, pod: Pod) -> list[Pod]:
         """Return the other active pods; one that ends during an admission still counts in it."""
         with self._host.changed:
@@ -194,7 +217,8 @@ class Admission:
         with self._host.changed:
             allocatable = self._allocatable(pod)
             for resource in self._host.shuffled(pod.resources & allocatable.keys()):
-                wanted, capacity = pod.request(resource, claims=False), allocatable[resource]
+                claims = not self._host.release.leaves_claimed
+                wanted, capacity = pod.request(resource, claims=claims), allocatable[resource]
                 used = sum(other.request(resource) for other in others)
                 # A request of nothing fits even where more is used than there is.
                 if wanted and wanted > capacity - used:
@@ -211,3 +235,7 @@ class Admission:
             for resource, ids in self._manager.allocated.items():
                 allocatable[resource] = max(allocatable.get(resource, 0), len(ids))
         return allocatable
+
+
+def _sidecars(pod: Pod) -> list[Container]:
+    return [each for each in pod.init_containers if each.restarts_always]

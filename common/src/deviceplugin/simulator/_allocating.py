@@ -51,7 +51,8 @@ class Allocator:
         changed = collected = False
         for resource in self._host.shuffled(set(container.limits)):
             with self._host.changed:
-                if not self._manager.manages(resource) or resource in container.claimed:
+                claimed = self._host.release.leaves_claimed and resource in container.claimed
+                if not self._manager.manages(resource) or claimed:
                     continue
             if not collected:
                 self._manager.collect()

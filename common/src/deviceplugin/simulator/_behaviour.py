@@ -1,7 +1,9 @@
 """Which of the kubelet's known defects are simulated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
+
+from deviceplugin.simulator._release import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class Behaviour:
     def v1_36(cls) -> Self:
         """Return the behaviour of Kubernetes 1.36.2: all of them."""
         return cls._all(present=True)
+
+    @classmethod
+    def of(cls, release: Release) -> Self:
+        """Return the behaviour of another release: all of them, as far as it has the code."""
+        return replace(cls.v1_36(), missing_device_crashes=release.missing_device_crashes)
 
     @classmethod
     def fixed(cls) -> Self:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from deviceplugin.kit import files
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._records import Entry, Grant
 
@@ -41,11 +41,7 @@ def write(directory: Path, entries: Iterable[Entry], healthy: Mapping[str, Itera
     text = json.dumps(
         {"Data": data, "Checksum": checksum(data)}, separators=(",", ":"), ensure_ascii=False
     )
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=directory, prefix=".", delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).replace(directory / FILE_NAME)
+    files.write(directory / FILE_NAME, text, mode=0o600, durable=False, again=True)
 
 
 def read(directory: Path) -> Checkpoint:

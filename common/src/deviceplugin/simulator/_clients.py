@@ -91,8 +91,8 @@ class PluginClient:
             call = self._calls["GetDevicePluginOptions"].future(pb.Empty(), timeout=timeout)
         except ValueError:
             raise ClientClosed from None
-        if context:
-            context.add_callback(call.cancel)
+        if context and not context.add_callback(call.cancel):  # it has ended meanwhile
+            call.cancel()
         options: pb.DevicePluginOptions = call.result()
         return options
 

@@ -1,4 +1,9 @@
-"""Time that passes only when told to."""
+"""Time that passes only when told to, and how much of the real one may."""
+
+from typing import Final
+
+PATIENCE: Final = 30.0
+"""Seconds to wait for what should be there soon: a busy machine is late with everything."""
 
 
 class ManualClock:

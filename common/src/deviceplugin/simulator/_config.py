@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from deviceplugin.simulator._release import NEWEST, Release
+
 TopologyPolicy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 TopologyScope = Literal["container", "pod"]
 
@@ -13,6 +15,9 @@ class KubeletConfig:
 
     The defaults are the kubelet's.
     """
+
+    version: str = NEWEST
+    """The release of Kubernetes, as ``1.28``. ``ValueError`` where it is not a known one."""
 
     topology_policy: TopologyPolicy = "none"
     topology_scope: TopologyScope = "container"
@@ -34,3 +39,11 @@ class KubeletConfig:
 
     sync_loop_patience: float = 300.0
     """Seconds that one admission may take before the kubelet reports itself unhealthy."""
+
+    def __post_init__(self) -> None:
+        Release.of(self.version)
+
+    @property
+    def release(self) -> Release:
+        """What the kubelet of that version does."""
+        return Release.of(self.version)

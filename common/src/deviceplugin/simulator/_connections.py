@@ -38,11 +38,10 @@ class Connections:
         """
         client = PluginClient(resource, path)
         early = self._host.behaviour.failed_registration_orphans
+        self._host.changed.until(lambda: self._take_up(client))
         with self._host.changed:
-            self._host.changed.wait_for(lambda: not self._ends(resource))
-            if self._closed:
+            if client not in self._open:
                 raise ConnectError("the kubelet has stopped")
-            self._open.add(client)
             self._host.notify()
             if early:
                 self._current[resource] = client
@@ -62,16 +61,20 @@ class Connections:
         if client.unwanted:
             client.close()
 
-    def _ends(self, resource: str) -> bool:
-        """Whether a stream of the resource's has ended and nobody has dealt with that yet.
+    def _take_up(self, client: PluginClient) -> bool:
+        """Count the client among the open ones, except where the kubelet has stopped.
 
-        Threads are late on a busy machine. What ended before a plugin registered must not
-        disconnect it, as it would not in a real kubelet.
+        Not yet, which returns False, while a stream of its resource's has ended and nobody has
+        dealt with that. Threads are late on a busy machine: what ended before a plugin registered
+        must not disconnect it, as it would not in a real kubelet.
         """
-        return not self._closed and any(
-            client.resource == resource and client.streaming and client.ended
-            for client in self._open
-        )
+        if self._closed:
+            return True
+        others = (other for other in self._open if other.resource == client.resource)
+        if any(other.streaming and other.ended for other in others):
+            return False
+        self._open.add(client)
+        return True
 
     def _greet(
         self, client: PluginClient, context: grpc.ServicerContext | None

@@ -85,7 +85,12 @@ class HintProvider:
         return [mask(self._manager.nodes_of(resource, id_, _WHERE)) for id_ in sorted(ids)]
 
     def _numa_nodes(self, listed: Sequence[int]) -> list[int]:
-        """Return the machine's nodes that have devices; all of them where none has."""
+        """Return the machine's nodes that have devices; all of them where none has.
+
+        All of them in any case before Kubernetes 1.36.
+        """
         machine = self._host.config.numa_nodes
+        if not self._host.release.hints_need_devices:
+            return list(machine)
         with_devices = [node for node in machine if any(each >> node & 1 for each in listed)]
         return with_devices or list(machine)

@@ -1,12 +1,12 @@
 """What outlives a kubelet process: the machine, the API server's view, and the clock."""
 
 import random
-import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig
@@ -50,7 +50,7 @@ class NodeStatus:
 class Host:
     """The surroundings of every kubelet process on this machine.
 
-    ``changed`` guards all state here and in the process; it is notified at every change.
+    ``changed`` guards all state here and in the process; it is poked at every change.
     """
 
     def __init__(
@@ -73,8 +73,9 @@ class Host:
         self.clock = clock
         self.behaviour = behaviour
         self.config = config
+        self.release = config.release
         self.observer = observer
-        self.changed = threading.Condition()
+        self.changed = Monitor()
         self.metrics = Metrics()
         self.node = NodeStatus()
         self.pods: dict[str, PodState] = {}
@@ -85,8 +86,7 @@ class Host:
 
     def notify(self) -> None:
         """Let everybody who waits for a condition look again."""
-        with self.changed:
-            self.changed.notify_all()
+        self.changed.poke()
 
     def shuffled(self, ids: set[str] | frozenset[str]) -> list[str]:
         """Return ``ids`` in random order."""

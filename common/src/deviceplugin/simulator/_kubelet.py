@@ -153,7 +153,7 @@ class SimulatedKubelet(KubeletView):
     def watch(self, *, settle: bool = True) -> None:
         """Look at plugins_registry once; happens by itself unless ``watch_interval`` is None.
 
-        Waits for the registrations that this starts, at most 5 s, unless ``settle`` is false.
+        Waits for the registrations that this starts, at most 30 s, unless ``settle`` is false.
         """
         watcher = self._live().watcher
         watcher.look()

@@ -1,14 +1,11 @@
 """What has changed on the simulated node, in lines for people."""
 
+import math
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._pods import PodState
-
-_LOOK = 0.2
-"""Seconds after which a view that is closed notices it."""
 
 
 def describe(kubelet: SimulatedKubelet) -> dict[str, str]:
@@ -56,26 +53,24 @@ class LiveView:
         self._kubelet = kubelet
         self._show = show
         self._seen: dict[str, str] = {}
-        self._closed = threading.Event()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="live-view")
 
     def __enter__(self) -> None:
         self._thread.start()
 
     def __exit__(self, *_error: object) -> None:
-        self._closed.set()
+        self._closed = True
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            with suppress(TimeoutError):
-                now = self._kubelet.wait(self._changed, timeout=_LOOK)
-                self._tell(now)
+        while not self._closed:
+            self._tell(self._kubelet.wait(self._news, timeout=math.inf))
 
-    def _changed(self) -> dict[str, str]:
-        """Return what there is to see, or nothing if that was shown before."""
+    def _news(self) -> dict[str, str]:
+        """Return what there is to see, or nothing as long as that was shown before."""
         now = describe(self._kubelet)
-        return {} if now == self._seen else now
+        return now if self._closed or now != self._seen else {}
 
     def _tell(self, now: dict[str, str]) -> None:
         before, self._seen = self._seen, now

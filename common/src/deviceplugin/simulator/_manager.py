@@ -135,7 +135,8 @@ class DeviceManager:
         return self.records.owners(None if anywhere else resource)
 
     def _poke(self, pods: frozenset[str]) -> None:
-        if pods and len(self._host.pokes) < _MAX_POKES:
+        shown = self._host.release.shows_device_health
+        if shown and pods and len(self._host.pokes) < _MAX_POKES:
             self._host.pokes.append(pods)
 
     def disconnected(self, resource: str) -> None:

@@ -50,7 +50,7 @@ def _parse_yaml(text: str) -> list[Any]:
 def _pod(path: Path, document: Any) -> Pod:
     try:
         if document["kind"] != "Pod":
-            raise ManifestError(f"{path}: {document['kind']} is no Pod")
+            raise ManifestError(f"{path}: {document['kind']} is not a Pod")
         metadata, spec = document["metadata"], document["spec"]
         return Pod(
             metadata["name"],
@@ -78,7 +78,7 @@ def _count(resource: str, value: object) -> int:
     try:
         count = int(str(value))
     except ValueError:
-        raise ValueError(f"{resource}: {value!r} is no number of devices") from None
+        raise ValueError(f"{resource}: {value!r} is not a number of devices") from None
     if count < 0:
         raise ValueError(f"{resource}: {count} is negative")
     return count

@@ -1,14 +1,14 @@
 """The pod resources API: what monitoring agents are told about who has which device."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import grpc
 
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
-from deviceplugin.simulator._pods import Pod
+from deviceplugin.simulator._pods import Container, Pod
 
 _RATE = 100.0
 _BURST = 10
@@ -59,22 +59,28 @@ class PodResources:
         self._admit("list", context)
         self._manager.collect()
         with self._host.changed:
-            return pb.ListPodResourcesResponse(
-                pod_resources=[self._describe(pod) for pod in self._active()]
-            )
+            active_only = self._host.release.lists_active_only
+            pods = self._active() if active_only else self._known()
+            return pb.ListPodResourcesResponse(pod_resources=[self._describe(pod) for pod in pods])
 
     def Get(  # noqa: N802 - the wire's name
         self, request: pb.GetPodResourcesRequest, context: grpc.ServicerContext
     ) -> pb.GetPodResourcesResponse:
         """Return one active pod."""
+        release = self._host.release
+        if not release.knows_get:
+            text = "unknown method Get for service v1.PodResourcesLister"
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
         self._admit("get", context)
         name, namespace = request.pod_name, request.pod_namespace
         with self._host.changed:
             found = [p for p in self._active() if (p.name, p.namespace) == (name, namespace)]
-            if found:
+            if found and release.answers_get:
                 return pb.GetPodResourcesResponse(pod_resources=self._describe(found[0]))
             self._host.metrics.pod_resources_endpoint_errors["get"] += 1
         text = f"pod {name} in namespace {namespace} not found"
+        if not release.answers_get:
+            text = "PodResources API Get method disabled"
         return context.abort(grpc.StatusCode.UNKNOWN, text)
 
     def GetAllocatableResources(  # noqa: N802 - the wire's name
@@ -87,7 +93,7 @@ class PodResources:
 
     def _admit(self, method: str, context: grpc.ServicerContext) -> None:
         with self._host.changed:
-            allowed = self._bucket.take()
+            allowed = not self._host.release.limits_rate or self._bucket.take()
             if allowed:
                 self._host.metrics.pod_resources_endpoint_requests.update(["total", method])
         if not allowed:
@@ -97,8 +103,13 @@ class PodResources:
         pods = self._host.pods.items()
         return [state.pod for uid, state in pods if self._manager.active(uid)]
 
+    def _known(self) -> list[Pod]:
+        return [state.pod for state in self._host.pods.values()]
+
     def _describe(self, pod: Pod) -> pb.PodResources:
-        shown = [c for c in pod.all_containers if not pod.runs_once(c)]
+        shown: Sequence[Container] = pod.containers
+        if self._host.release.lists_sidecars:
+            shown = [c for c in pod.all_containers if not pod.runs_once(c)]
         return pb.PodResources(
             name=pod.name,
             namespace=pod.namespace,

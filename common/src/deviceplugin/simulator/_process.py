@@ -75,7 +75,7 @@ class Process:
         except (OSError, RuntimeError):  # gRPC raises the latter where it cannot listen
             self.die()
             raise
-        self.manager.sources_ready = all(state.terminal for state in host.pods.values())
+        self.manager.sources_ready = not self.admission.to_readmit
 
     def die(self) -> None:
         """Stop everything at once, leaving the socket files behind."""
@@ -93,18 +93,27 @@ def _sweep(host: Host) -> None:
     """Delete every socket in the plugin directory, in any order.
 
     Links to sockets go too. Files, FIFOs, dangling links, directories and what is in them stay.
+    Before Kubernetes 1.33 only the checkpoint, directories and what is in them stay.
     ``OSError`` if a socket cannot be deleted: the kubelet does not start then.
     """
     names = {path.name for path in host.plugin_dir.iterdir()} - {_checkpoint.FILE_NAME}
     for name in host.shuffled(names):
         path = host.plugin_dir / name
-        if _is_socket(path):
+        goes = _is_socket if host.release.deletes_sockets_only else _is_no_directory
+        if goes(path):
             path.unlink(missing_ok=True)  # its plugin may have been quicker
 
 
 def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _is_no_directory(path: Path) -> bool:
+    try:
+        return not stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
         return False
 

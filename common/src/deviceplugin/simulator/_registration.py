@@ -42,7 +42,8 @@ class Registration:
         if complaint := _complaint(request):
             return complaint
         try:
-            self._connections.connect(resource, path, context)
+            bound = context if self._host.release.cancels_registration else None
+            self._connections.connect(resource, path, bound)
         except ConnectError as error:
             return str(error)
         return ""

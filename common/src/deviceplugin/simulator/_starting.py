@@ -1,11 +1,17 @@
 """Starting containers: what a plugin answered at admission is replayed, never asked again."""
 
+from dataclasses import replace
+from typing import Final
+
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._allocating import Allocator
 from deviceplugin.simulator._errors import AllocationRefusedError, CallError, ContainerStartError
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod, RunOptions
+
+_LONGEST_NAME: Final = 63
+"""Of an annotation, without its prefix; there is none where it would be longer."""
 
 
 class Starter:
@@ -32,7 +38,19 @@ class Starter:
             order = self._host.shuffled(set(grants))
             if not grants:
                 return None
-            return RunOptions.merge(grants[resource].response for resource in order)
+            options = RunOptions.merge(grants[resource].response for resource in order)
+            return self._passed(options, f"{pod.uid}-{container.name}")
+
+    def _passed(self, options: RunOptions, owner: str) -> RunOptions:
+        """Return what this release passes to the runtime of CDI names."""
+        release = self._host.release
+        if not release.passes_cdi_names:
+            return replace(options, cdi_devices=())
+        name = f"devicemanager_{owner.replace('/', '_')}"
+        if not (release.annotates_cdi_names and options.cdi_devices) or len(name) > _LONGEST_NAME:
+            return options
+        annotation = {f"cdi.k8s.io/{name}": ",".join(sorted(options.cdi_devices))}
+        return replace(options, annotations={**annotation, **options.annotations})
 
     def _prepare(self, pod: Pod, container: Container) -> bool:
         """Call PreStartContainer where needed. Whether any devices are missing."""

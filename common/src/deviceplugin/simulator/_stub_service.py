@@ -1,14 +1,15 @@
 """The calls that a stub plugin answers, and the script by which it does."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import grpc
 
+from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin.proto.v1beta1 import HEALTHY, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator._clock import PATIENCE
 
 _T = TypeVar("_T")
 
@@ -79,7 +80,7 @@ class StubService:
         """What NotifyRegistrationStatus was called with."""
         self.deadlines: dict[str, float] = {}
         """Seconds that the last call of each method was given."""
-        self._changed = threading.Condition()
+        self._changed = Monitor()
         self._held: set[str] = set()
         self._list = _list(devices)
         self._version = 0
@@ -99,13 +100,13 @@ class StubService:
         with self._changed:
             self._list = _list(devices)
             self._version += 1
-            self._changed.notify_all()
+            self._changed.poke()
 
     def end_streams(self) -> None:
         """Return from every open ListAndWatch."""
         with self._changed:
             self._ended += 1
-            self._changed.notify_all()
+            self._changed.poke()
 
     def hold(self, method: str) -> None:
         """Let calls of ``method`` wait, also those to come, until they are released."""
@@ -122,15 +123,12 @@ class StubService:
         """Let held calls of ``methods`` go on; of all methods where none is given."""
         with self._changed:
             self._held -= set(methods or self._held)
-            self._changed.notify_all()
+            self._changed.poke()
 
-    def wait(self, condition: Callable[[], object], *, timeout: float = 5.0) -> None:
+    def wait(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
         """Wait until ``condition`` holds; looked at again after every call and change."""
-        with self._changed:
-            if not self._changed.wait_for(condition, timeout):
-                raise TimeoutError(
-                    f"{self.info.name} waited {timeout:g} s; calls were {self.calls}"
-                )
+        if not self._changed.until(condition, timeout):
+            raise TimeoutError(f"{self.info.name} waited {timeout:g} s; calls were {self.calls}")
 
     # What the kubelet calls
 
@@ -148,7 +146,7 @@ class StubService:
             self._streams += 1
             sent, ended = -1, self._ended
             self._note("ListAndWatch", context)
-        context.add_callback(self._notify)
+        context.add_callback(self._changed.poke)
         try:
             while (sent := self._next(sent, ended, context)) >= 0:
                 self._fail("ListAndWatch", context)
@@ -156,16 +154,15 @@ class StubService:
         finally:
             with self._changed:
                 self._streams -= 1
-                self._changed.notify_all()
+                self._changed.poke()
 
     def _next(self, sent: int, ended: int, context: grpc.ServicerContext) -> int:
         """Wait for a list after ``sent`` and return its version, or -1 if the stream is over."""
+        self._changed.until(
+            lambda: self._has_news(sent) or ended != self._ended or not context.is_active()
+        )
         with self._changed:
-            while not (news := self._has_news(sent)) and ended == self._ended:
-                if not context.is_active():
-                    return -1
-                self._changed.wait()
-            return self._version if news else -1
+            return self._version if self._has_news(sent) else -1
 
     def _has_news(self, sent: int) -> bool:
         return sent != self._version and "ListAndWatch" not in self._held
@@ -212,9 +209,8 @@ class StubService:
         self, method: str, context: grpc.ServicerContext, behaviour: Callable[[], _T]
     ) -> _T:
         self._note(method, context)
-        context.add_callback(self._notify)
-        with self._changed:
-            self._changed.wait_for(lambda: method not in self._held or not context.is_active())
+        context.add_callback(self._changed.poke)
+        self._changed.until(lambda: method not in self._held or not context.is_active())
         self._fail(method, context)
         return behaviour()
 
@@ -226,8 +222,4 @@ class StubService:
         with self._changed:
             self.calls.append(method)
             self.deadlines[method] = context.time_remaining()
-            self._changed.notify_all()
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+            self._changed.poke()

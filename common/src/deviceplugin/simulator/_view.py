@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._clock import PATIENCE
 from deviceplugin.simulator._config import KubeletConfig
 from deviceplugin.simulator._errors import KubeletStopped
 from deviceplugin.simulator._host import Host, Metrics, NodeStatus
@@ -45,16 +46,17 @@ class KubeletView:
             seed: Decides every random choice.
             dial_timeout: Seconds that the kubelet gives a plugin's socket to answer.
             clock: Seconds, for grace periods and back-off.
-            behaviour: Defects to simulate; all of Kubernetes 1.36 where not given.
-            config: The kubelet's configuration and NUMA nodes.
+            behaviour: Defects to simulate; all of ``config.version`` where not given.
+            config: The kubelet's version and configuration, and NUMA nodes.
             observer: Hears what plugins tell.
         """
+        config = config or KubeletConfig()
         self._host = Host(
             root,
             seed=seed,
             clock=clock,
-            behaviour=behaviour or Behaviour.v1_36(),
-            config=config or KubeletConfig(),
+            behaviour=behaviour or Behaviour.of(config.release),
+            config=config,
             observer=observer or Observer(),
         )
         self._dial_timeout = dial_timeout
@@ -189,9 +191,11 @@ class KubeletView:
     def device_health(self, pod: Pod) -> dict[str, dict[str, dict[str, str]]]:
         """Return what the pod's status says of devices: container to resource to id to health.
 
-        Init containers and sidecars are not mentioned.
+        Init containers and sidecars are not mentioned. Nothing before Kubernetes 1.36.
         """
         manager = self._live().manager
+        if not self._host.release.shows_device_health:
+            return {}
         names = [container.name for container in pod.containers]
         return {name: manager.health(pod.uid, name) for name in names}
 
@@ -219,7 +223,7 @@ class KubeletView:
     # Waiting
 
     def wait(
-        self, condition: Callable[[], _T], *, timeout: float = 5.0, what: str = "a condition"
+        self, condition: Callable[[], _T], *, timeout: float = PATIENCE, what: str = "a condition"
     ) -> _T:
         """Wait until ``condition`` returns something true, and return that.
 
@@ -228,14 +232,10 @@ class KubeletView:
         meanwhile. ``TimeoutError`` after ``timeout`` seconds says ``what`` was waited for and what
         the kubelet believed.
         """
-        deadline = time.monotonic() + timeout
-        with self._host.changed:
-            while not (result := condition()):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
-                self._host.changed.wait(min(left, _LOOK))
-            return result
+        found = self._host.changed.until(condition, timeout, every=_LOOK)
+        if not found:
+            raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
+        return found
 
     def wait_for(
         self,
@@ -243,7 +243,7 @@ class KubeletView:
         healthy: Collection[str],
         unhealthy: Collection[str] = (),
         *,
-        timeout: float = 5.0,
+        timeout: float = PATIENCE,
     ) -> None:
         """Wait until ``resource`` has exactly these devices, with these healths."""
         expected = frozenset(healthy), frozenset(unhealthy)

@@ -13,6 +13,7 @@ import grpc
 import inotify_simple
 
 from deviceplugin._platform import rpc
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
 from deviceplugin.simulator._connections import ConnectError, Connections
@@ -75,7 +76,7 @@ class PluginWatcher:
         self._events = 0
         self._inotify: inotify_simple.INotify | None = None
         self._folders: dict[int, Path] = {}
-        self._stop = threading.Event()
+        self._waiter = Waiter(host.changed.clock)
         self._threads: set[threading.Thread] = set()
         self._channels: set[grpc.Channel] = set()
 
@@ -104,7 +105,7 @@ class PluginWatcher:
 
     def stop(self) -> None:
         """Stop looking; registrations end with the kubelet's other connections."""
-        self._stop.set()
+        self._waiter.end()
         with self._host.changed:
             threads, channels = list(self._threads), list(self._channels)
         for channel in channels:
@@ -126,7 +127,7 @@ class PluginWatcher:
         thread.start()
 
     def _run(self, interval: float) -> None:
-        while not self._stop.wait(interval):
+        for _ in self._waiter.ticks(interval):
             self.look()
 
     # Files
@@ -216,7 +217,7 @@ class PluginWatcher:
         with self._host.changed:
             self._channels.add(channel)
         try:
-            if self._stop.is_set() or not wait_until_ready(channel, self._dial_timeout):
+            if self._waiter.is_over() or not wait_until_ready(channel, self._dial_timeout):
                 raise _NotRegisteredError(f"dial failed at socket {path}")
             return self._converse(rpc.calls(channel, _REGISTRATION), path)
         except (grpc.RpcError, ValueError) as error:
@@ -233,14 +234,27 @@ class PluginWatcher:
         try:
             self._connections.connect(info.name, info.endpoint or path, None)
         except ConnectError as error:
-            self._refuse(calls, f"plugin registration failed with err: {error}")
+            return self._refused(calls, info.name, error)
         status = pb.RegistrationStatus(plugin_registered=True)
         try:
             calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
         except grpc.RpcError:
-            self._connections.disconnect(info.name)
-            raise
+            if self._host.release.retries_refused_plugin:
+                self._connections.disconnect(info.name)
+                raise
         name: str = info.name
+        return name
+
+    def _refused(self, calls: Mapping[str, Any], name: str, error: ConnectError) -> str:
+        """Tell the plugin that it could not be connected, and have it tried again.
+
+        Before Kubernetes 1.36 it counts as registered from then on, and is not.
+        """
+        try:
+            self._refuse(calls, f"plugin registration failed with err: {error}")
+        except (grpc.RpcError, _NotRegisteredError):
+            if self._host.release.retries_refused_plugin:
+                raise
         return name
 
     def _refuse(self, calls: Mapping[str, Any], complaint: str) -> None:
