@@ -148,7 +148,9 @@ def test_a_bad_plugin_fails_the_check_that_it_should_and_no_other(check: str) ->
 
 
 def test_a_plugin_that_burns_a_cpu_in_place_of_registering_again_is_found_out() -> None:
-    results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", within=4.0)
+    # Of a machine on which fifty others spin, it still gets that much of a CPU.
+    limits = {"within": 4.0, "quiet": 2.0, "idle_cpu": 0.04}
+    results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", **limits)
     expected = [f"resources.{name}" for name in ("after-restart", "after-stream-loss")]
     assert [*expected, "resources.without-kubelet"] == failed(results)
     assert "after a restart of the kubelet it used " in results[-3].text

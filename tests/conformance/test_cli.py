@@ -154,9 +154,9 @@ def test_the_text_is_coloured_on_a_terminal_only() -> None:
     assert "\x1b[32mpass\x1b[0m" in _report.line(result, width=10, colour=True)
 
 
-def test_the_last_line_names_the_seed_and_what_was_not_checked() -> None:
+def test_the_last_line_names_the_release_the_seed_and_what_was_not_checked() -> None:
     text = _report.summary(report(others=frozenset({"x.io/other"})))
-    assert "with seed 7" in text
+    assert "on Kubernetes 1.36 in 2 s, with seed 7" in text
     assert "not checked: x.io/other; choose one with --resource" in text
 
 
@@ -176,9 +176,8 @@ def test_junit_has_a_case_for_each_check_also_with_odd_characters() -> None:
     )
     assert ["system-out", "failure", "skipped"] == [case[0].tag for case in suite[1:]]
     assert "a\ufffd<b>" == suite[2][0].get("message")
-    assert {"command": "p 'a b'", "resource": "x.io/dev", "seed": "7"} == {
-        each.get("name"): each.get("value") for each in suite[0]
-    }
+    told = {"command": "p 'a b'", "resource": "x.io/dev", "kubelet_version": "1.36", "seed": "7"}
+    assert told == {each.get("name"): each.get("value") for each in suite[0]}
 
 
 # The page
@@ -209,9 +208,9 @@ def test_the_page_says_what_quick_means() -> None:
     full = Limits()
     assert f"observes for {QUICK.quiet:g} s instead of {full.quiet:g} s" in PAGE
     assert f"{QUICK.leak_restarts} times instead of {full.leak_restarts}" in PAGE
-    assert f"become calm ({full.calm:g} s, {QUICK.calm:g} s with `--quick`)" in PAGE
-    assert f"`--jobs 1` instead of {_cli._JOBS}" in PAGE
-    assert f"`--within 30` gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
+    assert f"has had {full.calm:g} s ({QUICK.calm:g} s) to settle" in PAGE
+    assert f"`--jobs 1` runs one process at a time instead of {_cli._JOBS}" in PAGE
+    assert f"`--within 30` | gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
 
 
 def test_what_a_run_chooses_at_random_is_decided_by_its_seed() -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 
@@ -14,6 +15,8 @@ from deviceplugin.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotAp
 from deviceplugin.conformance._findings import Findings
 from deviceplugin.conformance._lanes import InOrder, SideBySide
 from deviceplugin.conformance._progress import Progress
+from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
+from held_clock import HeldClock
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -230,27 +233,30 @@ def test_what_does_not_apply_stays_so() -> None:
 class Terminal(io.StringIO):
     def __init__(self) -> None:
         super().__init__()
-        self.written = threading.Event()
+        self.written = Semaphore(0)
 
     def isatty(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
         if "now:" in text:
-            self.written.set()
+            self.written.release()
         return super().write(text)
 
 
 def test_a_terminal_shows_what_is_being_run(capsys: pytest.CaptureFixture[str]) -> None:
     one, two = check("some.one", passes), check("some.two", passes)
     order, terminal = InOrder([one, two], lambda result: progress.print(result.text)), Terminal()
-    with Progress(order, terminal) as progress:
+    clock = HeldClock()
+    with Progress(order, terminal, clock) as progress:
         order.begins(two)
         order.ends(Result(two, Verdict.PASS, "second", 0))
         order.begins(one)
-        assert terminal.written.wait(PATIENCE)
+        for _ in range(4):
+            assert 0.5 == clock.skip_wait()
+            assert terminal.written.acquire(timeout=PATIENCE)
         order.ends(Result(one, Verdict.PASS, "first", 0))
-    assert "1 of 2 checks done; now: some.one" in terminal.getvalue()
+    assert "  2 s, 1 of 2 checks done; now: some.one" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
     assert "first\nsecond\n" == capsys.readouterr().out
 
@@ -260,3 +266,25 @@ def test_where_there_is_no_terminal_nothing_is_shown() -> None:
     with Progress(InOrder([], print), nowhere):
         pass
     assert "" == nowhere.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (KubeletCrashed("nil pointer"), Verdict.NOT_APPLICABLE),
+        (KubeletStopped("it was stopped"), Verdict.NOT_APPLICABLE),
+        (ContainerStartError("no device"), Verdict.FAIL),
+        (LookupError("no plugin"), Verdict.FAIL),
+        (TimeoutError("too late"), Verdict.FAIL),
+    ],
+)
+def test_what_ends_a_check_early_is_its_verdict_and_the_next_one_runs(
+    error: Exception, verdict: Verdict
+) -> None:
+    def ends(_: Trial) -> str:
+        raise error
+
+    side = Side(check("early", ends), check("late", passes), jobs=1)
+    assert [(verdict, str(error)), (Verdict.PASS, "fine")] == [
+        (result.verdict, result.text) for result in side.order.results
+    ]

@@ -55,6 +55,21 @@ def test_the_gopher_plugin_passes_all_that_apply(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("version", ["1.26", "1.28", "1.33"])
+def test_the_gopher_plugin_passes_on_kubelets_of_earlier_releases(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    only = [f"--only={group}" for group in ("registration", "lists", "allocation", "restart")]
+    words = [f"--kubelet-version={version}", "--quick", "--seed=1", *only, f"--json={report}"]
+    assert 0 == main([*words, "--", *GOPHER])
+    document = json.loads(report.read_text())
+    assert "fail" not in verdicts(document).values()
+    assert version == document["kubelet_version"]
+    assert f"on Kubernetes {version} in " in capsys.readouterr().out
+
+
+@pytest.mark.timeout(60)
 def test_the_template_plugin_passes_all_that_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

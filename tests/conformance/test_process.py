@@ -1,11 +1,19 @@
 """The plugin's process: what is told of its end."""
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from deviceplugin.conformance import Limits, Subject, _proc
+from deviceplugin.conformance._check import Failed
+from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._plugin import Plugin
+from deviceplugin.simulator import StubPlugin
+from patience import PATIENCE
 
 NAMES = ("plugin_dir", "pod_resources_socket", "registry_dir", "http_address")
 DUMP = [
@@ -75,3 +83,33 @@ def test_what_a_process_before_it_wrote_is_not_its_last_words(tmp_path: Path) ->
 def test_a_cause_is_found_however_much_was_written_after_it(tmp_path: Path) -> None:
     lines = ["panic: early", *["-"] * 100_000, *DUMP]
     assert f"panic: early | ... | {TAIL}" == last_words(lines, tmp_path / "output")
+
+
+def test_a_plugin_that_was_killed_may_be_gone_before_the_kubelet_notices() -> None:
+    subject = Subject(command=["true"], resource="x.io/dev")
+    with subject.place() as place, ThreadPoolExecutor(1) as pool:
+        node = Node(subject, place, Limits(within=PATIENCE), 1, Event())
+        node.kubelet.start()
+        stub = StubPlugin(node.kubelet.plugin_dir, "x.io/dev", ["a"])  # what the kubelet sees
+        try:
+            with stub:
+                node.kubelet.wait_for("x.io/dev", {"a"})
+                node.launch()._process.wait(PATIENCE)
+                with pytest.raises(Failed, match="ended with status 0"):
+                    node.observe(PATIENCE)
+                gone = pool.submit(node.await_gone)
+            assert gone.result(PATIENCE) is None
+            assert "x.io/dev" not in node.kubelet.registered
+        finally:
+            node.close()
+
+
+def test_where_the_kernel_tells_less_a_process_is_measured_by_what_it_tells(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = " ".join(str(number) for number in range(3, 53)).split()
+    fields[11:13] = [str(2 * ticks), str(ticks)]  # user and system
+    (tmp_path / "stat").write_text(f"7 (odd) name) {' '.join(fields)}\n")
+    assert 3_000_000_000 == _proc._cpu(tmp_path)
+    (tmp_path / "schedstat").write_text("1234 5 6\n")
+    assert 1234 == _proc._cpu(tmp_path)
+    assert (0, 0) == _proc._sizes(tmp_path / "smaps_rollup")

@@ -55,8 +55,7 @@ class SlowAllocate(Good):
 
 class WaitsForStreams(Good):
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
-        with self._changed:
-            self._changed.wait_for(lambda: self.streams <= 4, 2)
+        self._changed.until(lambda: self.streams <= 4, 2)
         return super().answer(ids)
 
 

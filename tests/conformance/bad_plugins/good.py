@@ -136,12 +136,10 @@ class Good(StubPlugin):
             self.stopping.wait(PAUSE)
 
     def watch(self, kubelet: Identity) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self.calls.count("ListAndWatch") > self.opened, 2)
+        self._changed.until(lambda: self.calls.count("ListAndWatch") > self.opened, 2)
         while not self.stopping.is_set() and not self.lost(kubelet):
             self.look()
-            with self._changed:
-                self._changed.wait_for(self.stream_lost, LOOK)
+            self._changed.until(self.stream_lost, LOOK)
 
     def lost(self, kubelet: Identity) -> bool:
         return self.stream_lost() or self.socket_lost() or self.kubelet_lost(kubelet)

@@ -60,18 +60,15 @@ class IgnoresStreams(Good):
 
 class RegistersLikeMad(Good):
     def watch(self, kubelet: Identity) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self.streams, 2)
+        self._changed.until(lambda: self.streams, 2)
         while not self.stopping.is_set() and not (self.socket_lost() or self.kubelet_lost(kubelet)):
             if self.stream_lost():
                 try:
                     self.register()
                 except grpc.RpcError:
                     return
-                with self._changed:
-                    self._changed.wait_for(lambda: self.streams, 0.05)
-            with self._changed:
-                self._changed.wait_for(self.stream_lost, 0.1)
+                self._changed.until(lambda: self.streams, 0.05)
+            self._changed.until(self.stream_lost, 0.1)
 
 
 class IgnoresItsSocket(Good):

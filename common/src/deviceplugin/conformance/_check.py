@@ -59,7 +59,7 @@ class Check:
 
     @property
     def link(self) -> str:
-        """Where the documentation tells more."""
+        """Where the documentation says more."""
         return f"{PAGE}#{self.group.lower().replace(' ', '-')}"
 
 

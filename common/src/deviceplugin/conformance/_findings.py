@@ -22,8 +22,8 @@ class Findings:
         """Return what ``scenario`` found, which is known as ``name``.
 
         Raises:
-            Failed: It failed, and nobody has told so yet.
-            NotApplicable: It raised that, or it failed and somebody has told so.
+            Failed: It failed, and no check has reported it yet.
+            NotApplicable: It raised that, or it failed and a check has reported it.
         """
         with self._locks[name]:
             found = self._play(scenario, name)
@@ -36,7 +36,7 @@ class Findings:
         """Return what ``scenario`` found, for a check to which its failing is no failure.
 
         Raises:
-            NotApplicable: It raised that, or it failed; another check tells of that.
+            NotApplicable: It raised that, or it failed; another check reports that.
         """
         with self._locks[name]:
             return self._seen(self._play(scenario, name))

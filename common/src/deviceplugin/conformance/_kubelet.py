@@ -50,9 +50,14 @@ class Listed:
 class ObservedKubelet(SimulatedKubelet):
     """A simulated kubelet that remembers each registration and each list, over all its starts."""
 
-    def __init__(self, root: Path, *, seed: int, hello: float, dial_timeout: float) -> None:
+    def __init__(
+        self, root: Path, *, version: str, seed: int, hello: float, dial_timeout: float
+    ) -> None:
         config = KubeletConfig(
-            topology_policy="best-effort", numa_nodes=tuple(range(_NUMA_NODES)), watch_interval=None
+            version=version,
+            topology_policy="best-effort",
+            numa_nodes=tuple(range(_NUMA_NODES)),
+            watch_interval=None,
         )
         self._journal = _Journal(hello)
         super().__init__(

@@ -14,8 +14,6 @@ from deviceplugin.conformance._plugin import Plugin
 from deviceplugin.conformance._subject import Subject
 from deviceplugin.proto.v1beta1 import HEALTHY
 
-_LOOK: Final = 0.2
-"""Seconds between looks whether the plugin has ended."""
 _DIAL_TIMEOUT: Final = 10.0
 """Seconds: the kubelet's own."""
 _OTHERS: Final = 0.3
@@ -36,6 +34,7 @@ class Node:
         """The resource to check; empty until it is known."""
         self.kubelet = ObservedKubelet(
             place.root,
+            version=subject.kubelet_version,
             seed=seed,
             hello=limits.hello,
             dial_timeout=min(_DIAL_TIMEOUT, limits.start),
@@ -79,21 +78,31 @@ class Node:
             Failed: The plugin ended meanwhile.
             Abandoned: The run did.
         """
-        deadline = time.monotonic() + timeout
-        while True:
+        return self._wait(condition, timeout, self._check_running)
+
+    def await_gone(self) -> None:
+        """Wait until the kubelet has noticed that the plugin has ended, as it was made to."""
+        self._wait(
+            lambda: self.resource not in self.kubelet.registered, self.limits.within, lambda: None
+        )
+
+    def _wait(
+        self, condition: Callable[[], object], timeout: float, check: Callable[[], None]
+    ) -> bool:
+        def holds() -> bool:
             if self._over.is_set():
                 raise Abandoned
-            left = deadline - time.monotonic()
-            try:
-                self.kubelet.wait(condition, timeout=max(0.0, min(left, _LOOK)))
-            except TimeoutError:
-                self.check_running()
-                if left <= _LOOK:
-                    return False
-            else:
+            if condition():
                 return True
+            check()
+            return False
 
-    def check_running(self) -> None:
+        try:
+            return self.kubelet.wait(holds, timeout=timeout)
+        except TimeoutError:
+            return False
+
+    def _check_running(self) -> None:
         """Raise ``Failed`` if the plugin has ended."""
         if self.plugin is not None and self.plugin.status is not None:
             words = self.plugin.last_words()

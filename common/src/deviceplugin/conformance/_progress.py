@@ -1,11 +1,12 @@
 """A line on a terminal that says what is going on."""
 
 import shutil
-import time
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Final, Self, TextIO
 
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.conformance._lanes import InOrder
 
 _EVERY: Final = 0.5
@@ -18,11 +19,11 @@ class Progress:
     Nothing is shown where ``terminal`` is none.
     """
 
-    def __init__(self, order: InOrder, terminal: TextIO) -> None:
+    def __init__(self, order: InOrder, terminal: TextIO, clock: Clock = MONOTONIC) -> None:
         self._order = order
         self._terminal = terminal if terminal.isatty() else None
-        self._begin = time.monotonic()
-        self._stop = Event()
+        self._waiter = Waiter(clock)
+        self._begin = clock.now()
         self._lock = Lock()
         self._thread = Thread(target=self._run, name="conformance-progress", daemon=True)
 
@@ -37,7 +38,7 @@ class Progress:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._stop.set()
+        self._waiter.end()
         if self._terminal:
             self._thread.join()
             self._show("")
@@ -49,13 +50,13 @@ class Progress:
             print(text, flush=True)  # noqa: T201 - what the command is for
 
     def _run(self) -> None:
-        while not self._stop.wait(_EVERY):
+        for _ in self._waiter.ticks(_EVERY):
             self._show(self._line())
 
     def _line(self) -> str:
         order = self._order
         names = ", ".join(check.id for check in list(order.running))
-        seconds = time.monotonic() - self._begin
+        seconds = self._waiter.clock.now() - self._begin
         return f"  {seconds:.0f} s, {order.done} of {len(order.checks)} checks done; now: {names}"
 
     def _show(self, line: str) -> None:

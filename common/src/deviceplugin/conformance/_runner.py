@@ -19,7 +19,7 @@ def run(
 ) -> list[Result]:
     """Run ``checks`` in their order, and ``say`` each result as soon as it is there.
 
-    ``begins`` is told of each check before it is run.
+    ``begins`` is called with each check before it runs.
     """
     results = []
     for check in checks:

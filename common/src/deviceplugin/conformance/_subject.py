@@ -10,6 +10,7 @@ from typing import Final
 
 from deviceplugin.conformance._place import Place, make_devices, scratch
 from deviceplugin.errors import ConfigError
+from deviceplugin.simulator import NEWEST
 
 _LONGEST_ROOT: Final = 50
 """Bytes of the path of a kubelet's directory: sockets below it have long names."""
@@ -21,7 +22,7 @@ _FILES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A plugin's command, and what the user tells about it.
+    """A plugin's command, and what the user says about it.
 
     ``{plugin_dir}``, ``{pod_resources_socket}``, ``{registry_dir}``, ``{http_address}``,
     ``{kubelet_dir}`` and ``{devices_dir}``, a directory with a few files, stand for what each
@@ -35,6 +36,8 @@ class Subject:
     """Shell command that changes the devices."""
     kubelet_dir: Path | None = None
     """Directory of the kubelet; one of its own for each start where not given."""
+    kubelet_version: str = NEWEST
+    """The release of Kubernetes whose kubelet it is tried on."""
 
     @property
     def trigger_is_shared(self) -> bool:

@@ -139,7 +139,7 @@ class Trial:
         """Return what ``scenario`` found, for a check that merely comes after it.
 
         Raises:
-            NotApplicable: It failed; another check tells of that.
+            NotApplicable: It failed; another check reports that.
         """
         return self._findings.before(lambda: scenario(self), scenario)
 

@@ -14,10 +14,11 @@ from deviceplugin._inventory.encoding import decode_allocation
 from deviceplugin.model import Allocation
 from deviceplugin.plugin import Plugin
 from deviceplugin.simulator import KubeletConfig, Pod, SimulatedKubelet
+from deviceplugin.simulator._clock import PATIENCE
 
 _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
-_PATIENCE: Final = 15.0
+_ANSWER: Final = 15.0
 """Seconds: more than a hook has, so that a test reads which one did not return."""
 PLUGIN_POD: Final = Pod.of("plugin", plugin={})
 """The pod of the plugin itself, as on a real node: a kubelet that lists no pod knows none yet."""
@@ -41,7 +42,7 @@ class Node:
         healthy: Collection[str],
         unhealthy: Collection[str] = (),
         *,
-        timeout: float = 5.0,
+        timeout: float = PATIENCE,
     ) -> None:
         """Wait until the kubelet has exactly these devices of ``resource``."""
         with self._explained():
@@ -55,7 +56,7 @@ class Node:
         Raises:
             grpc.RpcError: The plugin refused.
         """
-        given = self.kubelet.allocate(resource or self._only(), list(ids), timeout=_PATIENCE)
+        given = self.kubelet.allocate(resource or self._only(), list(ids), timeout=_ANSWER)
         return decode_allocation(given)
 
     def prefer(

@@ -35,3 +35,4 @@ GROUPS: Final[tuple[Group, ...]] = (
 """In the order in which they run; the last looks at what all others did to the kubelet."""
 
 CHECKS: Final[tuple[Check, ...]] = tuple(check for group in GROUPS for check in group.checks)
+"""All checks, in the order in which they are reported."""

@@ -77,7 +77,7 @@ def _name(trial: Trial) -> str:
     names = sorted({call.resource for call in _calls(trial)})
     for name in names:
         if not is_extended_resource(name):
-            raise Failed(f"registered {name!r}, which is no extended resource name")
+            raise Failed(f"registered {name!r}, which is not an extended resource name")
     return f"registered {', '.join(names)}"
 
 

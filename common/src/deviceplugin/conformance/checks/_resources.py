@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance._node import Node
 from deviceplugin.conformance._proc import Holdings, holdings
@@ -62,11 +63,15 @@ def _held(node: Node) -> Holdings:
 
 def _rested(node: Node, before: Holdings) -> Holdings:
     """Return what the plugin has once it is back to ``before``, or some time later."""
-    deadline = time.monotonic() + node.limits.settle * 3
     now = _held(node)
-    while not _within(now, before) and time.monotonic() < deadline:
-        node.observe(_LOOK)
+
+    def rested() -> bool:
+        nonlocal now
+        node.observe(0)
         now = _held(node)
+        return _within(now, before)
+
+    Waiter().until(rested, node.limits.settle * 3, every=_LOOK)
     return now
 
 

@@ -91,7 +91,7 @@ def _after_kill(trial: Trial) -> str:
     node = trial.node()
     if node.plugin is not None:
         node.plugin.kill()
-    node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
+    node.await_gone()
     took = node.back_after("a start after a kill", node.launch, started=True)
     return f"registered after {took:.2f} s"
 
@@ -107,7 +107,7 @@ def _stable_ids(trial: Trial) -> str:
     before = set(node.lists[-1].ids)
     if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
         node.plugin.kill()
-    node.wait(lambda: node.resource not in node.kubelet.registered, trial.limits.within)
+    node.await_gone()
     node.back_after("a stop", node.launch, started=True)
     missing = before - set(node.lists[-1].ids)
     if missing:
