@@ -15,7 +15,7 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _report, main
-from scripted_plugin import eventually
+from patience import eventually
 
 R = "example.com/dev"
 KEYS = [
@@ -166,7 +166,7 @@ def test_a_plugin_that_is_not_registered_is_said() -> None:
 
 @pytest.mark.parametrize("page", [[], {}, {"resources": [{}]}, {"resources": [{"devices": [1]}]}])
 def test_a_page_that_is_something_else_is_refused(page: object) -> None:
-    with pytest.raises(ValueError, match="is no list of devices"):
+    with pytest.raises(ValueError, match="is not a list of devices"):
         Inventory().add_plugin(page)
 
 
@@ -203,7 +203,7 @@ def test_who_does_not_answer_is_named_and_the_status_is_1(
     assert f"{stranger}/devices: Expecting value" in html
     assert f"{stranger}/other: 404 Not Found" in missing
     assert "Connection refused" in refused
-    assert "is no http:// address" in file
+    assert "is not an http:// address" in file
     assert f"{tmp_path}/none.sock: does not exist" in kubelet
 
 

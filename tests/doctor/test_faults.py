@@ -156,7 +156,7 @@ def a_pod_resources_socket_that_does_not_answer(node: Node) -> None:
     deaf(node.pod_resources_socket)
 
 
-@fault("is no JSON", "CHECKPOINT")
+@fault("is not JSON", "CHECKPOINT")
 def a_checkpoint_that_was_cut_short(node: Node) -> None:
     write(node.at(CHECKPOINT), node.read(CHECKPOINT)[:40])
 
@@ -216,7 +216,7 @@ def a_configuration_without_devices(node: Node) -> None:
     write(node.at("etc/generic-device-plugin/config.yaml"), "domain: example.com")
 
 
-@fault("line 1: devices[0].groups[0].usb[0]: needs a product", "GENERIC")
+@fault("line 1: devices[0].groups[0].usb[0]: product is missing", "GENERIC")
 def a_configuration_that_the_plugin_refuses(node: Node) -> None:
     entry = "{name: serial, groups: [{usb: [{vendor: '0403'}]}]}"
     write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +21,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
+from patience import eventually
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "demo/dashboards/device-plugins.json").read_text(encoding="utf-8"))
@@ -135,11 +134,7 @@ def ask(url: str, query: str) -> list[dict[str, Any]]:
 
 
 def wait_for_series(url: str, query: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 20
-    while not (found := ask(url, query)):
-        assert time.monotonic() < deadline, f"no series: {query}"
-        threading.Event().wait(0.1)
-    return found
+    return eventually(lambda: ask(url, query), f"series of {query}", every=0.1)
 
 
 def drawn(url: str) -> str:

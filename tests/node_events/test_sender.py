@@ -6,18 +6,16 @@ import threading
 
 import pytest
 
+from deviceplugin.apiserver import InvalidError, UnavailableError
 from deviceplugin.tools.events import (
     Fact,
     Notice,
-    NotNowError,
-    RefusedError,
     Sender,
     Watch,
     _sender,
 )
 from held_clock import HeldClock
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 R = "example.com/camera"
 
@@ -112,7 +110,7 @@ def test_a_cluster_that_is_away_is_asked_ever_less_and_then_told_what_is(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.see(*cameras(3))
-    node.error = NotNowError("connection refused")
+    node.error = UnavailableError("connection refused")
     node.run(3600, cameras(3, 0, 1))
     waits = [later - now for now, later in itertools.pairwise(node.tried)]
     assert 12 < len(node.tried) < 40
@@ -123,12 +121,12 @@ def test_a_cluster_that_is_away_is_asked_ever_less_and_then_told_what_is(
         node.run(600, cameras(3, 1))
     assert [["cam1"]] == [[fact.device for fact in notice.facts] for notice in node.created]
     events = [record.getMessage() for record in caplog.records]
-    assert 1 == events.count("event could not be created, trying again")
-    assert 1 == events.count("events can be created again")
+    assert 1 == events.count("event creation failed, retrying")
+    assert 1 == events.count("event creation recovered")
 
 
 def test_what_the_cluster_asks_for_is_waited(node: Node) -> None:
-    node.error = NotNowError("too many", after=120)
+    node.error = UnavailableError("too many", after=120)
     node.see(*cameras(1, 0))
     node.run(110, cameras(1, 0))
     assert [0.0] == node.tried
@@ -142,7 +140,7 @@ def test_nodes_that_fail_together_do_not_come_back_together() -> None:
     waits = set()
     for _ in range(20):
         node = Node()
-        node.error = NotNowError("connection refused")
+        node.error = UnavailableError("connection refused")
         node.watch.observe(cameras(1, 0), 0)
         waits.add(node.sender.step())
     assert len(waits) > 10
@@ -150,7 +148,7 @@ def test_nodes_that_fail_together_do_not_come_back_together() -> None:
 
 
 def test_an_event_that_is_refused_is_not_in_the_way_of_others(node: Node) -> None:
-    node.error = RefusedError("422")
+    node.error = InvalidError("422")
     node.see(*cameras(1, 0))
     assert (1, 1) == (len(node.tried), node.sender.refused)
     node.error = None
@@ -161,7 +159,7 @@ def test_an_event_that_is_refused_is_not_in_the_way_of_others(node: Node) -> Non
 def test_its_thread_waits_as_long_as_there_is_nothing_to_do_or_until_there_is_news(
     node: Node,
 ) -> None:
-    node.error = NotNowError("connection refused")
+    node.error = UnavailableError("connection refused")
     node.watch.observe(cameras(1, 0), 0)
     thread = threading.Thread(target=node.sender.run)
     thread.start()

@@ -5,11 +5,10 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Final, cast
 
 from deviceplugin._app.exit_status import FAILED, USAGE, complain
-from deviceplugin._config import values
+from deviceplugin._config import values, words
 from deviceplugin.errors import ConfigError
 
 _LONGEST_TIMEOUT: Final = 60.0
@@ -45,9 +44,9 @@ def run(
 ) -> int:
     """Return the exit status of ``act``, which is given what ``parser`` reads from ``argv``.
 
-    0 after ``--help``; 2 for a wrong command line, which a ``ConfigError`` tells of too; 1 where
+    0 after ``--help``; 2 for a wrong command line, as for a ``ConfigError``; 1 where
     ``act`` raises one of ``failures``, is interrupted, or prints to somebody who has seen enough.
-    What went wrong is told.
+    What went wrong is printed.
     """
     try:
         options = parser.parse_args(argv)
@@ -57,7 +56,7 @@ def run(
         status = act(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python tries once more at its end, which must not be told either.
+        # Python tries once more at its end, which must not be reported either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except ConfigError as error:
@@ -72,7 +71,7 @@ def run(
 
 
 def has_colour() -> bool:
-    """Tell whether what is printed should be coloured."""
+    """Return whether what is printed should be coloured."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -97,6 +96,6 @@ def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> Non
     """
     for name in wanted:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "--list shows all"
+            near = words.nearest(name, known)
+            hint = f"did you mean {near}?" if near else "--list shows all"
             raise ConfigError(f"no {kind} {name!r}: {hint}")

@@ -1,11 +1,11 @@
 """Commands, a line each: typed, from a script, or over a local socket."""
 
+import math
 import shlex
 import signal
 import socketserver
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Final, TextIO
 
 from deviceplugin._app.table import aligned
+from deviceplugin._platform.monitor import Monitor
 
 _DONE: Final = "ok"
 _FAILED: Final = "error: "
@@ -48,13 +49,13 @@ class Console:
     def __init__(self, commands: Mapping[str, Command], out: TextIO) -> None:
         self._commands = {
             **commands,
-            "sleep": Command(_sleep, "SECONDS", "wait"),
+            "sleep": Command(self._sleep, "SECONDS", "wait"),
             "help": Command(self._help, "", "list the commands"),
             "quit": Command(self._quit, "", "stop"),
         }
         self._out = out
-        self.finished = threading.Event()
-        """Set when it is time to stop."""
+        self.running = Monitor()
+        """Over when it is time to stop."""
 
     def show(self, text: str) -> None:
         """Print ``text`` and a line end, if there is any text."""
@@ -80,7 +81,7 @@ class Console:
     def run_script(self, lines: Iterator[str] | TextIO) -> bool:
         """Carry out ``lines`` up to the first that fails. Whether none did."""
         for line in lines:
-            if self.finished.is_set():
+            if self.running.is_over():
                 break
             try:
                 self.show(self.execute(line))
@@ -96,7 +97,7 @@ class Console:
                 self.show(self.execute(line))
             except CommandError as error:
                 self.show(f"{_FAILED}{error}")
-        self.finished.set()
+        self.running.end()
 
     def _help(self) -> str:
         commands = self._commands.items()
@@ -105,19 +106,21 @@ class Console:
         )
 
     def _quit(self) -> None:
-        self.finished.set()
+        self.running.end()
 
-
-def _sleep(seconds: str) -> None:
-    time.sleep(number(seconds))
+    def _sleep(self, seconds: str) -> None:
+        self.running.pause(number(seconds))
 
 
 def number(text: str) -> float:
     """Return the number in ``text``, or raise ``CommandError``."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no number") from None
+        value = math.nan
+    if math.isnan(value):
+        raise CommandError(f"{text!r} is no number")
+    return value
 
 
 @contextmanager
@@ -168,11 +171,11 @@ def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
 
 
 @contextmanager
-def stopping(finished: threading.Event) -> Iterator[None]:
-    """Set ``finished`` at SIGTERM and SIGINT."""
+def stopping(console: Console) -> Iterator[None]:
+    """Have ``console`` stop at SIGTERM and SIGINT."""
 
     def stop(_signal: int, _frame: object) -> None:
-        finished.set()
+        console.running.end()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -198,5 +201,5 @@ def serve(console: Console, script: TextIO | None) -> int:
         return 0 if console.run_script(script) else 1
     if sys.stdin is not None and sys.stdin.isatty():
         threading.Thread(target=console.read, args=(sys.stdin,), daemon=True).start()
-    console.finished.wait()
+    console.running.pause()
     return 0

@@ -11,11 +11,11 @@ _LONGEST_TEXT: Final = 200
 
 
 class NoAnswerError(Exception):
-    """Somebody told nothing, or something else; the text says why."""
+    """There was no answer, or a wrong one; the message says why."""
 
 
 def page_of(url: str) -> str:
-    """Return where the plugin at ``url`` tells of its devices: ``/devices`` is understood.
+    """Return the address where the plugin at ``url`` lists its devices: ``/devices`` is understood.
 
     Raises:
         ValueError: It is no address.
@@ -35,7 +35,7 @@ def fetch(page: str, timeout: float, most: int) -> bytes:
         NoAnswerError: There is none, or a longer one.
     """
     if urlsplit(page).scheme not in {"http", "https"}:
-        raise NoAnswerError("is no http:// address")
+        raise NoAnswerError("is not an http:// address")
     opener = build_opener(ProxyHandler({}))  # a plugin is near
     try:
         with opener.open(page, timeout=timeout) as answer:
@@ -47,9 +47,9 @@ def fetch(page: str, timeout: float, most: int) -> bytes:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise NoAnswerError(str(reason)) from error
     except HTTPException as error:
-        raise NoAnswerError(f"is no HTTP: {error!r}"[:_LONGEST_TEXT]) from error
+        raise NoAnswerError(f"is not HTTP: {error!r}"[:_LONGEST_TEXT]) from error
     except ValueError as error:  # a name or path that cannot be sent
-        raise NoAnswerError(f"is no address: {error}"[:_LONGEST_TEXT]) from error
+        raise NoAnswerError(f"is not an address: {error}"[:_LONGEST_TEXT]) from error
 
 
 def bounded(text: bytes, most: int) -> bytes:

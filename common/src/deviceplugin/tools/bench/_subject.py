@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,6 @@ from deviceplugin.simulator import SimulatedKubelet
 _TIMEOUT: Final = 30.0
 """Seconds for a plugin to do anything that is waited for."""
 _STOP_TIMEOUT: Final = 10.0
-_LOOK: Final = 0.2
-"""Seconds between looks whether the plugin has died."""
 _TAIL: Final = 5
 """Lines of a failed plugin's output that are shown."""
 
@@ -107,15 +105,19 @@ class Run:
         Raises:
             BenchError: It does not within ``timeout`` seconds, or the plugin has died.
         """
-        deadline = time.monotonic() + timeout
-        while True:
-            with suppress(TimeoutError):
-                self.kubelet.wait(condition, timeout=_LOOK, what=what)
-                return time.monotonic()
+
+        def holds() -> bool:
+            if condition():
+                return True
             if self._plugin is None or self._plugin.status is not None:
                 raise BenchError(f"the plugin ended before {what}{self._tail()}")
-            if time.monotonic() > deadline:
-                raise BenchError(f"no {what} within {timeout:g} s{self._tail()}")
+            return False
+
+        try:
+            self.kubelet.wait(holds, timeout=timeout, what=what)
+        except TimeoutError:
+            raise BenchError(f"no {what} within {timeout:g} s{self._tail()}") from None
+        return time.monotonic()
 
     def wait_registered(self) -> float:
         """Wait until all resources are registered, and return when they were."""

@@ -18,6 +18,7 @@ from deviceplugin.conformance._subject import Subject
 from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks import CHECKS, GROUPS
 from deviceplugin.errors import ConfigError
+from deviceplugin.simulator import NEWEST, RELEASES
 from deviceplugin.tools import _command_line
 from deviceplugin.tools.conformance import _report
 
@@ -67,6 +68,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
         resource=options.resource,
         trigger=options.trigger_change,
         kubelet_dir=options.kubelet_dir,
+        kubelet_version=options.kubelet_version,
     )
     subject.check()
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -103,6 +105,7 @@ def _try(
         results=order.results,
         problem=trial.hopeless,
         only_one=lanes.only_one,
+        kubelet_version=subject.kubelet_version,
     )
     print(f"\n{_report.summary(report)}")  # noqa: T201
     return report
@@ -143,6 +146,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="run the kubelet in DIR, which must not be one's own kubelet's (a temporary one)",
+    )
+    add(
+        "--kubelet-version",
+        choices=RELEASES,
+        default=NEWEST,
+        metavar="RELEASE",
+        help=f"check it on the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
     )
     add(
         "--trigger-change",

@@ -8,18 +8,20 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from deviceplugin._app.table import aligned
 from deviceplugin.conformance._check import Check, Result, Verdict
+from deviceplugin.simulator import NEWEST
 from deviceplugin.tools import _json_report
+from deviceplugin.tools._verdicts import Line, Tone
 
 FORMAT: Final = 1
 """Version of the JSON; raised when something that was there means something else or is gone."""
 
-_COLOURS: Final[Mapping[Verdict, str]] = {
-    Verdict.PASS: "\x1b[32m",
-    Verdict.FAIL: "\x1b[1;31m",
-    Verdict.NOT_APPLICABLE: "\x1b[2m",
+_TONES: Final[Mapping[Verdict, Tone]] = {
+    Verdict.PASS: Tone.GOOD,
+    Verdict.FAIL: Tone.BAD,
+    Verdict.NOT_APPLICABLE: Tone.QUIET,
 }
-_PLAIN: Final = "\x1b[0m"
 _VERDICT_WIDTH: Final = 4
 
 
@@ -38,6 +40,8 @@ class Run:
     """Why the plugin did not come up; empty if it did."""
     only_one: str = ""
     """Why it did not come up beside another; empty if it did."""
+    kubelet_version: str = NEWEST
+    """The release of Kubernetes whose kubelet it was tried on."""
 
     @property
     def passed(self) -> bool:
@@ -52,22 +56,19 @@ class Run:
 
 def line(result: Result, *, width: int, colour: bool) -> str:
     """Return one result as a line of text, and of a failed one why it matters."""
-    verdict = f"{result.verdict:{_VERDICT_WIDTH}}"
-    if colour:
-        verdict = f"{_COLOURS[result.verdict]}{verdict}{_PLAIN}"
     check = result.check
-    text = " ".join(result.text.split())
-    if result.verdict is not Verdict.FAIL:
-        return f"  {verdict}  {check.id:{width}}  {text}"
-    indent = " " * (_VERDICT_WIDTH + 4)
-    return "\n".join(
-        [
-            f"  {verdict}  {check.id:{width}}  {text}",
-            f"{indent}it should: {check.title[0].lower()}{check.title[1:]}",
-            f"{indent}because:   {check.why[0].lower()}{check.why[1:]}",
-            f"{indent}see:       {check.link}",
-        ]
-    )
+    notes = [
+        ("it should", f"{check.title[0].lower()}{check.title[1:]}"),
+        ("because", f"{check.why[0].lower()}{check.why[1:]}"),
+        ("see", check.link),
+    ]
+    return Line(
+        verdict=result.verdict,
+        tone=_TONES[result.verdict],
+        name=check.id,
+        text=result.text,
+        notes=notes if result.verdict is Verdict.FAIL else (),
+    ).show((_VERDICT_WIDTH, width), colour=colour, indent="  ")
 
 
 def summary(run: Run) -> str:
@@ -76,7 +77,7 @@ def summary(run: Run) -> str:
     text = (
         f"{run.resource or 'no resource'}: {counts[Verdict.PASS]} passed, "
         f"{counts[Verdict.FAIL]} failed, {counts[Verdict.NOT_APPLICABLE]} not applicable "
-        f"in {run.seconds:.0f} s, with seed {run.seed}"
+        f"on Kubernetes {run.kubelet_version} in {run.seconds:.0f} s, with seed {run.seed}"
     )
     if run.problem:
         text += f"\nthe plugin did not come up: {' '.join(run.problem.split())}"
@@ -89,11 +90,10 @@ def summary(run: Run) -> str:
 
 def catalogue(checks: Sequence[Check]) -> str:
     """Return all checks with their titles, by group."""
-    width = max(len(check.id) for check in checks)
+    rows = iter(aligned([(check.id, check.title) for check in checks]))
     lines = []
     for group, members in groupby(checks, lambda check: check.group):
-        lines += ["", group]
-        lines += [f"  {check.id:{width}}  {check.title}" for check in members]
+        lines += ["", group, *(f"  {next(rows)}" for _ in members)]
     return "\n".join(lines[1:])
 
 
@@ -103,6 +103,7 @@ def document(run: Run) -> Mapping[str, Any]:
         "command": list(run.command),
         "resource": run.resource,
         "not_checked": sorted(run.others),
+        "kubelet_version": run.kubelet_version,
         "seed": run.seed,
         "seconds": round(run.seconds, 3),
         "passed": run.passed,
@@ -137,8 +138,11 @@ def to_junit(run: Run) -> str:
         suite = ET.SubElement(root, "testsuite", {"name": group, **_totals(results)})
         properties = ET.SubElement(suite, "properties")
         told = {
-            "command": shlex.join(run.command), "resource": run.resource, "seed": str(run.seed)
-        }  # fmt: skip
+            "command": shlex.join(run.command),
+            "resource": run.resource,
+            "kubelet_version": run.kubelet_version,
+            "seed": str(run.seed),
+        }
         for name, value in told.items():
             ET.SubElement(properties, "property", name=name, value=_printable(value))
         for result in results:

@@ -62,7 +62,7 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
         except NoAnswerError as error:
             problems.append(str(error))
     try:
-        ask_kubelet(inventory, socket, options.timeout, told=bool(options.plugin))
+        ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
     except NoAnswerError as error:
         inventory.unknown.append("which devices pods have: the kubelet does not answer")
         problems.append(str(error))

@@ -91,7 +91,7 @@ class Inventory:
                 if resource.get("problem"):
                     self.unknown.append(f"{resource['name']}: {resource['problem']}")
         except (LookupError, TypeError, AttributeError) as error:
-            raise ValueError("is no list of devices of a plugin") from error
+            raise ValueError("is not a list of devices of a plugin") from error
 
     def close(self) -> None:
         """Say of what the kubelet did not call allocatable that it is not; all has been asked."""

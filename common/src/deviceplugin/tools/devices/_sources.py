@@ -26,11 +26,11 @@ _ILL: Final = (
 )
 
 
-def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, told: bool) -> None:
-    """Add what the kubelet's pod resources API tells; ``told`` is whether plugins have told theirs.
+def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plugins: bool) -> None:
+    """Add what the kubelet's PodResources API lists; ``with_plugins``: plugins have been asked.
 
     Raises:
-        NoAnswerError: It tells nothing.
+        NoAnswerError: It does not answer.
     """
     if not socket.exists():
         raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
@@ -50,15 +50,15 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, told: boo
             inventory.unknown.append(f"free devices: {socket}: {rpc.status_text(error)}")
             return
     inventory.close()
-    if not told:
+    if not with_plugins:
         inventory.unknown.append(_ILL)
 
 
 def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
-    """Add what the plugin at ``url`` tells; ``/devices`` is understood.
+    """Add what the plugin at ``url`` lists; ``/devices`` is understood.
 
     Raises:
-        NoAnswerError: It tells nothing, or something else.
+        NoAnswerError: It does not answer, or wrongly.
     """
     try:
         url = page_of(url)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
+from deviceplugin._app.table import aligned
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
@@ -80,9 +81,7 @@ def _chosen(wanted: Sequence[str]) -> Sequence[AnyCheck]:
 
 
 def _catalogue() -> str:
-    checks = all_checks()
-    width = max(len(check.name) for check in checks)
-    return "\n".join(f"{check.name:{width}}  {check.title}" for check in checks)
+    return "\n".join(aligned([(check.name, check.title) for check in all_checks()]))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,22 +6,20 @@ A process of its own, so that a plugin needs no access to the cluster. It asks t
 
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events._cli import main
-from deviceplugin.tools.events._cluster import Cluster, NotNowError, RefusedError
 from deviceplugin.tools.events._look import Fact, look
 from deviceplugin.tools.events._notice import Notice, as_event
+from deviceplugin.tools.events._posting import create_event
 from deviceplugin.tools.events._sender import Sender
 from deviceplugin.tools.events._watch import Watch
 
 __all__ = [
-    "Cluster",
     "Fact",
     "NoAnswerError",
-    "NotNowError",
     "Notice",
-    "RefusedError",
     "Sender",
     "Watch",
     "as_event",
+    "create_event",
     "look",
     "main",
 ]

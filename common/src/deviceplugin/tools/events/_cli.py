@@ -2,30 +2,31 @@
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import urlsplit
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
+from deviceplugin.apiserver import ApiServer
 from deviceplugin.errors import ConfigError
+from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools.events._cluster import Cluster
 from deviceplugin.tools.events._look import look
 from deviceplugin.tools.events._notice import Notice, as_event
+from deviceplugin.tools.events._posting import create_event
 from deviceplugin.tools.events._sender import Sender
 from deviceplugin.tools.events._watch import Watch
 
 log = logging.getLogger(__name__)
 
 _PLUGIN_TIMEOUT: Final = 5.0
+_NAME: Final = "deviceplugin-events"
 _STOP_TIMEOUT: Final = 2.0
 """Seconds that an Event under way is waited for when told to stop."""
 
@@ -79,16 +80,16 @@ def _keep_telling(options: argparse.Namespace, watch: Watch, sender: Sender) -> 
         signal.signal(number, lambda *_: stop.set())
     thread = threading.Thread(target=sender.run, name="sender", daemon=True)
     thread.start()
-    once = _log.Once(log)
+    once = Problems(log)
     while True:
         try:
             left_out = watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
         except NoAnswerError as error:
-            once.say("plugin", "plugin does not answer", error=str(error))
+            once.say("plugin", "plugin unreachable", error=str(error))
         else:
             once.over("plugin")
             if left_out:
-                once.say("room", "too many devices; the last are not watched")
+                once.say("room", "too many devices, some not watched")
             sender.wake()
         if stop.wait(options.interval):
             break
@@ -100,25 +101,21 @@ def _keep_telling(options: argparse.Namespace, watch: Watch, sender: Sender) -> 
 def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
     if options.dry_run:
         return lambda notice: _show(notice, options.node)
-    url = options.api or _address(os.environ)
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise ConfigError(f"--api {url!r} is no http:// or https:// address")
-    cluster = Cluster(url)
-    return lambda notice: cluster.create(as_event(notice, options.node, datetime.now(UTC)))
+    api = ApiServer(options.api, name=_NAME) if options.api else _own_cluster()
+    return lambda notice: create_event(api, as_event(notice, options.node, datetime.now(UTC)))
+
+
+def _own_cluster() -> ApiServer:
+    try:
+        return ApiServer.of_pod(name=_NAME)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; give --api URL, or --dry-run") from None
 
 
 def _show(notice: Notice, node: str) -> None:
     line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}\n"
     sys.stdout.write(line)
     sys.stdout.flush()
-
-
-def _address(environ: Mapping[str, str]) -> str:
-    """Return where a pod finds the API server."""
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port:
-        raise ConfigError("this is no pod: give --api URL, or --dry-run")
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _seconds(text: str) -> float:

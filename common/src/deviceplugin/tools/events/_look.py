@@ -43,7 +43,7 @@ def look(source: str, timeout: float) -> list[Fact]:
     except OSError as error:
         raise NoAnswerError(f"{source}: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise NoAnswerError(f"{source}: is no list of a plugin's devices") from error
+        raise NoAnswerError(f"{source}: is not a list of a plugin's devices") from error
 
 
 def _read(source: str, timeout: float) -> bytes:

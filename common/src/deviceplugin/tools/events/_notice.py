@@ -1,7 +1,6 @@
 """Something to tell, and the Event that tells it."""
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -85,7 +84,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
-def as_event(notice: Notice, node: str, now: datetime) -> Mapping[str, Any]:
+def as_event(notice: Notice, node: str, now: datetime) -> dict[str, Any]:
     """Return the core/v1 Event for ``node`` that tells ``notice``.
 
     The same news of the same devices has the same name, so that the API server itself refuses to

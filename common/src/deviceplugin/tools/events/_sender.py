@@ -7,8 +7,8 @@ from typing import Final
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._telemetry.log import Once
-from deviceplugin.tools.events._cluster import NotNowError, RefusedError
+from deviceplugin.apiserver import ApiServerError, InvalidError
+from deviceplugin.kit.log import Problems
 from deviceplugin.tools.events._notice import Notice
 from deviceplugin.tools.events._watch import Watch
 
@@ -30,7 +30,7 @@ class Sender:
 
     Args:
         watch: Knows the news.
-        post: Tells it; raises NotNowError or RefusedError.
+        post: Tells it; raises ``ApiServerError``, ``InvalidError`` if it never can.
         clock: The same that tells ``watch`` the time.
     """
 
@@ -45,7 +45,7 @@ class Sender:
         self._free = float(BURST)
         self._filled = clock.now()
         self._not_before = self._filled
-        self._once = Once(log)
+        self._once = Problems(log)
         self.refused = 0
         """Events that the cluster would never take."""
 
@@ -83,17 +83,17 @@ class Sender:
     def _tell(self, notice: Notice) -> float:
         try:
             self._post(notice)
-        except NotNowError as error:
+        except InvalidError as error:
+            self.refused += 1
+            log.warning("event rejected", extra={"error": str(error), "text": notice.message})
+        except ApiServerError as error:
             wait = max(self._backoff.next_wait(), error.after)
             self._not_before = self._clock.now() + wait
-            self._once.say("cluster", "event could not be created, trying again", error=str(error))
+            self._once.say("cluster", "event creation failed, retrying", error=str(error))
             return wait
-        except RefusedError as error:
-            self.refused += 1
-            log.warning("event was refused", extra={"error": str(error), "text": notice.message})
         else:
             if self._once.over("cluster"):
-                log.info("events can be created again")
+                log.info("event creation recovered")
             log.info("event created", extra={"reason": notice.reason, "text": notice.message})
         self._backoff.reset()
         self._free -= 1

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Final, get_args
 
 from deviceplugin._app.exit_status import FAILED
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError
 from deviceplugin.simulator._behaviour import Behaviour
 from deviceplugin.simulator._config import KubeletConfig, TopologyPolicy, TopologyScope
 from deviceplugin.simulator._errors import KubeletStopped
 from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._live import LiveView
+from deviceplugin.simulator._release import NEWEST, RELEASES
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._console import Console, listening, opened, send, serve, stopping
 from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
@@ -74,8 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quiet", action="store_true", help="do not show what changes")
     parser.add_argument("--seed", type=int, default=0, help="decides every random choice")
     parser.add_argument(
-        "--fixed", action="store_true", help="leave out the known defects of Kubernetes 1.36"
+        "--version",
+        choices=RELEASES,
+        default=NEWEST,
+        metavar="RELEASE",
+        help=f"behave as the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
     )
+    parser.add_argument("--fixed", action="store_true", help="leave out its known defects")
     parser.add_argument(
         "--node-status-interval",
         type=float,
@@ -106,8 +113,9 @@ def _run(root: Path, options: argparse.Namespace) -> int:
         root,
         seed=options.seed,
         clock=clock,
-        behaviour=Behaviour.fixed() if options.fixed else Behaviour.v1_36(),
+        behaviour=Behaviour.fixed() if options.fixed else None,
         config=KubeletConfig(
+            version=options.version,
             topology_policy=options.topology_policy,
             topology_scope=options.topology_scope,
             numa_nodes=_numa_nodes(options.numa_nodes),
@@ -115,7 +123,7 @@ def _run(root: Path, options: argparse.Namespace) -> int:
     )
     console = Console(KubeletCommands(kubelet, clock).table, sys.stdout)
     with ExitStack() as stack:
-        stack.enter_context(stopping(console.finished))
+        stack.enter_context(stopping(console))
         script = opened(options.script, stack)
         stack.enter_context(kubelet)
         stack.enter_context(listening(console, root / _CONTROL))
@@ -145,10 +153,10 @@ def _refuse_to_replace(path: Path) -> None:
 @contextmanager
 def _node_status(kubelet: SimulatedKubelet, interval: float) -> Iterator[None]:
     """Update the node status at intervals, as long as the kubelet runs."""
-    closed = threading.Event()
+    waiter = Waiter()
 
     def run() -> None:
-        while not closed.wait(interval):
+        for _ in waiter.ticks(interval):
             with suppress(KubeletStopped):
                 kubelet.tick()
 
@@ -157,5 +165,5 @@ def _node_status(kubelet: SimulatedKubelet, interval: float) -> Iterator[None]:
     try:
         yield
     finally:
-        closed.set()
+        waiter.end()
         thread.join()

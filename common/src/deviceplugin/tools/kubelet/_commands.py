@@ -1,16 +1,15 @@
 """What can be done to the simulated kubelet from its command line."""
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from deviceplugin._platform.clock import MONOTONIC
+from deviceplugin.simulator._clock import PATIENCE
 from deviceplugin.simulator._kubelet import SimulatedKubelet
 from deviceplugin.simulator._live import describe
 from deviceplugin.simulator._manifest import ManifestError, load_pods
 from deviceplugin.simulator._pods import Pod, RunOptions
 from deviceplugin.tools._console import Command, CommandError, number
-
-_WAIT = 30.0
 
 
 class LeapingClock:
@@ -21,7 +20,7 @@ class LeapingClock:
 
     def __call__(self) -> float:
         """Return seconds."""
-        return time.monotonic() + self._skipped
+        return MONOTONIC.now() + self._skipped
 
     def leap(self, seconds: float) -> None:
         """Skip ``seconds``."""
@@ -60,7 +59,7 @@ class KubeletCommands:
             "wait": Command(
                 self.wait,
                 "RESOURCE COUNT [SECONDS]",
-                f"wait for so many healthy devices, {_WAIT:g} s at most",
+                f"wait for so many healthy devices, {PATIENCE:g} s at most",
             ),
         }
 
@@ -132,7 +131,7 @@ class KubeletCommands:
         self._clock.leap(number(seconds))
         self._kubelet.tick()
 
-    def wait(self, resource: str, count: str, seconds: str = str(_WAIT)) -> None:
+    def wait(self, resource: str, count: str, seconds: str = str(PATIENCE)) -> None:
         """Wait for devices."""
         wanted = int(number(count))
         self._kubelet.wait(

@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     commands = StubCommands(plugin)
     console = Console(commands.table, sys.stdout)
     with ExitStack() as stack:
-        stack.enter_context(stopping(console.finished))
+        stack.enter_context(stopping(console))
         script = opened(options.script, stack)
         plugin.start()
         stack.callback(plugin.stop)

@@ -6,11 +6,10 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import HEALTHY
+from deviceplugin.simulator._clock import PATIENCE
 from deviceplugin.simulator._stub import StubPlugin
 from deviceplugin.simulator._stub_service import StubError
 from deviceplugin.tools._console import Command, CommandError, number
-
-_WAIT = 30.0
 
 
 class StubCommands:
@@ -30,7 +29,7 @@ class StubCommands:
             "start": Command(self.start, "", "serve again, without registering"),
             "calls": Command(self.calls, "", "show the calls so far"),
             "wait": Command(
-                self.wait, "METHOD [COUNT]", f"wait for calls of a method, {_WAIT:g} s at most"
+                self.wait, "METHOD [COUNT]", f"wait for calls of a method, {PATIENCE:g} s at most"
             ),
         }
 
@@ -87,7 +86,7 @@ class StubCommands:
         """Wait for calls."""
         wanted = int(number(count))
         try:
-            self._plugin.wait(lambda: self._plugin.calls.count(method) >= wanted, timeout=_WAIT)
+            self._plugin.wait(lambda: self._plugin.calls.count(method) >= wanted, timeout=PATIENCE)
         except TimeoutError as error:
             raise CommandError(str(error)) from None
 

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from deviceplugin.kit.cdi import is_device_name, is_kind
+
 READ: Final = frozenset({".json", ".yaml"})
 """Endings of the files that runtimes read."""
-_VENDOR_AND_CLASS: Final = re.compile(
-    r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
-)
-_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+")
 _FIELDS: Final = frozenset({"cdiVersion", "kind", "annotations", "devices", "containerEdits"})
 
@@ -39,9 +37,9 @@ def names(path: Path) -> list[str]:
     if unknown := sorted(map(str, spec.keys() - _FIELDS)):
         raise SpecError(f"has a key that no specification has: {', '.join(unknown)}")
     if not _VERSION.fullmatch(str(spec.get("cdiVersion", ""))):
-        raise SpecError(f"cdiVersion {spec.get('cdiVersion')!r} is no version such as '0.5.0'")
+        raise SpecError(f"cdiVersion {spec.get('cdiVersion')!r} is not a version such as '0.5.0'")
     kind = str(spec.get("kind", ""))
-    if not _VENDOR_AND_CLASS.fullmatch(kind):
+    if not is_kind(kind):
         raise SpecError(f"kind {kind!r} is not of the form vendor.example.com/class")
     devices = spec.get("devices")
     if not isinstance(devices, list) or not devices:
@@ -53,7 +51,7 @@ def names(path: Path) -> list[str]:
 
 
 def _name(device: Any) -> str:
-    if not isinstance(device, Mapping) or not _NAME.fullmatch(str(device.get("name", ""))):
+    if not isinstance(device, Mapping) or not is_device_name(str(device.get("name", ""))):
         raise SpecError(f"has a device without a valid name: {str(device)[:80]}")
     name = str(device["name"])
     if not device.get("containerEdits"):

@@ -26,7 +26,7 @@ def _look(node: Node) -> Iterator[Finding]:
         yield unknown(path, f"may not be read by this user ({path.owner()} may)", "run as root.")
         return
     except (ValueError, RecursionError) as error:
-        yield _corrupt(path, f"is no JSON: {error}")
+        yield _corrupt(path, f"is not JSON: {error}")
         return
     except CheckpointError:
         yield _corrupt(path, "its contents do not fit its checksum")
@@ -73,7 +73,7 @@ def _resources(node: Node, path: Path, checkpoint: Checkpoint) -> Iterator[Findi
 
 
 def _present(node: Node) -> dict[str, int] | None:
-    """Return the healthy devices by resource; None if nobody tells."""
+    """Return the healthy devices by resource; None if nothing says."""
     socket = node.pod_resources_socket
     if state_of(socket, node.timeout) is not State.LISTENED_TO:
         return None

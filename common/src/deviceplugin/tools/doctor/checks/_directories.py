@@ -25,7 +25,7 @@ class Mount:
 
 
 def mount_of(node: Node, path: Path) -> Mount | None:
-    """Return the mount that ``path`` is on; None if that cannot be told."""
+    """Return the mount that ``path`` is on; None if that is unknown."""
     here = path.resolve()
     on = [m for m in _mounts(node) if here == m.point or m.point in here.parents]
     # Of several at one place, the last is on top.

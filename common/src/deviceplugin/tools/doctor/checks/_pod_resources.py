@@ -80,16 +80,16 @@ def _judge(path: Path, answer: Answer) -> Iterator[Finding]:
 
 def _devices(path: Path, counts: dict[str, int]) -> Iterator[Finding]:
     if counts:
-        told = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
-        yield ok(path, f"the kubelet answers; healthy devices: {told}")
+        shown = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
+        yield ok(path, f"the kubelet answers; healthy devices: {shown}")
         return
     yield warning(
         path,
         "the kubelet answers, and has no healthy device of any plugin",
         means="no plugin has registered, or all devices are unhealthy. Devices whose plugin sends "
-        "an empty topology are not told here.",
+        "an empty topology are not listed.",
         do="see the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
     )
 
 
-CHECK: Final = Check("pod-resources", "the socket that tells which pod has which device", _look)
+CHECK: Final = Check("pod-resources", "the socket that says which pod has which device", _look)

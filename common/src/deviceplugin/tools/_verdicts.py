@@ -1,0 +1,49 @@
+"""Verdicts for people: one a line, with what follows from it below."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_PLAIN: Final = "\x1b[0m"
+
+
+class Tone(StrEnum):
+    """How a verdict is to be taken, as the colour that a terminal shows it in."""
+
+    GOOD = "\x1b[32m"
+    DOUBTFUL = "\x1b[33m"
+    BAD = "\x1b[1;31m"
+    QUIET = "\x1b[2m"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A verdict on something."""
+
+    verdict: str
+    tone: Tone
+    name: str
+    text: str
+    notes: Sequence[tuple[str, str]] = ()
+    """What follows, by a word or two before it. An empty one is left out."""
+
+    def show(self, widths: tuple[int, int], *, colour: bool, indent: str = "") -> str:
+        """Return it as text, with verdicts and names of ``widths``; each text on a line."""
+        of_verdict, of_name = widths
+        verdict = f"{self.verdict:{of_verdict}}"
+        if colour:
+            verdict = f"{self.tone}{verdict}{_PLAIN}"
+        first = f"{indent}{verdict}  {self.name:{of_name}}  {_one_line(self.text)}"
+        below, width = (
+            indent + " " * (of_verdict + 2),
+            max((len(n) for n, _ in self.notes), default=0),
+        )
+        notes = (
+            f"{below}{f'{n}:':{width + 1}} {_one_line(text)}" for n, text in self.notes if text
+        )
+        return "\n".join([first, *notes])
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.split())

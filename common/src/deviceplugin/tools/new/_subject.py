@@ -1,0 +1,63 @@
+"""The plugin that is to be made, and the words that its files are filled with."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from deviceplugin._inventory.validation import resource_name_problem
+from deviceplugin.errors import ConfigError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*")
+_LONGEST_NAME: Final = 20
+_LONGEST_RESOURCE: Final = 48
+"""What is made keeps its lines below 100 characters."""
+_TAKEN: Final = frozenset({"base", "common", "components", "plugins", "template", "workspace"})
+_WORD: Final = re.compile(r"\{\{(\w+)\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin. ``ConfigError`` for a name or a resource that cannot be."""
+
+    name: str
+    """Its command is ``<name>-device-plugin``, its package ``deviceplugin_<name>``."""
+    resource: str
+    version: str = "0.1.0"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST_NAME:
+            raise ConfigError(
+                f"name {self.name!r} is not a lower-case letter and up to {_LONGEST_NAME - 1} "
+                "lower-case letters and digits, as in lamp"
+            )
+        if self.name in _TAKEN:
+            raise ConfigError(f"name {self.name!r} is taken: choose another")
+        if problem := resource_name_problem(self.resource):
+            raise ConfigError(f"--resource {self.resource!r} is not valid: {problem}")
+        if len(self.resource) > _LONGEST_RESOURCE:
+            raise ConfigError(
+                f"--resource {self.resource!r} has more than {_LONGEST_RESOURCE} characters: take "
+                "a shorter one, and change it in what is made"
+            )
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What stands for ``{{...}}``."""
+        return {
+            "name": self.name,
+            "class": f"{self.name.capitalize()}Plugin",
+            "resource": self.resource,
+            "version": self.version,
+            "nodes": self.name,
+            "thing": "a_device",
+            "summary": f"Advertise /dev/{self.name}* as {self.resource}.",
+            "what": '\n    """Every such device node is a device."""\n',
+            "how": '\n        """Return what is there now."""',
+            "description": f"A Kubernetes device plugin for the device nodes /dev/{self.name}*",
+        }
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Return ``text`` with each ``{{word}}`` replaced. ``KeyError`` for one that is not known."""
+    return _WORD.sub(lambda found: words[found[1]], text)

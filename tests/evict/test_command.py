@@ -1,0 +1,73 @@
+"""The command itself: how it starts, what it says, how it ends."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cluster.scripted_api import Answer, Script, running
+from deviceplugin.tools.evict import main
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "--node"),
+        (
+            ["--node=n"],
+            "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set; give --api",
+        ),
+        (["--node=n", "--api=x"], "'x' is not http:// or https://"),
+        (["--node=n", "--patience=1s"], "--patience 1s: is less than 2m"),
+        (["--node=n", "--per-minute=0"], "'0' is not a number from 1 to 1000"),
+        (["--node=n", "--interval=1h"], "'1h' is not between 1s and 30s"),
+    ],
+)
+def test_a_wrong_command_line_is_told(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert 2 == main(words)
+    assert text in capsys.readouterr().err
+
+
+def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
+    with running(Script()) as script:
+        words = ["--node=n", f"--api={script.url}", "--plugin=http://127.0.0.1:1", "--interval=1s"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deviceplugin", "evict", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        lines = [process.stderr.readline(), process.stderr.readline()]
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(30)
+        assert "" == process.stderr.read()
+        process.stderr.close()
+    assert "watching for pods to evict" in lines[0]
+    assert "plugin unreachable" in lines[1]
+    assert [] == script.asked
+
+
+def page(script: Script, body: object) -> list[str]:
+    """Return what is logged first and second where the plugin's answer is ``body``."""
+    script.otherwise = lambda asked: Answer.of(body if asked.path == "/devices" else {})
+    words = ["--node=n", f"--api={script.url}", f"--plugin={script.url}", "--interval=1s"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deviceplugin", "evict", *words], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    with process.stderr:
+        lines = [process.stderr.readline(), process.stderr.readline()]
+        process.send_signal(signal.SIGTERM)
+    assert 0 == process.wait(30)
+    return lines
+
+
+@pytest.mark.parametrize("body", [[], {"resources": [{"name": "a"}]}])
+def test_what_is_not_a_list_of_devices_is_told_with_the_address(body: object) -> None:
+    with running(Script()) as script:
+        _, told = page(script, body)
+        assert f"{script.url}: is not a list of a plugin's devices" in told

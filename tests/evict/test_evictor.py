@@ -1,0 +1,308 @@
+"""Which pods are evicted, how many, and which never."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from cluster.scripted_api import Answer, Asked, Script, running
+from deviceplugin.apiserver import ApiServer
+from deviceplugin.tools.evict import Budget, Evictor, Pods, Suspect
+
+R = "example.com/gpu"
+Pod = dict[str, Any]
+
+
+def pod(name: str, uid: str = "u1", **changes: Any) -> Pod:
+    item: Pod = {
+        "metadata": {"name": name, "uid": uid, "ownerReferences": [{"controller": True}]},
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"resources": {"limits": {R: "1"}}}, {"resources": {}}, {}],
+        },
+        "status": {"phase": "Running"},
+    }
+    for place, value in changes.items():
+        item[place] |= value
+    return item
+
+
+def suspect(name: str, left: float = -1.0, namespace: str = "jobs") -> Suspect:
+    return Suspect(namespace, name, R, "gpu0", "Xid 79", 600 - left, left)
+
+
+class Cluster:
+    """Pods, what becomes of them, and an evictor."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.pods: dict[str, Pod] = {}
+        self.evicted: list[tuple[str, str]] = []
+        self.events: list[dict[str, Any]] = []
+        self.disruption_budget = False
+        script.otherwise = self.answer
+
+    def evictor(
+        self, *, per_minute: int = 10, per_hour: int = 10, dry_run: bool = False, bare: bool = False
+    ) -> Evictor:
+        pods = Pods(ApiServer(self.script.url), "n1", bare=bare)
+        return Evictor(pods, Budget(per_minute, per_hour), ["kube-system"], dry_run=dry_run)
+
+    def answer(self, asked: Asked) -> Answer:
+        if asked.path.endswith("/events"):
+            self.events.append(asked.body)
+            return Answer(201)
+        name = asked.path.split("/")[6]
+        if name not in self.pods:
+            return Answer(404, f'pods "{name}" not found')
+        if asked.method == "GET":
+            return Answer.of(self.pods[name])
+        assert asked.path.endswith("/eviction")
+        if self.disruption_budget:
+            return Answer(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        uid = asked.body["deleteOptions"]["preconditions"]["uid"]
+        if uid != self.pods[name]["metadata"]["uid"]:
+            return Answer(409, "the UID in the precondition does not match")
+        self.evicted.append((name, uid))
+        self.pods[name]["metadata"]["deletionTimestamp"] = "now"
+        return Answer(201)
+
+    @property
+    def asked(self) -> int:
+        return len(self.script.asked)
+
+
+@pytest.fixture
+def cluster() -> Any:
+    with running(Script()) as script:
+        yield Cluster(script)
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_pod_is_evicted_when_its_time_is_up_and_told_why(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a")
+    evictor = cluster.evictor()
+    evictor.act([suspect("a", 600)], 0)
+    assert 0 == cluster.asked
+    evictor.act([suspect("a", 60)], 540)
+    evictor.act([suspect("a", 30)], 570)
+    assert (1, []) == (cluster.asked, cluster.evicted)
+    evictor.act([suspect("a", 0)], 600)
+    assert [("a", "u1")] == cluster.evicted
+    (event,) = cluster.events
+    assert "example.com/gpu: gpu0 has been unhealthy for 10 minutes: Xid 79" == event["message"]
+    assert ("Pod", "jobs", "a", "u1") == tuple(
+        event["involvedObject"][key] for key in ("kind", "namespace", "name", "uid")
+    )
+
+
+def test_a_pod_that_is_being_deleted_is_left_alone(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = pod("a")
+    evictor = cluster.evictor()
+    for now in range(0, 1200, 10):
+        evictor.act([suspect("a")], now)
+    assert [("a", "u1")] == cluster.evicted
+    assert ["pod evicted"] == events(caplog)
+    assert cluster.asked < 25
+
+
+def test_another_pod_of_the_same_name_has_its_own_minute(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a")
+    evictor = cluster.evictor()
+    evictor.act([suspect("a")], 0)
+    cluster.pods["a"] = pod("a", "u2")
+    evictor.act([suspect("a")], 60)
+    assert [] == cluster.evicted
+    evictor.act([suspect("a")], 110)
+    assert [] == cluster.evicted
+    evictor.act([suspect("a")], 120)
+    assert [("a", "u2")] == cluster.evicted
+
+
+def test_a_pod_that_is_replaced_in_the_last_moment_stays(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a")
+    pods = Pods(ApiServer(cluster.script.url), "n1")
+    uid, _ = pods.uid_of(suspect("a"))
+    cluster.pods["a"] = pod("a", "u2")
+    pods.evict(suspect("a"), uid)
+    assert [] == cluster.evicted
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (pod("a", spec={"nodeName": "n2"}), "is on node 'n2'"),
+        (pod("a", spec={"containers": [{}]}), f"does not ask for {R}"),
+        (pod("a", metadata={"ownerReferences": []}), "has no controller that would replace it"),
+        (
+            pod("a", metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}),
+            "is a static pod",
+        ),
+        (
+            pod("a", metadata={"annotations": {"deviceplugin.dev/evict": "false"}}),
+            "has the annotation deviceplugin.dev/evict: false",
+        ),
+    ],
+)
+def test_pods_that_stay_and_why_is_said_once(
+    cluster: Cluster, item: Pod, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = item
+    evictor = cluster.evictor()
+    for now in range(0, 3600, 10):
+        evictor.act([suspect("a")], now)
+    assert [] == cluster.evicted
+    assert ["pod exempt from eviction"] == events(caplog)
+    assert text == caplog.records[0].__dict__["error"]
+    assert cluster.asked <= 7, "it is seldom asked for"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"metadata": None}, {"metadata": {"uid": "u1"}}, pod("a", spec={"containers": 1})],
+)
+def test_what_is_not_a_pod_is_logged_once_and_asked_for_again(
+    cluster: Cluster, answer: Pod, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = answer
+    evictor = cluster.evictor()
+    for now in range(0, 300, 10):
+        evictor.act([suspect("a")], now)
+    assert ["pod eviction failed, retrying"] == events(caplog)
+    assert (
+        "/api/v1/namespaces/jobs/pods/a: the answer is not a pod"
+        in vars(caplog.records[0])["error"]
+    )
+    cluster.pods["a"] = pod("a")
+    for now in range(300, 500, 10):
+        evictor.act([suspect("a")], now)
+    assert [("a", "u1")] == cluster.evicted
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_needs_nobody(
+    cluster: Cluster, phase: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = pod("a", status={"phase": phase})
+    evictor = cluster.evictor()
+    for now in (0, 60, 120):
+        evictor.act([suspect("a"), suspect("gone")], now)
+    assert ([], []) == (cluster.evicted, events(caplog))
+
+
+def test_a_bare_pod_is_evicted_where_that_is_wanted(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a", metadata={"ownerReferences": None})
+    evictor = cluster.evictor(bare=True)
+    evictor.act([suspect("a")], 0)
+    evictor.act([suspect("a")], 60)
+    assert [("a", "u1")] == cluster.evicted
+
+
+def test_namespaces_that_are_kept_are_not_asked_for(cluster: Cluster) -> None:
+    evictor = cluster.evictor()
+    evictor.act([suspect("a", namespace="kube-system")], 0)
+    assert 0 == cluster.asked
+
+
+def test_a_fault_of_the_whole_node_does_not_empty_it(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"p{n}" for n in range(8)]
+    cluster.pods |= {name: pod(name) for name in names}
+    evictor = cluster.evictor(per_minute=2, per_hour=5)
+    many = [suspect(name) for name in names]
+    at: list[tuple[int, int]] = []
+    for now in range(0, 3600, 10):
+        left = [
+            one for one in many if "deletionTimestamp" not in cluster.pods[one.name]["metadata"]
+        ]
+        evictor.act(left, now)
+        at.append((now, len(cluster.evicted)))
+    assert [2, 4, 5, 5] == [dict(at)[now] for now in (60, 120, 180, 3590)]
+    assert 1 == events(caplog).count("eviction delayed by budget")
+
+
+def test_a_device_that_recovers_in_time_keeps_its_pod(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a")
+    evictor = cluster.evictor()
+    evictor.act([suspect("a", 60)], 0)
+    evictor.act([], 30)
+    evictor.act([suspect("a", 0)], 60)
+    assert [] == cluster.evicted, "it is asked for anew"
+
+
+def test_a_pod_with_two_ill_devices_is_evicted_once(cluster: Cluster) -> None:
+    cluster.pods["a"] = pod("a")
+    evictor = cluster.evictor()
+    both = [suspect("a", -5), suspect("a", 500)]
+    evictor.act(both, 0)
+    evictor.act(both, 60)
+    assert [("a", "u1")] == cluster.evicted
+
+
+def test_a_disruption_budget_is_waited_for(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = pod("a")
+    cluster.disruption_budget = True
+    evictor = cluster.evictor()
+    for now in range(0, 600, 10):
+        evictor.act([suspect("a")], now)
+    assert ["pod eviction failed, retrying"] == events(caplog)
+    assert "disruption budget" in caplog.records[0].__dict__["error"]
+    cluster.disruption_budget = False
+    evictor.act([suspect("a")], 660)
+    assert [("a", "u1")] == cluster.evicted
+
+
+def test_who_has_no_rights_is_told_what_to_apply(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.script.otherwise = lambda _: Answer(403, "pods is forbidden")
+    evictor = cluster.evictor()
+    for now in range(0, 600, 10):
+        evictor.act([suspect("a")], now)
+    assert ["pod eviction failed, retrying"] == events(caplog)
+    assert "apply the ClusterRole" in caplog.records[0].__dict__["error"]
+    assert cluster.asked <= 11
+
+
+def test_an_event_that_cannot_be_created_changes_nothing(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = pod("a")
+    usual = cluster.answer
+    cluster.script.otherwise = lambda asked: (
+        Answer(403, "no") if asked.path.endswith("/events") else usual(asked)
+    )
+    evictor = cluster.evictor()
+    evictor.act([suspect("a")], 0)
+    evictor.act([suspect("a")], 60)
+    assert [("a", "u1")] == cluster.evicted
+    assert ["pod evicted", "event creation failed"] == events(caplog)
+
+
+def test_a_dry_run_says_what_it_would_do_once_and_keeps_to_the_budget(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods |= {name: pod(name) for name in "ab"}
+    evictor = cluster.evictor(per_minute=1, dry_run=True)
+    with caplog.at_level(logging.INFO):
+        for now in range(0, 1800, 10):
+            evictor.act([suspect("a"), suspect("b")], now)
+    assert ([], []) == (cluster.evicted, cluster.events)
+    assert 2 == events(caplog).count("pod would be evicted")
+    assert {"GET"} == {asked.method for asked in cluster.script.asked}
+
+
+def test_a_budget_is_of_any_minute_and_any_hour() -> None:
+    budget = Budget(2, 3)
+    for now, allowed in [(0, True), (1, True), (2, False), (60, True), (61, False), (3600, True)]:
+        assert allowed == budget.allows(now)
+        if allowed:
+            budget.spend(now)

@@ -1,0 +1,153 @@
+"""How long devices have been unhealthy, and who holds them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+from deviceplugin.tools.evict import Patience, Suspect, _cli
+from patience import eventually
+
+R = "example.com/gpu"
+
+
+def device(
+    number: int, *pods: str, healthy: bool = False, reason: str = "Xid 79"
+) -> dict[str, Any]:
+    holders = [{"namespace": "jobs", "pod": pod, "container": "main"} for pod in pods]
+    return {"id": f"gpu{number}", "healthy": healthy, "reason": reason, "holders": holders}
+
+
+def page(*devices: dict[str, Any], resource: str = R) -> dict[str, Any]:
+    return {"resources": [{"name": resource, "devices": list(devices)}]}
+
+
+def brief(suspects: Sequence[Suspect]) -> list[tuple[str, str, float]]:
+    return [(suspect.name, suspect.device, suspect.left) for suspect in suspects]
+
+
+def ten_minutes(_resource: str) -> float:
+    return 600
+
+
+def test_a_pod_is_a_suspect_from_the_first_moment_and_its_time_runs() -> None:
+    patience = Patience(ten_minutes)
+    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 50))
+    assert [("a", "gpu0", 550)] == brief(patience.observe(page(device(0, "a")), 100))
+    (suspect,) = patience.observe(page(device(0, "a")), 110)
+    assert ("jobs", R, "Xid 79", 60) == (
+        suspect.namespace,
+        suspect.resource,
+        suspect.reason,
+        suspect.seconds,
+    )
+
+
+def test_a_device_that_recovers_begins_anew() -> None:
+    patience = Patience(ten_minutes)
+    patience.observe(page(device(0, "a")), 0)
+    assert [] == patience.observe(page(device(0, "a", healthy=True)), 30)
+    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 60))
+
+
+def test_a_device_that_is_not_listed_begins_anew() -> None:
+    patience = Patience(ten_minutes)
+    patience.observe(page(device(0, "a")), 0)
+    patience.observe(page(), 30)
+    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 60))
+
+
+def test_a_reason_that_changes_does_not() -> None:
+    patience = Patience(ten_minutes)
+    patience.observe(page(device(0, "a", reason="Xid 79, 3 times")), 0)
+    again = patience.observe(page(device(0, "a", reason="Xid 79, 4 times")), 30)
+    assert [("a", "gpu0", 570)] == brief(again)
+
+
+def test_a_plugin_that_was_silent_for_a_minute_begins_anew() -> None:
+    patience = Patience(ten_minutes)
+    patience.observe(page(device(0, "a")), 0)
+    assert [("a", "gpu0", 540)] == brief(patience.observe(page(device(0, "a")), 60))
+    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 121))
+
+
+def test_the_device_that_is_longest_unhealthy_is_the_first() -> None:
+    patience = Patience(ten_minutes)
+    patience.observe(page(device(1, "b")), 0)
+    both = patience.observe(page(device(0, "a"), device(1, "b", "c")), 30)
+    assert [("b", "gpu1", 570), ("c", "gpu1", 570), ("a", "gpu0", 600)] == brief(both)
+
+
+def test_each_resource_has_its_own_patience_and_others_do_not_matter() -> None:
+    patience = Patience({R: 120.0, "example.com/nic": 60.0}.__getitem__, [R])
+    both = page(device(0, "a"))
+    both["resources"] += page(device(0, "b"), resource="example.com/nic")["resources"]
+    assert [("a", "gpu0", 120)] == brief(patience.observe(both, 0))
+
+
+def test_a_device_whose_holders_are_not_known_has_none() -> None:
+    unknown = device(0) | {"holders": None}
+    assert [] == Patience(ten_minutes).observe(page(unknown), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ([], (600, 600)),
+        (["5m"], (300, 300)),
+        ([f"{R}=1h"], (3600, 600)),
+        (["5m", f"{R}=1h", f"{R}=2h"], (7200, 300)),
+    ],
+)
+def test_patience_is_given_for_all_or_one(words: list[str], seconds: tuple[float, float]) -> None:
+    of = _cli._patience(words)
+    assert seconds == (of(R), of("example.com/other"))
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("1m", "--patience 1m: is less than 2m"), (f"{R}=x", f"--patience {R}=x: 'x' "), ("", "''")],
+)
+def test_patience_that_is_too_short_or_none_is_refused(word: str, text: str) -> None:
+    with pytest.raises(dp.ConfigError) as error:
+        _cli._patience([word])
+    assert text in str(error.value)
+
+
+class CameraPlugin(dp.Plugin):
+    """Two cameras, which a test can break."""
+
+    resource = "example.com/camera"
+
+    def __init__(self) -> None:
+        self.ill = False
+
+    @override
+    def discover(self) -> list[dp.Device]:
+        health = dp.Health.unhealthy("lens cap is on") if self.ill else dp.Health()
+        return [dp.Device("cam0", health=health), dp.Device("cam1")]
+
+
+def test_what_a_plugin_answers_is_understood(kubelet: Kubelet) -> None:
+    plugin = CameraPlugin()
+    soon = timedelta(milliseconds=100)
+    with kubelet.running(
+        plugin, http_address="127.0.0.1:0", discovery_interval=soon, pod_resources_interval=soon
+    ) as node:
+        node.wait_for(plugin.resource, {"cam0", "cam1"})
+        url = f"http://127.0.0.1:{node.host.http_port}"
+        node.kubelet.run(Pod.of("door", main={plugin.resource: 2}))
+        plugin.ill = True
+        patience = Patience(ten_minutes)
+
+        def suspects() -> Sequence[Suspect]:
+            return _cli._suspects(url, patience)
+
+        eventually(suspects, "the pod to be a suspect")
+        (suspect,) = suspects()
+    assert ("door", "cam0", "lens cap is on") == (suspect.name, suspect.device, suspect.reason)

@@ -1,0 +1,81 @@
+"""``deviceplugin new`` and plugins/template are one plugin, and what both manifests say is one."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deviceplugin.tools.new import _contents
+from deviceplugin.tools.new._subject import Subject
+from manifests.kustomize import render
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "plugins/template"
+VERSION = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]["version"]
+WORDS = {
+    "name": "template",
+    "class": "SerialPlugin",
+    "resource": "example.com/serial",
+    "version": VERSION,
+    "nodes": "ttyUSB",
+    "thing": "an_adapter",
+    "summary": "Advertise USB serial adapters as example.com/serial.",
+    "what": "",  # an example without docstrings has room on a page
+    "how": "",
+    "description": "A Kubernetes device plugin in 13 lines, to copy",
+}
+"""What makes the template of what `new` makes plugins from."""
+NAMES = {Path("tests/test_template.py"): Path("tests/test_serial.py")}
+
+
+def test_new_makes_the_template() -> None:
+    made = {
+        NAMES.get(path, path): text
+        for path, text in _contents.made(_contents.PACKAGE, WORDS).items()
+    }
+    assert made == {path: (TEMPLATE / path).read_text() for path in made}
+
+
+def test_nothing_of_the_template_is_left_out() -> None:
+    there = {
+        path.relative_to(TEMPLATE)
+        for path in TEMPLATE.rglob("*")
+        if path.is_file() and not {"__pycache__", ".pytest_cache"} & {*path.parts}
+    }
+    made = {NAMES.get(path, path) for path in _contents.made(_contents.PACKAGE, WORDS)}
+    assert {Path("README.md")} == there - made
+
+
+def test_a_subject_has_the_same_words_as_the_template() -> None:
+    assert set(WORDS) == set(Subject("lamp", "example.com/lamp").words)
+
+
+def test_every_file_that_the_wheel_brings_is_used() -> None:
+    used = {
+        f"{file}.in" for file in (*_contents.REPOSITORY.values(), *_contents.WORKSPACE.values())
+    }
+    folder = ROOT / "common/src/deviceplugin/tools/new/files"
+    assert used == {path.name for path in folder.iterdir()}
+
+
+def test_the_one_file_of_manifests_is_what_the_kustomization_renders(tmp_path: Path) -> None:
+    subject = Subject("lamp", "example.com/lamp")
+    (tmp_path / "deployments").mkdir()
+    for name in ("base", "components"):
+        (tmp_path / "deployments" / name).symlink_to(ROOT / "deployments" / name)
+    place = tmp_path / "deployments/lamp"
+    place.mkdir()
+    for path, text in _contents.workspace(subject).items():
+        if path.parent == Path("deployments/lamp"):
+            (place / path.name).write_text(text)
+    text = _contents.repository(subject)[Path("deploy/lamp.yaml")]
+    assert [*yaml.safe_load_all(text)] == render(place)
+
+
+@pytest.mark.parametrize("table", [_contents.REPOSITORY, _contents.WORKSPACE], ids=["own", "here"])
+def test_the_longest_names_keep_lines_below_100_characters(table: dict[str, str]) -> None:
+    subject = Subject("a" * 20, f"{'d' * 30}.example/{'r' * 9}")
+    for path, text in _contents.made(table, subject.words).items():
+        if path.suffix == ".py":
+            assert 100 >= max(map(len, text.splitlines())), path

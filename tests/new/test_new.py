@@ -1,0 +1,248 @@
+"""``deviceplugin new`` makes a plugin that passes everything at once, or nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.__main__ import main
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools.new._writing import write
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the framework's wheel is unpacked, as installing it does."""
+    place = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
+    subprocess.run(build, cwd=ROOT / "common", check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site")
+    return place / "site"
+
+
+def run(where: Path, *words: str, path: str) -> str:
+    done = subprocess.run(
+        words,
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.mark.timeout(180)
+def test_what_the_installed_command_makes_passes_everything_at_once(
+    installed: Path, somewhere: Path
+) -> None:
+    python, site = sys.executable, str(installed)
+    words = ("new", "lamp", "--resource=example.org/desk-lamp")
+    said = run(somewhere, python, "-m", "deviceplugin", *words, path=site)
+    assert "new-plugin.md" in said.splitlines()[-1]
+    lamp = somewhere / "lamp"
+    path = f"{site}:{lamp}/src"
+    run(lamp, str(BIN / "ruff"), "check", "--no-cache", ".", path=path)
+    run(lamp, str(BIN / "ruff"), "format", "--check", "--no-cache", ".", path=path)
+    run(lamp, str(BIN / "mypy"), "--strict", "src", "tests", path=path)
+    run(lamp, python, "-m", "pytest", "-p", "no:cacheprovider", path=path)
+    shown = run(lamp, python, "-m", "deviceplugin_lamp", "--print-config", path=path)
+    assert '"directory": "/dev"' in shown
+    told = run(lamp, python, "-m", "deviceplugin_lamp", "--help", path=path)
+    assert "Advertise /dev/lamp* as example.org/desk-lamp." == told.splitlines()[2]
+    run(lamp, python, "-m", "hatchling", "build", "-t", "wheel", path=path)
+
+
+def test_a_dry_run_names_the_same_files_and_makes_none(
+    somewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main(["new", "lamp", "--dry-run"])
+    told = {line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    assert set() == below(somewhere)
+    assert 0 == main(["new", "lamp"])
+    assert told == {str(path) for path in Path("lamp").rglob("*") if path.is_file()}
+
+
+def test_an_empty_folder_and_one_that_is_not_there_yet_are_both_taken(somewhere: Path) -> None:
+    (somewhere / "empty").mkdir()
+    assert 0 == main(["new", "lamp", "--directory=empty"])
+    assert 0 == main(["new", "lamp", "--directory=one/two"])
+    assert below(somewhere / "empty") == below(somewhere / "one/two")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["Lamp"], "name 'Lamp' is not a lower-case letter and up to 19 lower-case letters"),
+        (["desk-lamp"], "name 'desk-lamp' is not"),
+        (["2lamp"], "name '2lamp' is not"),
+        (["../lamp"], "name '../lamp' is not"),
+        (["l" * 21], f"name '{'l' * 21}' is not"),
+        ([""], "name '' is not"),
+        (["lämp"], "name 'lämp' is not"),
+        (["base"], "name 'base' is taken"),
+        (["lamp", "--resource=lamp"], "--resource 'lamp' is not valid: it needs a domain"),
+        (["lamp", "--resource=kubernetes.io/lamp"], "reserved by Kubernetes"),
+        (["lamp", f"--resource=example.com/{'l' * 37}"], "has more than 48 characters"),
+        (["lamp", "--directory=full"], "full: is not empty; name another place"),
+        (["lamp", "--directory=file"], "file: is not a directory"),
+        (["lamp", "--directory=file/deeper"], "file: is not a directory"),
+        (["lamp", "--directory=dangling"], "dangling: is not a directory"),
+        (["lamp", "--directory=/proc/lamp"], "/proc"),
+        (["lamp", "--directory=~nobody-of-this-name/x"], "x: there is no such user"),
+        (["lamp", f"--directory={'l' * 300}"], "lll: File name too long; nothing was made"),
+        (["lamp", "--nonsense"], "unrecognized arguments: --nonsense"),
+        ([], "the following arguments are required: NAME"),
+    ],
+)
+def test_what_cannot_be_is_told_and_leaves_nothing(
+    words: list[str], problem: str, somewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (somewhere / "full").mkdir()
+    (somewhere / "full/thing").touch()
+    (somewhere / "file").touch()
+    (somewhere / "dangling").symlink_to("nowhere")
+    before = below(somewhere)
+    assert 2 == main(["new", *words])
+    assert problem in capsys.readouterr().err
+    assert before == below(somewhere)
+
+
+def test_a_second_time_is_refused_and_changes_nothing(somewhere: Path) -> None:
+    assert 0 == main(["new", "lamp"])
+    before = {path: path.read_text() for path in somewhere.rglob("*") if path.is_file()}
+    assert 2 == main(["new", "lamp", "--resource=example.com/other"])
+    assert before == {path: path.read_text() for path in before}
+
+
+def test_of_many_at_once_exactly_one_makes_it(somewhere: Path) -> None:
+    words = [sys.executable, "-m", "deviceplugin", "new", "lamp"]
+    running = [subprocess.Popen(words, stdout=-3, stderr=-3) for _ in range(4)]
+    assert [0, 2, 2, 2] == sorted(one.wait() for one in running)
+    assert 0 == main(["new", "lamp", "--directory=alone"])
+    assert below(somewhere / "alone") == below(somewhere / "lamp")
+
+
+def test_what_fails_in_the_middle_leaves_nothing(somewhere: Path) -> None:
+    new = {Path("a/b/first"): "1", Path("c" * 300): "2"}
+    with pytest.raises(OSError, match="File name too long"):
+        write(somewhere, new, {}, dry=False)
+    assert set() == below(somewhere)
+
+
+def test_an_edit_that_fails_takes_back_the_edits_before_it(somewhere: Path) -> None:
+    def refuse(text: str) -> str:
+        if "second" not in text:
+            raise ConfigError("no place for it")
+        (somewhere / "late").unlink()  # somebody else, between the look and the edit
+        return text
+
+    for name in ("early", "late"):
+        (somewhere / name).write_text(f"{name} second")
+    edits = {Path("early"): lambda _text: "edited", Path("late"): refuse}
+    with pytest.raises(FileNotFoundError, match="late"):
+        write(somewhere, {Path("new/file"): ""}, edits, dry=False)
+    assert {"early"} == below(somewhere)
+    assert "early second" == (somewhere / "early").read_text()
+
+
+def test_an_edit_in_progress_is_not_written_over(somewhere: Path) -> None:
+    (somewhere / "page").write_text("text")
+    (somewhere / "page.new").touch()
+    with pytest.raises(ConfigError, match=r"page\.new: is there already; nothing was made"):
+        write(somewhere, {Path("file"): ""}, {Path("page"): str.upper}, dry=False)
+    assert {"page", "page.new"} == below(somewhere)
+
+
+@pytest.fixture
+def workspace(somewhere: Path) -> Path:
+    for name in ("pyproject.toml", "README.md", "common/pyproject.toml"):
+        (somewhere / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, somewhere / name)
+    (somewhere / "plugins").mkdir()
+    return somewhere
+
+
+@pytest.mark.parametrize("name", ["aaa", "lamp", "zzz"])
+def test_in_the_repository_two_files_get_one_line_each(workspace: Path, name: str) -> None:
+    before = {file: (workspace / file).read_text() for file in ("pyproject.toml", "README.md")}
+    assert 0 == main(["new", name])
+    for file, text in before.items():
+        lines = (workspace / file).read_text().splitlines()
+        added = [line for line in lines if line not in text.splitlines()]
+        assert 1 == len(added), file
+        assert [line for line in lines if line not in added] == text.splitlines()
+    readme = (workspace / "README.md").read_text()
+    assert f"/dev/{name}*` | |\n| [template](plugins/template/README.md) |" in readme
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "problem"),
+    [
+        ("README.md", "| [template]", "| template", "README.md: the table of plugins has no row"),
+        ("README.md", "[gopher](plugins/gopher/", "[x](plugins/lamp/", "a row of lamp already"),
+        ("pyproject.toml", '  "plugins/', '"', "mypy_path has no line like"),
+        ("pyproject.toml", "plugins/gopher/src", "plugins/lamp/src", "plugins/lamp/src already"),
+    ],
+)
+def test_a_repository_without_a_place_for_the_lines_is_left_as_it_is(
+    workspace: Path,
+    file: str,
+    old: str,
+    new: str,
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = workspace / file
+    path.write_text(path.read_text().replace(old, new))
+    before = {one: one.read_bytes() for one in workspace.rglob("*") if one.is_file()}
+    for words in (["new", "lamp"], ["new", "lamp", "--dry-run"]):
+        assert 2 == main(words)
+        assert problem in capsys.readouterr().err
+    assert before == {one: one.read_bytes() for one in workspace.rglob("*") if one.is_file()}
+
+
+def test_with_a_directory_the_repository_is_left_alone(workspace: Path, tmp_path: Path) -> None:
+    before = below(workspace)
+    assert 0 == main(["new", "lamp", f"--directory={tmp_path / 'own'}"])
+    assert before == below(workspace)
+    assert "pyproject.toml" in below(tmp_path / "own")
+
+
+def test_a_folder_that_is_no_project_is_no_repository_of_the_framework(somewhere: Path) -> None:
+    for name, text in {"lamp": "this is [ not TOML", "fan": "project = 1"}.items():
+        (somewhere / "pyproject.toml").write_text(text)
+        assert 0 == main(["new", name])
+        assert (somewhere / name / "Dockerfile").is_file()
+
+
+def test_a_directory_that_is_gone_is_told(
+    somewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    somewhere.rmdir()
+    assert 2 == main(["new", "lamp"])
+    expected = "the current directory: No such file or directory; nothing was made"
+    assert expected in capsys.readouterr().err
