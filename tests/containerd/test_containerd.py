@@ -16,12 +16,12 @@ from containers import oci_image
 from containers.containerd import BUSYBOX, Containerd
 from containers.cri import read_log
 from containers.pod_config import NOTHING, Node, PodConfig
-from containers.unshare import eventually
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import RunOptions
 from deviceplugin_generic import folders
 from homes.home import LOOK, seen
 from manifests.kustomize import render
+from patience import eventually
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 WAIT = ["sh", "-c", "trap 'exit 3' TERM; echo begun; sleep 100 & wait"]

@@ -8,11 +8,11 @@ import pytest
 
 from containers import oci_image
 from containers.containerd import Containerd
-from containers.unshare import eventually
 from deviceplugin.simulator import RunOptions
 from homes.containerd_place import Containers
 from homes.home import Plugin
 from homes.place import Installation
+from patience import eventually
 
 SAYS = "trap 'echo ended; exit 4' TERM; echo serving $DP_HTTP_ADDRESS $0; sleep 100 & wait"
 IMAGE = "docker.io/library/gopher-device-plugin:0.1.0"

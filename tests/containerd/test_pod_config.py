@@ -12,6 +12,7 @@ from deviceplugin.simulator import RunOptions
 from manifests.kustomize import render
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
+PLUGINS = sorted({path.parent.name for path in DEPLOYMENTS.glob("*/kustomization.yaml")} - {"base"})
 Ask = Callable[..., pb.ContainerConfig]
 
 
@@ -89,7 +90,7 @@ def test_a_folder_of_the_node_is_neither_made_nor_missed(
         ask({"volumeMounts": mounts}, volumes=({"name": "h", "hostPath": host},))
 
 
-@pytest.mark.parametrize("plugin", ["fpga", "generic", "gopher", "gpu", "simulated"])
+@pytest.mark.parametrize("plugin", PLUGINS)
 def test_all_of_a_deployments_pod_is_known(plugin: str, tmp_path: Path) -> None:
     manifests = render(DEPLOYMENTS / plugin)
     (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")

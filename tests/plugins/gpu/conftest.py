@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu import fake_nvml
+from gpu import fake_library
 from gpu.rig import GpuRig
 
 
@@ -13,7 +13,15 @@ from gpu.rig import GpuRig
 def nvml_library(pytestconfig: pytest.Config) -> Path:
     """Compile the fake library unless an earlier run has; all workers share it."""
     assert pytestconfig.cache is not None
-    return fake_nvml.build_or_skip(pytestconfig.cache.mkdir("fake-nvml"))
+    return fake_library.build_or_skip(pytestconfig.cache.mkdir("fake-nvml"))
+
+
+@pytest.fixture(scope="session")
+def compiled(pytestconfig: pytest.Config, nvml_library: Path) -> Path:
+    """Return a folder for what is compiled of the fake driver, where there is a C compiler."""
+    assert nvml_library.exists()
+    assert pytestconfig.cache is not None
+    return pytestconfig.cache.mkdir("fake-driver")
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """CDI specifications: those that the plugin writes, and those that it finds."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,9 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from containers.cdi_rules import faults
-from deviceplugin_gpu.container.cdi_specs import VENDOR, Directory, documents, extras
-from deviceplugin_gpu.container.nvidia_ctk import Generated, Toolkit
-from deviceplugin_gpu.host import atomic_files
+from deviceplugin.kit.cdi import Directory
+from deviceplugin_gpu.container.cdi_specs import VENDOR, extras, publish, specifications
+from deviceplugin_gpu.container.nvidia_ctk import Generated, Match, Toolkit
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
 FILE = f"{VENDOR}-gpu.json"
@@ -22,11 +24,19 @@ def nodes(*names: str, root: str = "") -> list[dp.DeviceNode]:
 
 
 CONTROL = nodes("nvidiactl", "nvidia-uvm")
+
+
+def documents(*given: Any, **alone: Any) -> dict[str, Any]:
+    """Return specifications as JSON has them, by class."""
+    made = specifications(*given, **alone)
+    return {one.kind.partition("/")[2]: one.document() for one in made}
+
+
 GPUS = {"gpu": {"GPU-1": [*CONTROL, *nodes("nvidia0")], "GPU-2": [*CONTROL, *nodes("nvidia1")]}}
 
 
 def test_a_specification_has_what_containers_need(tmp_path: Path) -> None:
-    names = Directory(tmp_path).publish(documents(GPUS, CONTROL))
+    names = publish(Directory(tmp_path, VENDOR), specifications(GPUS, CONTROL))
     assert {f"{VENDOR}/gpu=GPU-1", f"{VENDOR}/gpu=GPU-2"} == names
 
     def node(path: str) -> dict[str, str]:
@@ -112,9 +122,8 @@ def test_other_classes_have_the_nodes_that_exist(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    (tmp_path / "nvidia-caps-imex-channels").mkdir()
-    (tmp_path / "nvidia-caps-imex-channels/channel0").touch()
-    found = extras(tmp_path, Path("/"), ["gdrcopy", "gds", "mofed"], [0, 1])
+    channel = dp.DeviceNode("/dev/nvidia-caps-imex-channels/channel0")
+    found = extras(tmp_path, Path("/"), ["gdrcopy", "gds", "mofed"], {0: channel})
     made = documents(found, CONTROL)
     assert {
         "gdrcopy": {"all": ["/dev/gdrdrv"]},
@@ -131,64 +140,11 @@ def test_other_classes_have_the_nodes_that_exist(tmp_path: Path) -> None:
     assert [] == [fault for document in made.values() for fault in faults(document)]
 
 
-# The directory.
-
-
-def content(path: Path) -> list[str]:
-    return sorted(one.name for one in path.iterdir())
-
-
-def test_the_directory_is_made_and_what_did_not_change_is_not_written(tmp_path: Path) -> None:
-    directory = Directory(tmp_path / "run" / "cdi")
-    directory.publish(documents(GPUS, CONTROL))
-    path = tmp_path / "run" / "cdi" / FILE
-    before = path.stat().st_ino
-    directory.publish(documents(GPUS, CONTROL))
-    assert before == path.stat().st_ino
-    directory.publish(documents(GPUS, ()))
-    assert before != path.stat().st_ino
-    path.unlink()
-    directory.publish(documents(GPUS, ()))
-    assert [FILE] == content(path.parent), "written again after a reboot; no drafts are left"
-
-
-def test_only_files_of_ours_are_removed(tmp_path: Path) -> None:
-    others = ["nvidia.yaml", "k8s.device-plugin.nvidia.common-gpu.json", ".hidden", "x.json"]
-    stale = [f"{VENDOR}-imex-channel.json", f"{VENDOR}-gpu.yaml", f".{VENDOR}-gpu.json.0123"]
-    for name in [*others, *stale]:
-        (tmp_path / name).touch()
-    directory = Directory(tmp_path)
-    directory.publish(documents(GPUS, CONTROL))
-    assert sorted([*others, FILE]) == content(tmp_path)
-    assert frozenset() == directory.publish({})
-    assert sorted(others) == content(tmp_path)
-
-
-def test_permissions_are_set_right(tmp_path: Path) -> None:
-    Directory(tmp_path).publish(documents(GPUS, CONTROL))
-    (tmp_path / FILE).chmod(0o600)
-    Directory(tmp_path).publish(documents(GPUS, CONTROL))
-    assert 0o644 == (tmp_path / FILE).stat().st_mode & 0o777
-
-
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cdi").touch()
+    directory = Directory(tmp_path / "cdi", VENDOR)
     with pytest.raises(dp.DiscoveryError, match=r"cdi-dir .*/cdi: .* mount it from the host"):
-        Directory(tmp_path / "cdi").publish(documents(GPUS, CONTROL))
-    assert frozenset() == Directory(tmp_path / "none").publish({})
-
-
-def test_a_draft_that_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
-    (tmp_path / FILE / "in the way").mkdir(parents=True)
-    with pytest.raises(dp.DiscoveryError):
-        Directory(tmp_path).publish(documents(GPUS, CONTROL))
-    assert [FILE] == content(tmp_path)
-
-
-def test_a_file_tells_whether_it_changed(tmp_path: Path) -> None:
-    assert [True, False, True] == [
-        atomic_files.write(tmp_path / "a", text) for text in ("ä", "ä", "b")
-    ]
+        publish(directory, specifications(GPUS, CONTROL))
 
 
 # NVIDIA's toolkit.
@@ -197,26 +153,120 @@ GENERATED = """
 cdiVersion: 0.5.0
 kind: nvidia.com/gpu
 devices:
-- name: "0"
-  containerEdits: {}
 - name: GPU-2
   containerEdits: {}
-- name: "2:1"
+- name: "0"
+  containerEdits: {}
+- name: "0:0"
   containerEdits: {}
 - name: MIG-5
   containerEdits: {}
 """
+MIG = Mig("MIG-4", 0, 1, 0)
+
+
+def generate(path: Path, *names: str, driver: str = "", nodes: Sequence[str] = ()) -> None:
+    """Write a specification as the toolkit does."""
+    library = f"/usr/lib64/libcuda.so.{driver}"
+    edits = {"deviceNodes": [{"path": node} for node in nodes]} if nodes else {"env": ["A=b"]}
+    document = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "containerEdits": {
+            "mounts": [{"hostPath": library, "containerPath": library}] if driver else None
+        },
+        "devices": [{"name": name, "containerEdits": edits} for name in names],
+    }
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document))
 
 
 def test_the_toolkits_names_are_found(tmp_path: Path) -> None:
-    (tmp_path / "nvidia.yaml").write_text(GENERATED)
+    generate(tmp_path / "nvidia.json", "0", "GPU-2", "2:1", "MIG-5", "all")
     found = Toolkit([tmp_path / "none", tmp_path]).find()
-    assert "nvidia.com/gpu=0" == found.name(Gpu(0, "GPU-0"))
-    assert "nvidia.com/gpu=GPU-2" == found.name(Gpu(2, "GPU-2"))
-    assert None is found.name(Gpu(3, "GPU-3"))
-    assert "nvidia.com/gpu=2:1" == found.name(Gpu(2, "GPU-2"), Mig("MIG-4", 1, 1, 0))
-    assert "nvidia.com/gpu=MIG-5" == found.name(Gpu(0, "GPU-0"), Mig("MIG-5", 1, 1, 0))
-    assert None is found.name(Gpu(0, "GPU-0"), Mig("MIG-6", 0, 1, 0))
+    assert "nvidia.com/gpu=GPU-2" == found.match(Gpu(2, "GPU-2")).name
+    assert "nvidia.com/gpu=MIG-5" == found.match(Gpu(0, "GPU-0"), Mig("MIG-5", 1, 1, 0)).name
+    assert "nvidia.com/gpu=all" == found.match(Gpu(0, "all")).name
+
+
+def test_where_the_toolkit_names_no_uuids_an_index_is_taken(tmp_path: Path) -> None:
+    generate(tmp_path / "nvidia.json", "0", "2:1", "all")
+    found = Toolkit([tmp_path]).find()
+    assert "nvidia.com/gpu=0" == found.match(Gpu(0, "GPU-0")).name
+    assert "nvidia.com/gpu=2:1" == found.match(Gpu(2, "GPU-2"), Mig("MIG-4", 1, 1, 0)).name
+    assert Match() == found.match(Gpu(3, "GPU-3"))
+
+
+def test_an_index_of_an_older_layout_gives_no_pod_another_partition(tmp_path: Path) -> None:
+    (tmp_path / "nvidia.yaml").write_text(GENERATED)
+    found = Toolkit([tmp_path]).find()
+    path = tmp_path / "nvidia.yaml"
+    assert Match("", "it does not have MIG-4", path) == found.match(Gpu(0, "GPU-0"), MIG)
+    assert Match("", "it does not have GPU-9", path) == found.match(Gpu(0, "GPU-9"))
+    assert "it does not have GPU-7" == found.match(Gpu(7, "GPU-7")).stale
+
+
+def test_an_index_whose_device_nodes_are_others_is_an_old_one(tmp_path: Path) -> None:
+    nodes = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
+    generate(tmp_path / "nvidia.json", "0:0", nodes=[*nodes, "/dev/nvidiactl"])
+    found = Toolkit([tmp_path]).find()
+    same = found.match(Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidiactl", *nodes])
+    assert "nvidia.com/gpu=0:0" == same.name
+    other = found.match(
+        Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30"]
+    )
+    assert "" == other.name
+    assert "its device 0:0 has /dev/nvidia-caps/nvidia-cap21," in other.stale
+    assert "nvidia.com/gpu=0:0" == found.match(Gpu(0, "GPU-0"), MIG).name
+
+
+def test_a_uuid_whose_device_node_is_another_gpus_by_now_is_an_old_one(tmp_path: Path) -> None:
+    """A boot without the first GPU gives its node to the second, and the file in /etc stays."""
+    generate(tmp_path / "nvidia.json", "GPU-1", nodes=["/dev/nvidiactl", "/dev/nvidia1"])
+    found = Toolkit([tmp_path]).find()
+    assert "nvidia.com/gpu=GPU-1" == found.match(Gpu(1, "GPU-1"), nodes=["/dev/nvidia1"]).name
+    assert "nvidia.com/gpu=GPU-1" == found.match(Gpu(1, "GPU-1"), nodes=["/dev/nvidiactl"]).name
+    moved = found.match(Gpu(0, "GPU-1"), nodes=["/dev/nvidia0"])
+    stale = "its device GPU-1 has /dev/nvidia1, and GPU-1 has others now"
+    assert Match("", stale, tmp_path / "nvidia.json") == moved
+
+
+def test_capabilities_that_only_the_toolkit_sees_make_no_difference(tmp_path: Path) -> None:
+    nodes = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
+    generate(tmp_path / "nvidia.json", "MIG-4", nodes=nodes)
+    found = Toolkit([tmp_path]).find()
+    assert "nvidia.com/gpu=MIG-4" == found.match(Gpu(0, "GPU-0"), MIG, nodes=nodes[:1]).name
+    assert "" == found.match(Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidia1"]).name
+
+
+def test_a_specification_for_another_driver_is_out_of_date(tmp_path: Path) -> None:
+    generate(tmp_path / "nvidia.json", "GPU-0", "GPU-1", driver="570.86.10")
+    found = Toolkit([tmp_path]).find()
+    assert "nvidia.com/gpu=GPU-0" == found.match(Gpu(0, "GPU-0"), driver="570.86.10").name
+    assert "nvidia.com/gpu=GPU-0" == found.match(Gpu(0, "GPU-0"), driver="").name
+    stale = found.match(Gpu(0, "GPU-0"), driver="580.95.05")
+    reason = "it is for driver 570.86.10, and 580.95.05 runs"
+    assert Match("", reason, tmp_path / "nvidia.json") == stale
+    generate(tmp_path / "nvidia.json", "0", driver="570.86.10")
+    by_index = Toolkit([tmp_path]).find().match(Gpu(0, "GPU-0"), driver="580.95.05")
+    assert reason == by_index.stale
+
+
+def test_of_two_directories_the_one_that_runtimes_prefer_is_looked_at(tmp_path: Path) -> None:
+    etc, run = tmp_path / "etc", tmp_path / "run"
+    generate(etc / "nvidia.json", "GPU-0", driver="580.95.05")
+    generate(run / "nvidia.json", "GPU-0", driver="570.86.10")
+    gpu = Gpu(0, "GPU-0")
+    assert "" == Toolkit([etc, run]).find().match(gpu, driver="580.95.05").name
+    assert "nvidia.com/gpu=GPU-0" == Toolkit([run, etc]).find().match(gpu, driver="580.95.05").name
+
+
+def test_a_name_that_is_twice_in_a_directory_is_none(tmp_path: Path) -> None:
+    generate(tmp_path / "nvidia.json", "GPU-0", "GPU-1")
+    generate(tmp_path / "nvidia-gpu.json", "GPU-0")
+    found = Toolkit([tmp_path]).find()
+    assert "" == found.match(Gpu(0, "GPU-0")).name
+    assert "nvidia.com/gpu=GPU-1" == found.match(Gpu(1, "GPU-1")).name
 
 
 def test_all_generated_files_are_read_and_those_of_other_kinds_are_not(tmp_path: Path) -> None:
@@ -225,12 +275,15 @@ def test_all_generated_files_are_read_and_those_of_other_kinds_are_not(tmp_path:
     (tmp_path / "nvidia-gds.json").write_text(json.dumps({**document, "kind": "nvidia.com/gds"}))
     (tmp_path / "amd.json").write_text(json.dumps(document | {"devices": [{"name": "x"}]}))
     toolkit = Toolkit([tmp_path])
-    assert Generated(frozenset({"all"})) == toolkit.find()
+    assert {"all"} == {*toolkit.find().by_name}
     (tmp_path / "nvidia-gpu.json").write_text(json.dumps(document | {"devices": []}))
     assert Generated() == toolkit.find()
 
 
-@pytest.mark.parametrize("text", ["{", "", "[]", "kind: nvidia.com/gpu", "a: b: c"])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "", "[]", "kind: nvidia.com/gpu", "a: b: c", "{kind: nvidia.com/gpu, devices: [a]}"],
+)
 def test_a_generated_file_that_makes_no_sense_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
@@ -239,7 +292,7 @@ def test_a_generated_file_that_makes_no_sense_is_said_once(
     assert [Generated()] * 3 == [toolkit.find() for _ in range(3)]
     assert 1 == len(caplog.records)
     (tmp_path / "nvidia.yaml").write_text(GENERATED)
-    assert 4 == len(toolkit.find().names)
+    assert 4 == len(toolkit.find().by_name)
 
 
 @pytest.mark.parametrize("name", ["nvidia.json", "nvidia.yaml"])
@@ -248,7 +301,7 @@ def test_a_generated_file_that_is_too_deep_is_left_out(
 ) -> None:
     (tmp_path / name).write_text("[" * 5000)
     (tmp_path / "nvidia2.yaml").write_text(GENERATED)
-    assert 4 == len(Toolkit([tmp_path]).find().names)
+    assert 4 == len(Toolkit([tmp_path]).find().by_name)
     assert 1 == len(caplog.records)
 
 
@@ -257,6 +310,7 @@ def test_a_generated_file_that_cannot_be_read_is_left_out(
 ) -> None:
     (tmp_path / "nvidia.yaml").mkdir()
     (tmp_path / "nvidia2.yaml").write_text(GENERATED)
+    (tmp_path / "nvidia3.yaml").symlink_to("nvidia3.yaml")
     toolkit = Toolkit([tmp_path])
-    assert [4, 4] == [len(toolkit.find().names) for _ in range(2)]
+    assert [4, 4] == [len(toolkit.find().by_name) for _ in range(2)]
     assert 1 == len(caplog.records)

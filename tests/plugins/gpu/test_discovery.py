@@ -36,11 +36,6 @@ def test_a_device_says_what_it_is_and_where(rig: GpuRig) -> None:
     assert [expected] == list(rig.plugin().discover())
 
 
-def test_numa_nodes_are_told_of_all_gpus_of_a_resource_or_of_none(rig: GpuRig) -> None:
-    rig.has(Fleet.of(2)).place({0: 1})
-    assert [None, None] == [device.topology for device in rig.plugin().discover()]
-
-
 def test_a_gpu_that_is_there_for_a_screen_is_none(rig: GpuRig) -> None:
     rig.has(Fleet((FakeGpu(0), FakeGpu(1, values={"name": "NVIDIA DGX Display"}))))
     assert [uuid(0)] == list(devices(rig.plugin()))
@@ -122,7 +117,12 @@ def test_nvml_is_initialized_again_less_and_less_often_while_a_gpu_is_lost(rig: 
         driver.look()
         counts.append(rig.fake.calls()["nvmlInitWithFlags"] - 1)
     driver.close()
-    assert [0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4] == counts
+    # Rests of at most 1, 2, 4 and 8 s, of which chance takes up to a half.
+    fewest = [0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4]
+    most = [0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5]
+    assert [True] * 15 == [
+        low <= count <= high for low, count, high in zip(fewest, counts, most, strict=True)
+    ]
 
 
 def test_a_driver_that_goes_and_comes_back_is_found_again(rig: GpuRig) -> None:

@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -12,10 +13,9 @@ import deviceplugin as dp
 from deviceplugin._config import names
 from deviceplugin._config.help_texts import helps
 from deviceplugin._config.settings import dump
-from deviceplugin_gpu.configuration.config_file import read
-from deviceplugin_gpu.configuration.resource_names import Naming
-from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import Sharing
+from deviceplugin_gpu.configuration.node_choice import LABEL
+from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
+from deviceplugin_gpu.host.node_facts import NodeFacts
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -56,13 +56,19 @@ def test_the_table_on_the_page_is_what_the_command_prints(nvml_library: Path) ->
 
 
 def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    nodes, block = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     path = tmp_path / "config.yaml"
     path.write_text(block)
-    found = read(path, ["exclude"])
-    assert yaml.safe_load(block)["exclude"] == found["exclude"]
-    assert 4 == Sharing.parse(found["sharing"]).shares[0].replicas
-    assert (("*H100*", "nvidia.com/h100"),) == Naming.parse(found["resources"]).gpus
+    found = GpuSettings.of_file(path)
+    assert tuple(yaml.safe_load(block)["exclude"]) == found.exclude
+    assert 4 == found.sharing.shares[0].replicas
+    assert (("*H100*", "nvidia.com/h100"),) == found.resources.gpus
+    path.write_text(nodes)
+    for facts, expected in (
+        (NodeFacts("train-1", {LABEL: "shared"}), f"nodes[2] (shared), by label {LABEL}=shared"),
+        (NodeFacts("train-1"), "nodes[0], by node train-1"),
+    ):
+        assert expected == of_node(partial(replace, facts)).of_file(path).node_choice.text
 
 
 def test_the_pages_that_are_referred_to_exist() -> None:

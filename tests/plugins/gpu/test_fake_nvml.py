@@ -12,7 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpu.fake_nvml import SOURCES, FakeGpu, FakeMig, FakeNvml, Fleet
+from gpu.fake_library import SOURCES
+from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
 from gpu.nvml_calls import code, gpu
 
 Open = Callable[[Fleet | str], FakeNvml]

@@ -14,11 +14,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpu import fake_nvml
+from gpu import fake_library
 from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
 from gpu.nvml_calls import code, gpu
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 
@@ -397,10 +396,10 @@ def test_tests_are_skipped_on_a_machine_without_a_compiler_but_not_in_ci(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="needs a C compiler: install cc"):
-        fake_nvml.build_or_skip(tmp_path / "library")
+        fake_library.build_or_skip(tmp_path / "library")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(RuntimeError, match="needs a C compiler: install cc"):
-        fake_nvml.build_or_skip(tmp_path / "library")
+        fake_library.build_or_skip(tmp_path / "library")
 
 
 def test_a_machine_without_a_compiler_is_told_what_to_install(
@@ -408,15 +407,15 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match="needs a C compiler: install cc"):
-        fake_nvml.build(tmp_path / "library")
+        fake_library.build(tmp_path / "library")
 
 
 @pytest.mark.timeout(60)  # the compiler on a busy machine
 def test_the_library_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
-    library = fake_nvml.build_or_skip(tmp_path)
+    library = fake_library.build_or_skip(tmp_path)
     changed = library.stat().st_mtime_ns
-    assert (library, changed) == (fake_nvml.build(tmp_path), library.stat().st_mtime_ns)
+    assert (library, changed) == (fake_library.build(tmp_path), library.stat().st_mtime_ns)
     monkeypatch.setenv("CFLAGS", "-O9 -fno-such-thing")
     with pytest.raises(RuntimeError, match="the fake NVML does not compile"):
-        fake_nvml.build(tmp_path)
+        fake_library.build(tmp_path)

@@ -1,15 +1,17 @@
 """The node's labels for Node Feature Discovery."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import deviceplugin as dp
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.configuration.sharing import Share, Sharing
-from deviceplugin_gpu.offer.node_labels import clean, labels, publish
+from deviceplugin_gpu.offer.node_labels import labels
 from deviceplugin_gpu.offer.resources import offer
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+from gpu.fake_nvml import Fleet
+from gpu.rig import GpuRig
 
 GIB = 1 << 30
 MODEL = "NVIDIA A100-SXM4-80GB"
@@ -215,31 +217,96 @@ def test_more_labels_can_be_added_and_a_node_without_gpus_has_none() -> None:
     assert {} == labels(Snapshot(), (), GpuSettings(), extra=extra)
 
 
+def config(*records: tuple[int, bytes], signature: bytes = b"VF", first: int = 0x40) -> bytes:
+    """Return a PCI configuration with a capability at 0x50, after another one at 0x40."""
+    data = b"".join(bytes([number, 2 + len(text)]) + text for number, text in records)
+    body = signature + data
+    raw = bytearray(256)
+    raw[0x06], raw[0x34] = 0x10, first
+    raw[0x40:0x43] = bytes([0x05, 0x50, 3])
+    raw[0x50 : 0x53 + len(body)] = bytes([0x09, 0x00, 3 + len(body)]) + body
+    return bytes(raw)
+
+
+def on_bus(sys: Path, raw: bytes, vendor: str = "0x10de") -> None:
+    device = sys / "bus/pci/devices/0000:09:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+    (device / "config").write_bytes(raw)
+
+
+HOST = (0, b"550.54.10\0r550_00\0\0\0")
+
+
+def of_vgpu(sys: Path) -> dict[str, str]:
+    return {name: value for name, value in found(t4(0), sys=sys).items() if "vgpu" in name}
+
+
+@pytest.mark.parametrize("records", [[HOST], [(3, b"abc"), HOST], [(1, b""), (2, b"x"), HOST]])
+def test_a_virtual_gpu_tells_of_its_host(tmp_path: Path, records: list[tuple[int, bytes]]) -> None:
+    on_bus(tmp_path, config(*records))
+    assert {
+        "vgpu.present": "true",
+        "vgpu.host-driver-version": "550.54.10",
+        "vgpu.host-driver-branch": "r550_00",
+    } == of_vgpu(tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("Tesla T4", "Tesla-T4"), (" (R) a/b ", "R-ab"), ("x" * 70, "x" * 63), ("-._", "")],
+    ("raw", "vendor", "expected"),
+    [
+        (config(HOST, signature=b"XX"), "0x10de", {"vgpu.present": "false"}),
+        (config(HOST)[:64], "0x10de", {}),
+        (config(HOST), "0x8086", {}),
+        (bytes(256), "0x10de", {"vgpu.present": "false"}),
+        (config(HOST, first=0xFF), "0x10de", {"vgpu.present": "false"}),
+        (config(HOST, first=0x04), "0x10de", {"vgpu.present": "false"}),
+        (config((0, b"short")), "0x10de", {"vgpu.present": "true"}),
+        (config((1, b"a")), "0x10de", {"vgpu.present": "true"}),
+        (config(), "0x10de", {"vgpu.present": "true"}),
+    ],
 )
-def test_values_are_such_as_labels_may_have(text: str, expected: str) -> None:
-    assert expected == clean(text)
+def test_what_is_no_virtual_gpu_or_an_odd_one_is_told_so(
+    tmp_path: Path, raw: bytes, vendor: str, expected: dict[str, str]
+) -> None:
+    on_bus(tmp_path, raw, vendor)
+    assert expected == of_vgpu(tmp_path)
 
 
-# The file.
+def test_a_chain_of_capabilities_that_goes_round_ends(tmp_path: Path) -> None:
+    raw = bytearray(config(HOST, signature=b"XX"))
+    raw[0x51] = 0x40
+    on_bus(tmp_path, bytes(raw))
+    assert {"vgpu.present": "false"} == of_vgpu(tmp_path)
 
 
-def test_the_file_is_written_when_labels_change_and_tells_when(tmp_path: Path) -> None:
-    path = tmp_path / "features.d" / "gpu"
-    assert publish(path, {"nvidia.com/gpu.count": "2"}, lambda: 1000.4)
-    assert "nvidia.com/gfd.timestamp=1000\nnvidia.com/gpu.count=2\n" == path.read_text()
-    assert not publish(path, {"nvidia.com/gpu.count": "2"}, lambda: 2000)
-    assert "nvidia.com/gfd.timestamp=1000\nnvidia.com/gpu.count=2\n" == path.read_text()
-    assert publish(path, {"nvidia.com/gpu.count": "3"}, lambda: 3000)
-    assert "nvidia.com/gfd.timestamp=3000\nnvidia.com/gpu.count=3\n" == path.read_text()
-    assert publish(path, {})
-    assert not path.exists()
-    assert not publish(path, {})
+def test_a_record_without_a_length_ends_the_records(tmp_path: Path) -> None:
+    raw = bytearray(config((1, b"a"), HOST))
+    raw[0x56] = 0
+    on_bus(tmp_path, bytes(raw))
+    assert {"vgpu.present": "true"} == of_vgpu(tmp_path)
 
 
-def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(dp.DiscoveryError, match=r"labels-file .*: mount its directory"):
-        publish(tmp_path / "file" / "gpu", {"a": "b"})
+CLUSTER = "12345678-9abc-def0-1234-56789abcdef0"
+
+
+@pytest.mark.parametrize("without", [None, "nvmlDeviceGetGpuFabricInfoV"])
+def test_the_clique_is_that_of_all_gpus_of_a_fabric(rig: GpuRig, without: str | None) -> None:
+    file = rig.path / "gpu"
+    rig.has(Fleet.of(2, fabric="completed", cluster=CLUSTER, clique=7))
+    if without:
+        rig.fake.fail(without, 13)
+    plugin = rig.plugin(labels_file=file)
+    plugin.discover()
+    assert f"nvidia.com/gpu.clique={CLUSTER}.7\n" in file.read_text()
+    rig.fake.change(1, clique=8)
+    plugin.discover()
+    assert "clique" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"fabric": "progress", "cluster": CLUSTER}, {"fabric": "completed"}]
+)
+def test_gpus_of_no_fabric_have_no_clique(rig: GpuRig, values: dict[str, Any]) -> None:
+    snapshot = rig.has(Fleet.of(2, **values)).driver().look().snapshot
+    assert {""} == {gpu.fabric for gpu in snapshot.gpus}

@@ -14,8 +14,7 @@ import pytest
 from deviceplugin.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeNvml, Fleet
 from gpu.rig import GPU, uuid, uuids
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 

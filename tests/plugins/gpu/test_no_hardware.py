@@ -9,17 +9,18 @@ from socket import socket
 from threading import Event, Thread
 
 import pytest
+from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit.backoff import Clock
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 NO_DRIVER = 9
-QUIET = "no NVIDIA hardware on this node: looking again now and then"
+QUIET = "no NVIDIA hardware found"
 
 
 @pytest.fixture
@@ -203,7 +204,7 @@ def test_silence_is_told_of_in_the_same_words_however_long_it_lasts(
     thread = Thread(target=lambda: list(plugin.changes(stop)))
     thread.start()
     try:
-        eventually(lambda: "no events of GPUs" in caplog.messages, "that nobody can listen")
+        eventually(lambda: "NVML events unavailable" in caplog.messages, "that nobody can listen")
         told = set()
         for rig.now in (200.0, 230.0, 260.0):
             told |= {*unhealthy(devices(plugin)).values()}
@@ -212,3 +213,33 @@ def test_silence_is_told_of_in_the_same_words_however_long_it_lasts(
         thread.join(PATIENCE)
     (text,) = told
     assert text.startswith("its errors could not be listened to for 120 s: ")
+
+
+class _Unhurried(Clock):
+    """A clock on which a wait takes no time; after so many it is time to stop."""
+
+    def __init__(self, waits: int) -> None:
+        self._now, self._left = 0.0, waits
+        self.waits: list[float] = []
+
+    @override
+    def now(self) -> float:
+        return self._now
+
+    @override
+    def wait(self, event: Event, until: float) -> None:
+        self.waits.append(until - self._now)
+        self._now = until
+        if len(self.waits) == self._left:
+            event.set()
+
+
+def test_while_nobody_can_listen_it_is_tried_later_and_later(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).fake.fail("nvmlEventSetCreate", 999)
+    driver, clock = rig.driver(), _Unhurried(8)
+    driver.look()
+    assert [] == list(EventWatch(driver.session, clock).events(Event()))
+    bounds = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert [True] * 8 == [
+        bound / 2 <= wait <= bound for bound, wait in zip(bounds, clock.waits, strict=True)
+    ]

@@ -70,15 +70,6 @@ def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> No
     assert "deviceplugin_gpu_power_watts" not in names
 
 
-def test_a_driver_that_calls_it_throttling_is_asked_for_that(rig: GpuRig) -> None:
-    rig.has(Fleet.of(1, throttle=0x20)).fake.fail("nvmlDeviceGetCurrentClocksEventReasons", 13)
-    plugin = rig.plugin()
-    plugin.discover()
-    (family,) = [one for one in plugin.metrics() if one.name == "deviceplugin_gpu_throttled"]
-    slow = {sample.labels["reason"] for sample in family.samples if sample.value}
-    assert {"software_thermal"} == slow
-
-
 def test_a_driver_that_calls_it_events_is_asked_once(rig: GpuRig) -> None:
     rig.has(Fleet.of(1))
     samples(rig)

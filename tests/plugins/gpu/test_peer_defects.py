@@ -17,8 +17,7 @@ from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 3}]}}
 SIXTEEN = [uuid(slot) for slot in range(16)]
@@ -273,8 +272,8 @@ def test_1_a_gpu_that_reports_its_own_loss_casts_no_suspicion_on_others(
         rig.fake.change(2, state="lost")
         rig.fake.xid(2, 79)
         node.wait_for(GPU, uuids(0, 1, 3), unhealthy=uuids(2))
-        eventually(lambda: "XID" in caplog.messages, "the event")
-    told = [vars(record)["gpu"] for record in caplog.records if record.message == "XID"]
+        eventually(lambda: "XID error" in caplog.messages, "the event")
+    told = [vars(record)["gpu"] for record in caplog.records if record.message == "XID error"]
     assert [uuid(2)] == told
     ill = [record for record in caplog.records if record.message == "GPU is unhealthy"]
     assert {uuid(2)} == {vars(record)["gpu"] for record in ill}

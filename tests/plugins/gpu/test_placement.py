@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_gpu.offer import group_search
-from deviceplugin_gpu.offer.group_search import best_group, value
+from deviceplugin.kit.placement import WORK, best_group, square
 from deviceplugin_gpu.offer.placement import Fabric, Placement, Policy
 from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Path, Snapshot
@@ -98,10 +97,11 @@ def preferred(
 def test_sixteen_free_gpus_are_searched_to_the_end_with_little_work(layout: str) -> None:
     snapshot = LAYOUTS[layout]
     fabric, uuids = Fabric(snapshot), [gpu.uuid for gpu in snapshot.gpus]
-    groups = [fabric.choose(uuids, (), size) for size in range(1, len(uuids) + 1)]
+    scores = square(uuids, fabric.score)
+    groups = [best_group(scores, (), size) for size in range(1, len(uuids) + 1)]
     assert [*range(1, len(uuids) + 1)] == [len(group.members) for group in groups]
     assert all(group.is_best for group in groups)
-    assert group_search.WORK > max(group.work for group in groups)
+    assert WORK > max(group.work for group in groups)
 
 
 @pytest.mark.parametrize(
@@ -180,53 +180,6 @@ def test_one_question_has_one_answer_whatever_its_order(layout: str) -> None:
         shuffle(ids)
         answers.add(tuple(placement.prefer(ids, [], 3)))
     assert 1 == len(answers)
-
-
-squares = st.integers(1, 9).flatmap(
-    lambda count: st.lists(
-        st.lists(st.sampled_from([0, 10, 20, 50, 110, 420]), min_size=count, max_size=count),
-        min_size=count,
-        max_size=count,
-    )
-)
-
-
-def symmetric(numbers: list[list[int]]) -> list[list[int]]:
-    places = range(len(numbers))
-    return [[0 if a == b else numbers[max(a, b)][min(a, b)] for b in places] for a in places]
-
-
-@settings(max_examples=100, deadline=None)
-@given(squares, st.data())
-def test_every_group_is_the_first_of_the_best_ones(
-    numbers: list[list[int]], data: st.DataObject
-) -> None:
-    scores = symmetric(numbers)
-    places = range(len(scores))
-    size = data.draw(st.integers(1, len(scores)))
-    required = data.draw(st.lists(st.sampled_from(places), max_size=size, unique=True))
-    groups = [group for group in itertools.combinations(places, size) if {*required} <= {*group}]
-    best = max(groups, key=lambda group: value(scores, group))  # the first of equals
-    found = best_group(scores, required, size)
-    assert best == found.members
-    assert found.is_best
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 2**32), st.integers(20, 28), st.data())
-def test_where_there_is_too_much_to_search_the_answer_is_valid_and_good(
-    seed: int, count: int, data: st.DataObject
-) -> None:
-    draw = random.Random(seed)
-    numbers = [[draw.choice([10, 20, 50, 150, 250]) for _ in range(count)] for _ in range(count)]
-    scores = symmetric(numbers)
-    size = data.draw(st.integers(1, count))
-    found = best_group(scores, [], size)
-    assert size == len({*found.members})
-    assert group_search.WORK >= found.work
-    assert found == best_group(scores, [], size)
-    others = [draw.sample(range(count), size) for _ in range(100)]
-    assert value(scores, found.members) >= max(value(scores, other) for other in others)
 
 
 # Shared and partitioned GPUs.

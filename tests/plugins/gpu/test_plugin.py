@@ -5,7 +5,9 @@ import socket
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import grpc
 import pytest
@@ -16,8 +18,7 @@ from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 SHARED = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}
 
@@ -261,6 +262,79 @@ def test_the_toolkits_specification_is_preferred(rig: GpuRig) -> None:
     assert [f"{OURS}={uuid(0)}", "nvidia.com/gpu=1"] == list(found.cdi_names)
 
 
+def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.has(Fleet.of(1, migs=(FakeMig(1), FakeMig(2)))).has_nodes("nvidiactl", "nvidia0")
+    rig.cdi_dir.mkdir()
+    names = [FakeMig(1).uuid(0), FakeMig(2).uuid(0), "0:0", "0:1", "0", uuid(0)]
+    document = {"kind": "nvidia.com/gpu", "devices": [{"name": name} for name in names]}
+    (rig.cdi_dir / "nvidia.yaml").write_text(json.dumps(document))
+    plugin = rig.plugin(device_list_strategy="cdi-cri", mig_strategy="single")
+    assert {f"nvidia.com/gpu={name}" for name in names[:2]} == {
+        name for device in plugin.discover() for name in device.cdi_names
+    }
+    rig.fake.change(0, migs=(FakeMig(7), FakeMig(8)))
+    fresh = [devices(plugin) for _ in range(3)][-1]
+    made = {FakeMig(7).uuid(0), FakeMig(8).uuid(0)}
+    assert made == fresh.keys()
+    assert {f"{OURS}={name}" for name in made} == {
+        name for device in fresh.values() for name in device.cdi_names
+    }
+    (told,) = (one for one in caplog.records if "stale CDI" in one.message)
+    assert f"it does not have {FakeMig(7).uuid(0)}" == vars(told)["reason"]
+    rig.fake.change(0, migs=(FakeMig(1), FakeMig(2)))
+    list(plugin.discover())
+    rig.fake.change(0, migs=(FakeMig(7),))
+    list(plugin.discover())
+    assert 2 == sum("stale CDI" in one.message for one in caplog.records)
+
+
+def test_a_specification_from_before_an_upgrade_of_the_driver_is_not_used(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).has_nodes("nvidiactl", "nvidia0")
+    rig.cdi_dir.mkdir()
+    mounts = [{"hostPath": "/usr/lib64/libcuda.so.1.2.3"}]
+    document = {
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": uuid(0)}],
+        "containerEdits": {"mounts": mounts},
+    }
+    (rig.cdi_dir / "nvidia.yaml").write_text(json.dumps(document))
+    (device,) = rig.plugin(device_list_strategy="cdi-cri").discover()
+    assert (f"{OURS}={uuid(0)}",) == device.cdi_names
+
+
+def test_a_cdi_name_stays_that_of_its_gpu_when_another_one_is_gone(rig: GpuRig) -> None:
+    """A kubelet gives a container that starts again the names of before, without asking."""
+    rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia0", "nvidia1")
+    plugin = rig.plugin(device_list_strategy="cdi-cri", device_id_strategy="index")
+    (name,) = plugin.allocate([devices(plugin)[uuid(1)]]).cdi_names
+    rig.fake.remove(0)
+    assert {uuid(1)} == devices(plugin).keys()
+    made = json.loads((rig.cdi_dir / "k8s.device-plugin.nvidia.com-gpu.json").read_text())
+    paths = {
+        f"{OURS}={one['name']}": one["containerEdits"]["deviceNodes"] for one in made["devices"]
+    }
+    assert ["/dev/nvidia1"] == [node["path"] for node in paths[name]]
+
+
+def test_a_uuid_that_cdi_does_not_take_costs_no_other_gpu(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia0", "nvidia1")
+    rig.fake.change(1, uuid="GPU 1, or so")
+    reasons = unhealthy(devices(rig.plugin(device_list_strategy="cdi-cri")))
+    assert {"GPU 1, or so"} == reasons.keys()
+    assert "a UUID that CDI does not take" in reasons["GPU 1, or so"]
+
+
+def test_mig_devices_of_drivers_before_r470_have_cdi_names(rig: GpuRig) -> None:
+    old = f"MIG-{uuid(0)}/7/0"
+    rig.has(Fleet.of(1, migs=(FakeMig(7, values={"uuid": old}),)))
+    rig.has_nodes("nvidiactl", "nvidia0")
+    plugin = rig.plugin(device_list_strategy="cdi-cri", mig_strategy="single")
+    assert {} == unhealthy(devices(plugin))
+    assert [f"{OURS}=MIG-{uuid(0)}:7:0"] == [*plugin.allocate(list(plugin.discover())).cdi_names]
+
+
 def test_a_gpu_that_no_specification_has_is_unhealthy(rig: GpuRig) -> None:
     plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
     rig.fake.fail("nvmlDeviceGetMinorNumber", 3, gpu=1)
@@ -269,14 +343,70 @@ def test_a_gpu_that_no_specification_has_is_unhealthy(rig: GpuRig) -> None:
     assert "no CDI specification has it" in reasons[uuid(1)]
 
 
-def test_imex_channels_can_be_required(rig: GpuRig) -> None:
+@pytest.mark.parametrize("strategy", ["cdi-cri", "envvar", "volume-mounts"])
+def test_imex_channels_can_be_required(rig: GpuRig, strategy: str) -> None:
     plugin = rig.has(Fleet.of(1)).plugin(
-        device_list_strategy="cdi-cri", imex_channel_ids=(0,), imex_required=True
+        device_list_strategy=strategy, imex_channel_ids=(0,), imex_required=True
     )
     with pytest.raises(dp.DiscoveryError, match=r"imex-required: no .*/channel0"):
         plugin.discover()
     rig.has_nodes("nvidia-caps-imex-channels/channel0")
     assert uuids(0) == devices(plugin).keys()
+
+
+def test_imex_channels_come_with_the_device_nodes_that_the_kubelet_gives(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia-caps-imex-channels/channel0")
+    plugin = rig.plugin(pass_device_specs=True, imex_channel_ids=(0,))
+    found = plugin.allocate(list(plugin.discover()))
+    channel = "/dev/nvidia-caps-imex-channels/channel0"
+    paths = [node.container_path for node in found.nodes]
+    assert [channel] == [path for path in paths if "imex" in path]
+    (rig.roots.dev / "nvidia-caps-imex-channels/channel0").unlink()
+    found = plugin.allocate(list(plugin.discover()))
+    assert channel not in [node.container_path for node in found.nodes], "no container would start"
+
+
+@pytest.mark.parametrize("below", ["dev", "driver-root/dev"])
+def test_an_imex_channel_that_is_not_there_is_not_given(
+    rig: GpuRig, caplog: pytest.LogCaptureFixture, below: str
+) -> None:
+    plugin = rig.has(Fleet.of(1)).plugin(imex_channel_ids=(0,))
+    plugin.discover()
+    (device,) = plugin.discover()
+    assert "NVIDIA_IMEX_CHANNELS" not in plugin.allocate([device]).envs
+    (told,) = (vars(one)["problem"] for one in caplog.records if one.msg == "discovery incomplete")
+    assert "IMEX channel 0 has no device node" in told
+    folder = rig.path / below / "nvidia-caps-imex-channels"
+    folder.mkdir(parents=True)
+    (folder / "channel0").touch()
+    plugin.discover()
+    assert "0" == plugin.allocate([device]).envs["NVIDIA_IMEX_CHANNELS"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "host"), [("dev", "/dev"), ("driver-root/dev", "/run/nvidia/driver/dev")]
+)
+@pytest.mark.parametrize("given", [{"device_list_strategy": "cdi-cri"}, {"pass_device_specs": 1}])
+def test_the_node_of_an_imex_channel_is_the_one_that_was_found(
+    rig: GpuRig, given: dict[str, Any], seen: str, host: str
+) -> None:
+    """A container that is given a node which is not there does not start."""
+    folder = rig.path / seen / "nvidia-caps-imex-channels"
+    folder.mkdir(parents=True)
+    (folder / "channel0").touch()
+    rig.has(Fleet.of(1)).has_nodes("nvidiactl", "nvidia0")
+    driver = Path("/run/nvidia/driver")
+    plugin = rig.plugin(imex_channel_ids=(0,), driver_root=driver, **given)
+    found = plugin.allocate(list(plugin.discover()))
+    if found.cdi_names:
+        assert "k8s.device-plugin.nvidia.com/imex-channel=0" in found.cdi_names
+        file = rig.cdi_dir / "k8s.device-plugin.nvidia.com-imex-channel.json"
+        made = json.loads(file.read_text())
+        (node,) = made["devices"][0]["containerEdits"]["deviceNodes"]
+        paths = [node.get("hostPath", node["path"])]
+    else:
+        paths = [node.host_path for node in found.nodes if "imex" in node.host_path]
+    assert [f"{host}/nvidia-caps-imex-channels/channel0"] == paths
 
 
 def test_requests_are_answered_while_what_there_is_changes(rig: GpuRig) -> None:

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_gpu.configuration.resource_names import Naming
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import Sharing
 from deviceplugin_gpu.offer.resources import offer
 from deviceplugin_gpu.offer.selectors import names_gpu
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+from gpu.rig import as_in_a_file
 
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 
@@ -30,11 +29,7 @@ def card(index: int, *profiles: str, name: str = A100) -> Gpu:
 
 
 def settings(**given: Any) -> GpuSettings:
-    kinds: dict[str, Any] = {"sharing": Sharing, "resources": Naming}
-    parsed = {
-        name: kinds[name].parse(value) if name in kinds else value for name, value in given.items()
-    }
-    return GpuSettings(**parsed)
+    return GpuSettings(**as_in_a_file(given))
 
 
 def offered(*gpus: Gpu, **given: Any) -> dict[str, list[str]]:

@@ -25,7 +25,6 @@ BOTH = Strategies(("envvar", "cdi-annotations"))
         ("cdi-annotation-prefix", {"cdi_annotation_prefix": "example.com/"}),
         ("pass-device-specs", {"pass_device_specs": True, "device_list_strategy": CDI_ONLY}),
         ("imex-required", {"imex_required": True, "device_list_strategy": CDI_ONLY}),
-        ("imex-required", {"imex_required": True, "imex_channel_ids": (0,)}),
     ],
 )
 def test_a_setting_without_effect_is_told(setting: str, given: dict[str, Any]) -> None:
@@ -41,6 +40,9 @@ def test_a_setting_without_effect_is_told(setting: str, given: dict[str, Any]) -
         {"pass_device_specs": True, "device_list_strategy": BOTH},
         {"cdi_annotation_prefix": "example.com/", "device_list_strategy": BOTH},
         {"imex_required": True, "imex_channel_ids": (0,), "device_list_strategy": CDI_ONLY},
+        {"nvidia_cdi_hook_path": Path("/opt/nvidia-ctk"), "device_list_strategy": CDI_ONLY},
+        {"cdi_disable_hooks": ("all",), "device_list_strategy": BOTH},
+        {"imex_required": True, "imex_channel_ids": (0,)},
         {"mps_root": Path("/run/nvidia/mps")},  # as NVIDIA's chart always gives it
     ],
 )
@@ -53,10 +55,10 @@ def test_it_is_told_once_however_often_settings_are_read(
 ) -> None:
     useful = GpuSettings(driver_root_ctr_path=tmp_path, fail_on_init_error=False, state_file=None)
     useless = replace(useful, cdi_feature_flags=("a",))
-    command = Command(None)
+    command = Command()
 
     def told() -> int:
-        found = [one for one in caplog.records if one.msg == "setting has no effect"]
+        found = [one for one in caplog.records if one.msg == "setting without effect ignored"]
         assert {("cdi-feature-flags", logging.WARNING)} >= {
             (vars(one)["setting"], one.levelno) for one in found
         }

@@ -9,7 +9,7 @@ from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.plugin import GpuPlugin
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from scripted_plugin import eventually
+from patience import eventually
 
 LOST = "cannot be read: nvmlDeviceGetUUID: GPU is lost (NVML error 15)"
 UNLISTED = "is not known to NVML: it is lost, or hidden from this plugin"
@@ -25,7 +25,9 @@ def node(rig: GpuRig) -> GpuRig:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [str(vars(one)["problem"]) for one in caplog.records if one.message == "left out"]
+    return [
+        str(vars(one)["problem"]) for one in caplog.records if one.message == "discovery incomplete"
+    ]
 
 
 def absent(plugin: GpuPlugin) -> list[dict[str, str]]:

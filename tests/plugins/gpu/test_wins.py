@@ -19,10 +19,10 @@ from deviceplugin_gpu.discovery.diagnosis import explain
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
 from deviceplugin_gpu.nvml.library import Library
-from gpu.fake_nvml import SOURCES, FakeMig, Fleet
+from gpu.fake_library import SOURCES
+from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
-from patience import PATIENCE
-from scripted_plugin import eventually
+from patience import PATIENCE, eventually
 
 EIGHT = tuple(range(8))
 FLEETS = sorted((SOURCES / "fleets").glob("*.fleet"))
@@ -345,6 +345,8 @@ def test_13_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFix
     plugin = rig.plugin()
     for _ in range(3):
         assert {} == devices(plugin)
-    findings = [vars(record)["finding"] for record in caplog.records if record.msg == "no GPU"]
+    findings = [
+        vars(record)["finding"] for record in caplog.records if record.msg == "no usable GPU"
+    ]
     assert 1 == len([line for line in findings if line.startswith("to do: ")])
     assert any(f"{rig.library}: loaded" in line for line in findings)

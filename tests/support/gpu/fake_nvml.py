@@ -2,7 +2,7 @@
 
 ::
 
-    library = build(folder)                    # compiled once for one state of the sources
+    library = build(folder)                    # by fake_library: compiled once for its sources
     fake = FakeNvml(tmp_path / "nvml", Fleet.of(4, switch=12))
     subprocess.run(command, env=fake.environment(library))      # for another process, or
     fake.load(library, monkeypatch)            # for pynvml in this process, from the next init on
@@ -26,12 +26,8 @@ library tells.
 """
 
 import ctypes
-import fcntl
-import hashlib
 import os
-import shutil
 import struct
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -39,10 +35,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import pytest
-
-SOURCES = Path(__file__).parents[3] / "plugins/gpu/fake-nvml"
-SONAME = "libnvidia-ml.so.1"
 _ROW = struct.Struct("56sQ")
 _IN_MIB = frozenset({"memory", "used"})
 
@@ -51,47 +43,6 @@ class Environment(Protocol):
     """What sets variables and puts them back, such as pytest's ``monkeypatch``."""
 
     def setenv(self, name: str, value: str) -> None: ...
-
-
-def build(into: Path) -> Path:
-    """Compile the library below ``into``, unless it is there, and return its path.
-
-    Several processes may do so at once: one compiles, the others wait. ``CFLAGS`` are the
-    compiler's, as in a Makefile. Raises ``RuntimeError`` if there is no C compiler.
-    """
-    flags = os.environ.get("CFLAGS", "-O0").split()
-    sources = sorted(SOURCES.glob("*.[ch]"))
-    arguments = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags, "-fPIC", "-shared"]
-    arguments += ["-fvisibility=hidden", f"-Wl,-soname,{SONAME}", "-pthread"]
-    digest = hashlib.sha256(repr(arguments).encode())
-    for path in sources:
-        digest.update(path.read_bytes())
-    library = into / digest.hexdigest()[:16] / SONAME
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with (library.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not library.exists():
-            _compile(library, [*arguments, *(str(path) for path in sources if path.suffix == ".c")])
-    return library
-
-
-def build_or_skip(into: Path) -> Path:
-    """Do as ``build``, and skip the test where there is no C compiler, but not in CI."""
-    if shutil.which("cc") is None and "CI" not in os.environ:
-        pytest.skip("the fake NVML needs a C compiler: install cc (gcc or clang)")
-    return build(into)
-
-
-def _compile(library: Path, arguments: list[str]) -> None:
-    partial = library.with_suffix(".partial")
-    command = ["cc", *arguments, "-o", str(partial)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise RuntimeError("the fake NVML needs a C compiler: install cc (gcc or clang)") from error
-    if done.returncode:
-        raise RuntimeError(f"the fake NVML does not compile:\n{done.stderr}")
-    partial.replace(library)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,15 @@
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 import deviceplugin as dp
+from deviceplugin.kit.backoff import Clock
+from deviceplugin.kit.configuration import finished, of_plain, of_text
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
@@ -41,15 +45,12 @@ class GpuRig:
         self.cdi_dir = path / "cdi"
         self.now: float | None = None
         """Seconds, for those who ask for the time; None for the real time."""
+        self.clock = _RigClock(self)
         self._drivers: list[Driver] = []
         for root in (self.roots.dev, self.roots.proc, self.roots.sys, self.roots.etc):
             root.mkdir()
         self.fake.load(library, environment)
         self.install()
-
-    def clock(self) -> float:
-        """Return ``now``."""
-        return time.monotonic() if self.now is None else self.now
 
     def install(self) -> None:
         """Put the library below the driver's root."""
@@ -102,16 +103,11 @@ class GpuRig:
             "state_file": self.state_file,
             "cdi_dir": self.cdi_dir,
         }
-        kinds = {name: type(getattr(GpuSettings(), name)) for name in given}
-        values = {
-            name: kinds[name].parse(value) if hasattr(kinds[name], "parse") else value
-            for name, value in given.items()
-        }
-        return replace(GpuSettings(), **{**paths, **values})
+        return replace(GpuSettings(), **{**paths, **as_in_a_file(given)})
 
     def driver(self) -> Driver:
         """Return a driver that ``close`` closes."""
-        driver = Driver(Library(self.driver_root), self.roots.sys, self.state_file, self.clock)
+        driver = Driver(Library(self.driver_root), self.roots.sys, self.state_file, self.clock.now)
         driver.session.turn = 0.05
         self._drivers.append(driver)
         return driver
@@ -135,6 +131,29 @@ class GpuRig:
         """Let go of NVML, so that the next one begins anew."""
         for driver in self._drivers:
             driver.close()
+
+
+class _RigClock(Clock):
+    def __init__(self, rig: GpuRig) -> None:
+        self._rig = rig
+
+    @override
+    def now(self) -> float:
+        return time.monotonic() if self._rig.now is None else self._rig.now
+
+
+def as_in_a_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their names; those of a kind of their own may be given as in a file."""
+    default = GpuSettings()
+    kinds = {one.name: one.metadata.get("kind") for one in fields(GpuSettings)}
+    values = dict(given)
+    for name, value in given.items():
+        if isinstance(value, str | dict) and (kind := kinds[name]):
+            root = of_text(value) if isinstance(value, str) else of_plain(value)
+            values[name] = finished(root, kind)
+        elif hasattr(type(getattr(default, name)), "parse"):
+            values[name] = type(getattr(default, name)).parse(value)
+    return values
 
 
 def devices(plugin: GpuPlugin) -> dict[str, dp.Device]:

@@ -4,18 +4,20 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields
 from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin_gpu.configuration.reloading import Reloading
-from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
 from deviceplugin_gpu.configuration.without_effect import without_effect
 from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
 from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.host.node_facts import Node, NodeFacts
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.library import Library
@@ -31,12 +33,12 @@ _FLAG: Final = "--config-file"
 class Command:
     """Makes plugin objects: one at the start, and one for each time that settings are read.
 
-    ``config`` is the configuration file, if there is one: it is read again when it changes.
+    They are read again, too, when what is known of the ``node`` changes, if it is given.
     """
 
-    def __init__(self, config: Path | None) -> None:
+    def __init__(self, node: Callable[[], NodeFacts] | None = None) -> None:
         # Of before the settings are read: what changes from now on is not in them.
-        self._file = Reloading(config, _ask_for_reload) if config else None
+        self._node = Reloading(node, _ask_for_reload) if node else None
         self._driver: Driver | None = None
         self._without_effect: Mapping[str, str] = {}
 
@@ -55,14 +57,16 @@ class Command:
             other = tegra_wsl.without_nvml(roots, strategy, missing=True)
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
-        return GpuPlugin(settings, driver=self._driver, roots=roots, config=self._file)
+        return GpuPlugin(settings, driver=self._driver, roots=roots, node=self._node)
 
     def _warn_without_effect(self, settings: GpuSettings) -> None:
         """Say of each setting that has no effect that it has none, once until that changes."""
         before, self._without_effect = self._without_effect, dict(without_effect(settings))
         for setting, instead in self._without_effect.items():
             if setting not in before:
-                log.warning("setting has no effect", extra={"setting": setting, "instead": instead})
+                log.warning(
+                    "setting without effect ignored", extra={"setting": setting, "instead": instead}
+                )
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -70,8 +74,31 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
     Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
     """
-    arguments = _with_config(sys.argv[1:] if argv is None else argv)
-    dp.main(Command(_config(arguments)).make, settings=GpuSettings, argv=arguments)
+    arguments = _with_config(_with_two_dashes(sys.argv[1:] if argv is None else argv))
+    name = _given(arguments, "--node-name", "DP_NODE_NAME", "NODE_NAME")
+    labels = _given(arguments, "--node-labels-file", "DP_NODE_LABELS_FILE")
+
+    node = Node(name, Path(labels) if labels else None, Roots().proc)
+    has_file = _given(arguments, "--config", "DP_CONFIG")
+    dp.main(
+        Command(node.facts if has_file else None).make,
+        settings=of_node(node.facts),
+        description="Advertise NVIDIA GPUs and their MIG devices, whole or shared, and report "
+        "which of them are unhealthy. Flags, variables and files of NVIDIA's plugin are accepted: "
+        "--config-file is --config.",
+        argv=arguments,
+    )
+
+
+def _with_two_dashes(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with ``--name`` for ``-name``, which means the same to Go's flags."""
+    known = {_FLAG, "--config", "--version", "--help"}
+    known |= {flag for field in fields(GpuSettings) for flag in _flags(field)}
+    return [f"-{word}" if f"-{word.partition('=')[0]}" in known else word for word in arguments]
+
+
+def _flags(field: Field[Any]) -> list[str]:
+    return [f"--{field.name.replace('_', '-')}", *field.metadata.get("flag", ())]
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:
@@ -94,14 +121,14 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def _config(arguments: Sequence[str]) -> Path | None:
-    """Return the configuration file that holds in the end."""
-    name = os.environ.get("DP_CONFIG", "")
+def _given(arguments: Sequence[str], name: str, *variables: str) -> str:
+    """Return what holds in the end for the flag ``name``; empty where nobody gives it."""
+    found = next((os.environ[one] for one in variables if one in os.environ), "")
     for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         flag, given, value = word.partition("=")
-        if flag == "--config":
-            name = value if given else following
-    return Path(name) if name else None
+        if flag == name:
+            found = value if given else following
+    return found
 
 
 def _ask_for_reload() -> None:

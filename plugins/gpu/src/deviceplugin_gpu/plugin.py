@@ -1,20 +1,24 @@
 """Advertise NVIDIA GPUs and their MIG devices, shared or not."""
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Event as Flag
 
 from prometheus_client.core import Metric
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit import labels
+from deviceplugin.kit.backoff import MONOTONIC, Clock
+from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.reloading import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import device_nodes, mps
+from deviceplugin_gpu.container import device_nodes, imex, mps
 from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.cdi_names import CdiNames, Publisher
+from deviceplugin_gpu.container.device_nodes import Nodes
+from deviceplugin_gpu.container.imex import Channels
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
@@ -30,10 +34,11 @@ log = logging.getLogger(__name__)
 
 
 class GpuPlugin(dp.Plugin):
-    """NVIDIA GPUs.
+    """Offer NVIDIA GPUs and their MIG devices to pods, whole or shared, and tell which are ill.
 
-    ``driver`` is what the plugin object before, if there was one, had. ``config`` is the file that
-    the settings are from. ``toolkit`` finds CDI specifications. ``clock`` gives seconds.
+    ``driver`` is what the plugin object before, if there was one, had. ``node`` has the settings
+    read again when the node is another one than they were chosen for. ``toolkit`` finds CDI
+    specifications.
     """
 
     def __init__(
@@ -42,35 +47,41 @@ class GpuPlugin(dp.Plugin):
         *,
         driver: Driver | None = None,
         roots: Roots | None = None,
-        config: Reloading | None = None,
+        node: Reloading | None = None,
         toolkit: Toolkit | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self._settings = settings or GpuSettings()
         self._roots = roots or Roots()
         library = Library(self._settings.driver_root_ctr_path)
-        self._driver = driver or Driver(library, self._roots.sys, self._settings.state_file, clock)
+        self._driver = driver or Driver(
+            library, self._roots.sys, self._settings.state_file, clock.now
+        )
         self._discovery = GpuDiscovery(self._settings, self._driver, self._roots, clock)
-        self._config = config
+        self._node = node
         known = resources.offer(self._driver.snapshot, self._settings).units
         self._current: Mapping[str, Unit] = {unit.id: unit for unit in known}
         self._units = self._current
         self._placement = Placement(Snapshot(), (), "distributed")
         self._publisher = Publisher(self._settings, self._roots, toolkit)
         self._cdi = CdiNames()
-        self._told: set[str] = set()
-        self.watch_paths: list[Path | str] = [
-            self._roots.dev / "nvidiactl",
-            *([config.path] if config else []),
-        ]
+        self._left_out = Problems(log)
+        self._channels = self._settings.imex_channel_ids
+        self.watch_paths = [self._roots.dev / "nvidiactl"]
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        if self._config:
-            self._config.check()
+        if self._node and self._node.check() and not self._units:
+            # A driver that has come may choose other settings: nothing is offered by the old ones.
+            raise dp.DiscoveryError("the configuration is read again first")
         snapshot, strange = self._discovery.look()
         offer = resources.offer(snapshot, self._settings)
-        self._warn([*offer.warnings, *strange, *self._label(snapshot, offer.units)])
+        channels = imex.find(self._settings, self._roots) if offer.units else {}
+        if offer.units:
+            strange += imex.warnings(self._settings.imex_channel_ids, channels)
+            self._channels = tuple(channels)
+        warnings = [*offer.warnings, *strange, *self._label(snapshot, offer.units)]
+        self._left_out.say_all("discovery incomplete", warnings)
         self._placement = Placement(
             snapshot,
             offer.units,
@@ -79,16 +90,14 @@ class GpuPlugin(dp.Plugin):
         )
         nodes = device_nodes.look(self._roots)
         if self._settings.device_list_strategy.cdi:
-            self._cdi = self._publisher.publish(offer.units, nodes)
+            self._cdi = self._publisher.publish(offer.units, nodes, channels, snapshot.driver)
         # An allocation under way may still be of the units of the look before.
         before, self._current = self._current, {unit.id: unit for unit in offer.units}
         self._units = {**before, **self._current}
-        passed = self._settings.pass_device_specs and self._settings.device_list_strategy.plain
-        root = self._settings.host_dev_root
         return describe(
             offer.units,
             self._problems(offer.units),
-            {unit.id: nodes.of(unit, root) for unit in offer.units} if passed else {},
+            self._passed(offer.units, nodes, channels),
             self._cdi.devices,
         )
 
@@ -100,7 +109,7 @@ class GpuPlugin(dp.Plugin):
         refuse(units, self._settings)
         return allocation(
             units,
-            self._settings,
+            replace(self._settings, imex_channel_ids=self._channels),
             nodes={device.id: device.nodes for device in devices},
             cdi_names={device.id: device.cdi_names[0] for device in devices if device.cdi_names},
             cdi_others=self._cdi.others,
@@ -131,6 +140,16 @@ class GpuPlugin(dp.Plugin):
             if problem:
                 raise dp.DiscoveryError(problem)
 
+    def _passed(
+        self, units: Sequence[Unit], nodes: Nodes, channels: Channels
+    ) -> dict[str, Sequence[dp.DeviceNode]]:
+        """Return the device nodes that containers get from the kubelet, by the id of a unit."""
+        settings = self._settings
+        if not (settings.pass_device_specs and settings.device_list_strategy.plain):
+            return {}
+        root = settings.host_dev_root
+        return {unit.id: (*nodes.of(unit, root), *channels.values()) for unit in units}
+
     def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
         """Return why units are unhealthy, by id."""
         found = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
@@ -155,16 +174,9 @@ class GpuPlugin(dp.Plugin):
         path = self._settings.labels_file
         if path is None:
             return []
+        found = node_labels.labels(snapshot, units, self._settings, self._roots.sys)
         try:
-            node_labels.publish(
-                path, node_labels.labels(snapshot, units, self._settings, self._roots.sys)
-            )
+            labels.publish(path, found, stamp=node_labels.TIMESTAMP)
         except dp.DiscoveryError as error:
-            return [str(error)]
-        return []
-
-    def _warn(self, warnings: Sequence[str]) -> None:
-        for text in warnings:
-            if text not in self._told:
-                log.warning("left out", extra={"problem": text})
-        self._told = set(warnings)
+            return [f"labels-file {error}"]
+        return [f"labels-file {path}: {problem}" for problem in labels.checked(found).problems]

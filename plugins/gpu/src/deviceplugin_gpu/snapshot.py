@@ -76,6 +76,8 @@ class Gpu:
     """CUDA compute capability."""
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
+    fabric: str = ""
+    """Cluster and clique of the NVLink fabric that it is in, ``<UUID>.<number>``."""
     problem: str = ""
     """Why it cannot be used now, such as ``GPU is lost``; empty if nothing is wrong."""
 

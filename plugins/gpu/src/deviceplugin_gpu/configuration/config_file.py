@@ -1,14 +1,20 @@
 """The configuration file: version v1, as the reference plugin has it, and the keys of settings."""
 
-from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
 
 import deviceplugin as dp
-from deviceplugin_gpu.configuration.values import Place, refuse
+from deviceplugin.kit.configuration import InvalidError, Place
+from deviceplugin_gpu.configuration import node_choice
+from deviceplugin_gpu.host.node_facts import NodeFacts
 
 VERSION: Final = "v1"
 _TOP: Final = ("version", "flags", "resources", "sharing", "imex")
+_NODES: Final = "nodes"
+_CHOSEN: Final = "node-choice"
+_OF_NODE: Final = frozenset({"node-name", "node-labels-file", _CHOSEN})
+"""Settings that are known before a file is read: what one says of them has no effect."""
 _FLAGS: Final = {
     "migStrategy": "mig-strategy",
     "failOnInitError": "fail-on-init-error",
@@ -37,43 +43,79 @@ _OTHERS: Final = {
 """Keys for gpu-feature-discovery, which reads the same file; taken and not looked at."""
 
 
-def read(path: Path, known: Collection[str]) -> Mapping[str, Any]:
-    """Return the settings in the file at ``path``, by the keys of settings.
+def read(
+    root: Place, known: Collection[str], node: NodeFacts | None = None, why: str = ""
+) -> Mapping[str, object]:
+    """Return the settings in a file, by the keys of settings; what is wrong is noted.
 
     The file may have keys of settings, which are the ``known`` ones, beside those of version v1.
+    What is in the entry of ``nodes`` that is for ``node`` holds before the rest. ``why`` says by
+    what the file was chosen, if it was.
 
     Raises:
-        ConfigError: The file cannot be read, is of another version, or has keys that v1 has not.
+        InvalidError: Nothing in it is what the node's label names, which has been noted.
     """
-    given = dp.Settings.read_file(path)
-    problems: list[str] = []
-    top = Place(given, "", problems)
-    version = given.get("version", VERSION)
-    if version not in (VERSION, "", None):
-        problems.append(f"version: {version!r} is not known: write {VERSION}")
-    top.only((*_TOP, *known))
-    found = {key: value for key, value in given.items() if key in known and key not in _TOP}
-    flags = top.inner("flags")
-    places: tuple[tuple[Place, Mapping[str, str], tuple[str, ...]], ...] = (
-        (flags, _FLAGS, (*_OTHERS["flags"], "plugin", "gfd")),
-        (flags.inner("plugin"), _PLUGIN_FLAGS, ()),
-        (top.inner("imex"), _IMEX, ()),
-        (flags.inner("gfd"), {}, _OTHERS["flags.gfd"]),
-    )
-    for place, keys, others in places:
-        place.only((*keys, *others))
-        _collect(place, keys, found)
-    for key in ("resources", "sharing"):
-        if given.get(key) is not None:
-            found[key] = given[key]
-    refuse([f"{path}: {problem}" for problem in problems])
+    node = node or NodeFacts()
+    top = root.keys((*_TOP, _NODES, *known, *_OF_NODE))
+    if "version" in top:
+        _check_version(top["version"])
+    found: dict[str, object] = {**_settings(top, known)}
+    parts = list(_entries(_said(top, _NODES), known))
+    try:
+        number, chosen = node_choice.entry([one for one, _ in parts], node, by_label=not why)
+    except dp.ConfigError as error:
+        raise root.fault(str(error)) from error
+    if number is not None:
+        found |= parts[number][1]
+    if why or chosen.text:
+        found[_CHOSEN] = node_choice.Chosen("; ".join(filter(None, (why, chosen.text))))
     return found
 
 
-def _collect(place: Place, keys: Mapping[str, str], found: dict[str, Any]) -> None:
+def _check_version(place: Place) -> None:
+    if place.kind != "nothing" and (place.kind != "text" or place.raw not in {VERSION, ""}):
+        place.fault(f"{place.shown} is not known: write {VERSION}")
+
+
+def _said(given: Mapping[str, Place], key: str) -> Place | None:
+    """Return the place at ``key``, if it says anything."""
+    return given[key] if key in given and given[key].kind != "nothing" else None
+
+
+def _entries(
+    places: Place | None, known: Collection[str]
+) -> Iterator[tuple[node_choice.Entry, Mapping[str, Place]]]:
+    for place in places.items() if places else ():
+        with suppress(InvalidError):
+            keys = place.keys((*node_choice.ENTRY_KEYS, *_TOP[1:], *known))
+            yield node_choice.Entry.read(place, keys), _settings(keys, known)
+
+
+def _settings(top: Mapping[str, Place], known: Collection[str]) -> dict[str, Place]:
+    own = [key for key in top if key in known and key not in {*_TOP, *_OF_NODE}]
+    found = {key: top[key] for key in own}
+    flags = _within(top, "flags", (*_FLAGS, *_OTHERS["flags"], "plugin", "gfd"))
+    _collect(flags, _FLAGS, found)
+    _collect(_within(flags, "plugin", _PLUGIN_FLAGS), _PLUGIN_FLAGS, found)
+    _collect(_within(top, "imex", _IMEX), _IMEX, found)
+    _within(flags, "gfd", _OTHERS["flags.gfd"])
+    for key in ("resources", "sharing"):
+        if place := _said(top, key):
+            found[key] = place
+    return found
+
+
+def _within(given: Mapping[str, Place], key: str, known: Collection[str]) -> Mapping[str, Place]:
+    """Return the places of the mapping at ``key``, which may say nothing."""
+    if place := _said(given, key):
+        with suppress(InvalidError):
+            return place.keys(known)
+    return {}
+
+
+def _collect(given: Mapping[str, Place], keys: Mapping[str, str], found: dict[str, Place]) -> None:
     for key, name in keys.items():
-        value = place.take(key, lambda value: value, None)
-        if value is not None and name in found:
-            place.problems.append(f"{place.at(key)}given twice, also as {name}")
-        elif value is not None:
-            found[name] = value
+        if place := _said(given, key):
+            if name in found:
+                place.fault(f"given twice, also as {name}")
+            found[name] = place

@@ -1,13 +1,12 @@
 """The setting that says in which ways containers are told of their devices."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final, Self
 
-from deviceplugin_gpu.configuration.values import refuse
+import deviceplugin as dp
+from deviceplugin.kit.configuration import suggestion
 
-_STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,12 @@ class Strategies:
         if isinstance(value, cls):
             return value
         parts = value if isinstance(value, list) else [value]
-        refuse(["is empty: name one of " + ", ".join(_STRATEGIES)] if not parts else [])
+        if not parts:
+            raise dp.ConfigError("is empty: name one of " + ", ".join(STRATEGIES))
         names = [name.strip() for part in parts for name in str(part).split(",")]
-        refuse([_unknown(name, _STRATEGIES) for name in names if name not in _STRATEGIES])
-        return cls(tuple(sorted(set(names), key=_STRATEGIES.index)))
+        if problems := [_unknown(name) for name in names if name not in STRATEGIES]:
+            raise dp.ConfigError("\n".join(problems))
+        return cls(tuple(sorted(set(names), key=STRATEGIES.index)))
 
     def write(self) -> list[str]:
         """Return their names."""
@@ -49,7 +50,7 @@ class Strategies:
         return any(not name.startswith("cdi-") for name in self.names)
 
 
-def _unknown(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, 1)
-    hint = f": did you mean {near[0]!r}?" if near else ""
-    return f"{name!r} is none of {', '.join(known)}{hint}"
+def _unknown(name: str) -> str:
+    near = suggestion(name, STRATEGIES)
+    hint = f": {near}" if near.startswith("did") else ""
+    return f"{name!r} is none of {', '.join(STRATEGIES)}{hint}"

@@ -1,35 +1,30 @@
-"""Noticing that the configuration file is another one, such as after an edit of a ConfigMap."""
+"""Noticing that the node is another one than the configuration was chosen for."""
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 
 class Reloading:
-    """Has the settings read again when ``path`` has changed since this object was made.
+    """Has the settings read again when the node has changed since this object was made.
 
-    ``reload`` is called once for each change, even if what the file says then is not valid.
+    ``look`` returns what the choice depends on, such as the models of GPUs, which are not known
+    before the driver is loaded. ``reload`` is called once for each change. Changes of the file are
+    the framework's business.
     """
 
-    def __init__(self, path: Path, reload: Callable[[], None]) -> None:
-        self.path = path
+    def __init__(self, look: Callable[[], object], reload: Callable[[], None]) -> None:
+        self._look = look
         self._reload = reload
-        self._signature = self._look()
+        self._seen = look()
 
-    def check(self) -> None:
-        """Look at the file. One that is not there now is waited for."""
-        signature = self._look()
-        if signature in {None, self._signature}:
-            return
-        self._signature = signature
-        log.info("configuration has changed", extra={"file": str(self.path)})
+    def check(self) -> bool:
+        """Look at the node, and return whether the settings are read again."""
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        log.info("node changed, reloading the configuration", extra={"node": str(seen)})
         self._reload()
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            status = self.path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+        return True

@@ -1,8 +1,8 @@
-"""What the GPU plugin can be told."""
+"""The settings of the GPU plugin."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
@@ -11,125 +11,155 @@ from typing import Any, Final, Literal
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_gpu.configuration import config_file
+from deviceplugin.kit.configuration import Place
+from deviceplugin_gpu.configuration import config_file, node_choice
 from deviceplugin_gpu.configuration.device_list_strategy import Strategies
-from deviceplugin_gpu.configuration.resource_names import Naming
-from deviceplugin_gpu.configuration.sharing import Sharing
+from deviceplugin_gpu.configuration.node_choice import Chosen
+from deviceplugin_gpu.configuration.resource_names import NAMING, Naming
+from deviceplugin_gpu.configuration.sharing import SHARING, Sharing
+from deviceplugin_gpu.host.node_facts import NodeFacts
 
 _PREFIX: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?", re.ASCII
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?)?", re.ASCII
 )
 """Of annotations: a key has 63 characters at most after the slash, and 53 of them are ours."""
 
 
-def _classic(*names: str, flag: str = "") -> dict[str, Any]:
-    """Return what has the variables ``names``, and ``flag``, set a field: the reference's names."""
-    return {"env": names, "flag": (flag,) if flag else ()}
+def _classic(*names: str, flag: str = "", **meaning: Any) -> dict[str, Any]:
+    """Return what has the variables ``names``, and ``flag``, set a field: the reference's names.
+
+    ``empty``, if given, is what an empty text means there: charts write variables without a value.
+    """
+    return {"env": names, "flag": (flag,) if flag else (), **meaning}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSettings(dp.Settings):
-    """What the GPU plugin can be told."""
+    """The settings of the GPU plugin."""
 
     mig_strategy: Literal["none", "single", "mixed"] = field(
         default="none", metadata=_classic("MIG_STRATEGY")
     )
-    """What becomes of MIG devices: nothing, whole GPUs are offered (none); each is a nvidia.com/gpu
-    (single); each is a resource named by its profile (mixed)."""
-    fail_on_init_error: bool = field(default=True, metadata=_classic("FAIL_ON_INIT_ERROR"))
-    """Whether to exit with status 1 if NVML cannot be initialized at the start. If not, it is tried
-    again until it can; as it is whenever the driver is lost later."""
+    """How MIG devices are advertised: not at all, GPUs are whole (none); each as a nvidia.com/gpu
+    (single); each as a resource named by its profile (mixed)."""
+    fail_on_init_error: bool = field(
+        default=True, metadata=_classic("FAIL_ON_INIT_ERROR", empty=False)
+    )
+    """Whether to exit with status 1 if NVML cannot be initialized at the start. If false, it is
+    retried until it succeeds, as it always is when the driver is lost later."""
     driver_root: Path = field(
-        default=Path("/"), metadata=_classic("NVIDIA_DRIVER_ROOT", flag="--nvidia-driver-root")
+        default=Path("/"),
+        metadata=_classic("NVIDIA_DRIVER_ROOT", flag="--nvidia-driver-root", empty=Path("/")),
     )
     """Root of the driver on the host."""
     dev_root: Path | None = field(
         default=None, metadata=_classic("NVIDIA_DEV_ROOT", flag="--nvidia-dev-root")
     )
-    """Root of /dev on the host; the driver's root where not given."""
+    """Root of /dev on the host. By default the driver's root, or / where the driver's root is
+    mounted for this plugin and has no /dev/nvidiactl."""
     driver_root_ctr_path: Path = field(
         default=Path("/driver-root"),
         metadata=_classic(
-            "DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT", flag="--container-driver-root"
+            "DRIVER_ROOT_CTR_PATH",
+            "CONTAINER_DRIVER_ROOT",
+            flag="--container-driver-root",
+            empty=Path("/"),
         ),
     )
-    """Where the driver's root is mounted for this plugin. libnvidia-ml.so.1 is looked for below it,
-    then where the dynamic linker looks."""
-    pass_device_specs: bool = field(default=False, metadata=_classic("PASS_DEVICE_SPECS"))
-    """Whether containers get their device nodes from the kubelet too."""
+    """Where the driver's root is mounted for this plugin. It looks for libnvidia-ml.so.1 below it,
+    then where the dynamic linker does."""
+    pass_device_specs: bool = field(
+        default=False, metadata=_classic("PASS_DEVICE_SPECS", empty=False)
+    )
+    """Whether the kubelet gives containers their device nodes too."""
     device_list_strategy: Strategies = field(
         default=Strategies(), metadata=_classic("DEVICE_LIST_STRATEGY")
     )
-    """How the container runtime is told which devices a container gets: envvar, volume-mounts,
+    """How the container runtime learns which devices a container gets: envvar, volume-mounts,
     cdi-annotations, cdi-cri, or several of them."""
     device_id_strategy: Literal["uuid", "index"] = field(
         default="uuid", metadata=_classic("DEVICE_ID_STRATEGY")
     )
-    """What it is told of each device."""
+    """What the runtime is given of each device. CDI names have the UUID in either case: an index
+    can be another GPU after a reboot, and a container that restarts keeps its CDI names."""
     shared_devices_allocation_policy: Literal["distributed", "packed"] = field(
         default="distributed", metadata=_classic("SHARED_DEVICES_ALLOCATION_POLICY")
     )
-    """Whether replicas and MIG devices are taken from the GPUs with the fewest used ones, or with
-    the most."""
+    """Whether replicas and MIG devices are taken from the GPUs with the fewest in use, or with the
+    most."""
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] = field(
         default="auto", metadata=_classic("DEVICE_DISCOVERY_STRATEGY")
     )
-    """How GPUs are found. auto asks NVML, except on a Tegra system without it."""
-    gdrcopy_enabled: bool = field(default=False, metadata=_classic("GDRCOPY_ENABLED"))
-    """Whether containers ask the runtime for GDRCopy."""
-    gds_enabled: bool = field(default=False, metadata=_classic("GDS_ENABLED"))
-    """Whether containers ask the runtime for GPUDirect Storage."""
-    mofed_enabled: bool = field(default=False, metadata=_classic("MOFED_ENABLED"))
-    """Whether containers ask the runtime for Mellanox OFED."""
+    """How GPUs are found: auto is by NVML, except on a Tegra system without it."""
+    gdrcopy_enabled: bool = field(default=False, metadata=_classic("GDRCOPY_ENABLED", empty=False))
+    """Whether containers request GDRCopy from the runtime."""
+    gds_enabled: bool = field(default=False, metadata=_classic("GDS_ENABLED", empty=False))
+    """Whether containers request GPUDirect Storage from the runtime."""
+    mofed_enabled: bool = field(default=False, metadata=_classic("MOFED_ENABLED", empty=False))
+    """Whether containers request Mellanox OFED from the runtime."""
     cdi_annotation_prefix: str = field(
-        default="cdi.k8s.io/", metadata=_classic("CDI_ANNOTATION_PREFIX")
+        default="cdi.k8s.io/", metadata=_classic("CDI_ANNOTATION_PREFIX", empty="")
     )
-    """What the keys of annotations with CDI devices begin with."""
+    """Prefix of the annotation keys that list CDI devices."""
     cdi_dir: Path = Path("/var/run/cdi")
-    """Directory for the CDI specification that is written where a CDI strategy is chosen."""
+    """Directory in which the CDI specification is written, with a CDI strategy."""
     nvidia_cdi_hook_path: Path = field(
         default=Path("/usr/bin/nvidia-ctk"),
-        metadata=_classic("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH", flag="--nvidia-ctk-path"),
+        metadata=_classic(
+            "NVIDIA_CDI_HOOK_PATH",
+            "NVIDIA_CTK_PATH",
+            flag="--nvidia-ctk-path",
+            empty=Path("/usr/bin/nvidia-ctk"),
+        ),
     )
-    """Taken for compatibility, with a warning: the CDI specification that is written here names no
-    hooks."""
+    """Program of NVIDIA's toolkit on the host that updates the linker's cache of containers, with a
+    CDI strategy. If it is not given and not found, there is no such hook."""
     cdi_feature_flags: tuple[str, ...] = field(default=(), metadata=_classic("CDI_FEATURE_FLAGS"))
-    """Taken for compatibility, with a warning: it has no effect."""
+    """Accepted for compatibility, with a warning: it has no effect."""
     cdi_disable_hooks: tuple[str, ...] = field(default=(), metadata=_classic("CDI_DISABLE_HOOKS"))
-    """Taken for compatibility, with a warning: there are no hooks."""
+    """Hooks to leave out of the CDI specification: update-ldcache, which is the only one, or
+    all."""
     mps_root: Path | None = field(default=None, metadata=_classic("MPS_ROOT"))
     """Directory of the host with the pipes of MPS control daemons; needed for sharing with MPS."""
     imex_channel_ids: tuple[int, ...] = field(default=(), metadata=_classic("IMEX_CHANNEL_IDS"))
-    """IMEX channels that containers get: none, or 0."""
-    imex_required: bool = field(default=False, metadata=_classic("IMEX_REQUIRED"))
-    """Whether the CDI specification must have the IMEX channels."""
+    """IMEX channels that containers get: none, or 0, where the node has its device node."""
+    imex_required: bool = field(default=False, metadata=_classic("IMEX_REQUIRED", empty=False))
+    """Whether no GPU is advertised while an IMEX channel is missing."""
     kubelet_socket: Path | None = field(default=None, metadata=_classic("KUBELET_SOCKET"))
-    """Socket of the kubelet. Its directory is plugin-dir, which is the setting to use."""
+    """Socket of the kubelet. Its directory becomes plugin-dir, which is the setting to use."""
     disable_healthchecks: str = ""
-    """XIDs that are no reason to call a GPU unhealthy, beside those that are the application's
-    fault: numbers with commas between, or all. The variable is DP_DISABLE_HEALTHCHECKS."""
+    """XIDs that do not make a GPU unhealthy, beside those that are the application's fault: numbers
+    separated by commas, or all. The variable is DP_DISABLE_HEALTHCHECKS."""
     enable_healthchecks: str = ""
-    """XIDs that are a reason whatever else is said: numbers with commas between, or all."""
+    """XIDs that make a GPU unhealthy in any case: numbers separated by commas, or all."""
     recovery_time: timedelta = timedelta(minutes=5)
-    """Time without a further error after which an unhealthy GPU that passes its checks is healthy
-    again."""
+    """How long an unhealthy GPU must pass its checks without another error to be healthy again."""
     state_file: Path | None = Path("/run/deviceplugin-gpu/health.json")
-    """File in which unhealthy GPUs are remembered over restarts of the plugin; none if empty. Below
+    """File that remembers unhealthy GPUs over restarts of the plugin; none if empty. It is below
     /run, because a reboot resets GPUs."""
     include: tuple[str, ...] = ()
-    """The only GPUs to offer: indices, UUIDs, PCI addresses, or models such as *A100*; all GPUs if
-    empty."""
+    """The only GPUs to advertise: indices, UUIDs, PCI addresses, or models such as *A100*; all GPUs
+    if empty."""
     exclude: tuple[str, ...] = ()
-    """GPUs not to offer, named in the same way."""
-    resources: Naming = field(default=Naming())
+    """GPUs not to advertise, named in the same way."""
+    resources: Naming = field(default=Naming(), metadata={"kind": NAMING})
     """Names of resources by model and by MIG profile, as in the file."""
-    sharing: Sharing = field(default=Sharing())
+    sharing: Sharing = field(default=Sharing(), metadata={"kind": SHARING})
     """How many containers share a GPU, as in the file."""
     distinct_gpus: bool = False
     """Whether a request for several replicas is refused unless each is of another GPU."""
     labels_file: Path | None = None
-    """File for Node Feature Discovery, below its features.d, that gets the node's labels; none if
+    """File for Node Feature Discovery, below its features.d, to write the node's labels to; none if
     not given."""
+
+    node_name: str = field(default="", metadata={"env": "NODE_NAME"})
+    """Name of this node, for the file's nodes; in a pod spec.nodeName. It is a flag or a variable,
+    and has no effect in the file."""
+    node_labels_file: Path | None = None
+    """File with labels for the file's nodes, as the downward API writes it. It is a flag or a
+    variable, and has no effect in the file."""
+    node_choice: Chosen = field(default=Chosen())
+    """What the configuration chose for this node, and why. It cannot be given."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together.
@@ -142,15 +172,51 @@ class GpuSettings(dp.Settings):
         if self.kubelet_socket is not None:
             object.__setattr__(self, "plugin_dir", self.kubelet_socket.parent)
 
-    @staticmethod
+    @classmethod
     @override
-    def read_file(path: Path) -> Mapping[str, Any]:
-        return config_file.read(path, [one.name.replace("_", "-") for one in fields(GpuSettings)])
+    def open_file(cls, path: Path) -> Place:
+        return super().open_file(node_choice.file(path, NodeFacts())[0])
+
+    @classmethod
+    @override
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        return config_file.read(root, _keys())
 
     @property
     def host_dev_root(self) -> Path:
         """Root of ``/dev`` on the host."""
-        return self.dev_root or self.driver_root
+        if self.dev_root is not None:
+            return self.dev_root
+        # A driver that is only unpacked somewhere makes its nodes in /dev of the host; with nodes
+        # that are not there no container would start.
+        seen = self.driver_root_ctr_path
+        has_none = seen.is_dir() and not (seen / "dev/nvidiactl").exists()
+        return Path("/") if has_none else self.driver_root
+
+
+def _keys() -> list[str]:
+    return [one.name.replace("_", "-") for one in fields(GpuSettings)]
+
+
+def of_node(look: Callable[[], NodeFacts]) -> type[GpuSettings]:
+    """Return the settings of which a file says what is for the node that ``look`` sees."""
+    why = ""
+
+    class NodeSettings(GpuSettings):
+        @classmethod
+        @override
+        def open_file(cls, path: Path) -> Place:
+            nonlocal why
+            file, why = node_choice.file(path, look())
+            return dp.Settings.open_file(file)
+
+        @classmethod
+        @override
+        def from_file(cls, root: Place) -> Mapping[str, object]:
+            return config_file.read(root, _keys(), look(), why)
+
+    NodeSettings.__doc__ = GpuSettings.__doc__
+    return NodeSettings
 
 
 def _problems(settings: GpuSettings) -> Iterator[str]:

@@ -6,21 +6,22 @@ from typing import Final
 from deviceplugin_gpu.configuration.settings import GpuSettings
 
 _GENERATED: Final = (
-    "only what nvidia-ctk cdi generate writes has hooks: give it this, and the specification that "
-    "it writes is used"
+    "only nvidia-ctk cdi generate has such flags: give it this, and the specification that it "
+    "writes is used"
 )
+_CDI: Final = "add cdi-cri to device-list-strategy: only CDI specifications have hooks"
 _DEFAULT: Final = GpuSettings()
 
 
 def without_effect(settings: GpuSettings) -> Iterator[tuple[str, str]]:
     """Yield the keys of settings without effect, each with what has one."""
     strategies = settings.device_list_strategy
-    if settings.nvidia_cdi_hook_path != _DEFAULT.nvidia_cdi_hook_path:
-        yield "nvidia-cdi-hook-path", _GENERATED
     if settings.cdi_feature_flags:
         yield "cdi-feature-flags", _GENERATED
-    if settings.cdi_disable_hooks:
-        yield "cdi-disable-hooks", _GENERATED
+    if not strategies.cdi and settings.nvidia_cdi_hook_path != _DEFAULT.nvidia_cdi_hook_path:
+        yield "nvidia-cdi-hook-path", _CDI
+    if not strategies.cdi and settings.cdi_disable_hooks:
+        yield "cdi-disable-hooks", _CDI
     if settings.cdi_annotation_prefix != _DEFAULT.cdi_annotation_prefix and (
         "cdi-annotations" not in strategies
     ):
@@ -29,5 +30,3 @@ def without_effect(settings: GpuSettings) -> Iterator[tuple[str, str]]:
         yield "pass-device-specs", "the CDI specification has the device nodes, if all go by CDI"
     if settings.imex_required and not settings.imex_channel_ids:
         yield "imex-required", "name the channels by imex-channel-ids"
-    elif settings.imex_required and not strategies.cdi:
-        yield "imex-required", "add cdi-cri to device-list-strategy: only CDI can require them"

@@ -1,20 +1,36 @@
 """The CDI names by which the container runtime is told of devices, and that it can resolve them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.cdi import Directory, Edits
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import cdi_specs
-from deviceplugin_gpu.container.allocation import enabled_modes, name
-from deviceplugin_gpu.container.cdi_specs import VENDOR, Directory
+from deviceplugin_gpu.container import cdi_specs, drm_nodes, toolkit_hook
+from deviceplugin_gpu.container.allocation import enabled_modes
+from deviceplugin_gpu.container.cdi_specs import VENDOR
 from deviceplugin_gpu.container.device_nodes import Nodes
+from deviceplugin_gpu.container.driver_files import DriverFiles, Found
+from deviceplugin_gpu.container.imex import Channels
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.offer.resources import Unit
 
-_NO_NAME: Final = "no CDI specification has it: there is no device node, nor one by nvidia-ctk"
+log = logging.getLogger(__name__)
+
+_ADVICE: Final = (
+    "mount the driver's root, or have nvidia-ctk cdi generate a specification, or add envvar to "
+    "device-list-strategy"
+)
+_GENERATE: Final = "run nvidia-ctk cdi generate, or remove it"
+
+_NO_NAME: Final = (
+    "no CDI specification has it: it has no device node, or a UUID that CDI does not take, and "
+    "nvidia-ctk has generated none"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +47,107 @@ class CdiNames:
         return {unit.id: _NO_NAME for unit in units if unit.id not in self.devices}
 
 
+def _name(unit: Unit) -> str:
+    """Return what a unit is called in our specification: what it is always called.
+
+    An index can be another GPU after the next boot, and a kubelet gives a container that starts
+    again the names of before. Drivers before R470 have slashes in the UUIDs of MIG devices.
+    """
+    return unit.uuid.replace("/", ":")
+
+
 class Publisher:
     """Writes CDI specifications of our own, and prefers those that the vendor's toolkit made."""
 
     def __init__(self, settings: GpuSettings, roots: Roots, toolkit: Toolkit | None = None) -> None:
         self._settings = settings
         self._roots = roots
-        self._directory = Directory(settings.cdi_dir)
+        self._directory = Directory(settings.cdi_dir, VENDOR)
         self._toolkit = toolkit or Toolkit()
+        self._stale: frozenset[Path] = frozenset()
+        self._files = DriverFiles(settings.driver_root_ctr_path, settings.driver_root)
+        self._is_without_driver = False
 
-    def publish(self, units: Sequence[Unit], nodes: Nodes) -> CdiNames:
-        """Have the runtime know ``units``, and return their names.
+    def publish(
+        self, units: Sequence[Unit], nodes: Nodes, channels: Channels, driver: str = ""
+    ) -> CdiNames:
+        """Have the runtime know ``units`` and IMEX ``channels``, and return their names.
+
+        ``driver`` is the version that runs; empty if that is not known.
 
         Raises:
-            DiscoveryError: A specification cannot be written, or IMEX channels are missing.
+            DiscoveryError: A specification cannot be written.
         """
         settings = self._settings
         root = settings.host_dev_root
-        given = {name(unit, settings): nodes.of(unit, root) for unit in units}
-        channels = settings.imex_channel_ids
+        each = {unit.uuid: unit for unit in units}.values()  # one of the replicas of a device
+        given = {_name(unit): [*nodes.of(unit, root), *self._drm(unit)] for unit in each}
+        found = self._files.find(driver)
         classes: dict[str, Mapping[str, Sequence[dp.DeviceNode]]] = {
             cdi_specs.GPU: given,
             **cdi_specs.extras(self._roots.dev, root, enabled_modes(settings), channels),
         }
         alone = not settings.device_list_strategy.plain
-        published = self._directory.publish(
-            cdi_specs.documents(classes, nodes.controls(root), alone=alone)
+        published = cdi_specs.publish(
+            self._directory,
+            cdi_specs.specifications(
+                classes, nodes.controls(root), self._edits(found), alone=alone
+            ),
         )
         others = published - {f"{VENDOR}/{cdi_specs.GPU}={one}" for one in given}
-        wanted = {f"{VENDOR}/imex-channel={channel}" for channel in channels}
-        if units and settings.imex_required and not wanted <= others:
-            raise dp.DiscoveryError(
-                f"imex-required: no {self._roots.dev}/nvidia-caps-imex-channels/channel0"
-            )
-        generated = self._toolkit.find()
-        devices = {}
+        devices = self._generated(units, given, driver, has_own=found.has_cuda)
+        is_complete = found.has_cuda or len(devices) == len(units)
+        self._tell(is_without_driver=alone and bool(driver) and not is_complete)
         for unit in units:
-            own = f"{VENDOR}/{cdi_specs.GPU}={name(unit, settings)}"
-            found = generated.name(unit.gpu, unit.mig) or (own if own in published else None)
-            if found:
-                devices[unit.id] = found
+            own = f"{VENDOR}/{cdi_specs.GPU}={_name(unit)}"
+            if own in published:
+                devices.setdefault(unit.id, own)
         return CdiNames(devices, tuple(sorted(others)))
+
+    def _drm(self, unit: Unit) -> list[dp.DeviceNode]:
+        if unit.mig is not None:  # it renders nothing, and the node is of the whole GPU
+            return []
+        # The kernel makes them, in /dev of the host.
+        return drm_nodes.of(unit.gpu, self._roots, self._settings.dev_root or Path("/"))
+
+    def _edits(self, found: Found) -> Edits:
+        if not found.libraries:
+            return found.edits
+        program = toolkit_hook.program(self._settings)
+        return found.edits + toolkit_hook.edits(program, found.directories)
+
+    def _tell(self, *, is_without_driver: bool) -> None:
+        if is_without_driver and not self._is_without_driver:
+            looked_in = str(self._settings.driver_root_ctr_path)
+            log.warning(
+                "driver libraries not found", extra={"looked_in": looked_in, "advice": _ADVICE}
+            )
+        self._is_without_driver = is_without_driver
+
+    def _generated(
+        self,
+        units: Iterable[Unit],
+        nodes: Mapping[str, Sequence[dp.DeviceNode]],
+        driver: str,
+        *,
+        has_own: bool,
+    ) -> dict[str, str]:
+        """Return the names that units have in specifications of the toolkit's, by id.
+
+        Where ours brings the driver (``has_own``), those that are an index are not taken: a
+        container that starts again has the name of before, which can be another GPU by then.
+        """
+        generated = self._toolkit.find()
+        found, stale = {}, dict[Path, str]()
+        for unit in units:
+            paths = [node.container_path for node in nodes[_name(unit)]]
+            match = generated.match(unit.gpu, unit.mig, driver, paths)
+            if match.name and not (has_own and match.is_index):
+                found[unit.id] = match.name
+            elif match.stale and match.file:
+                stale.setdefault(match.file, match.stale)
+        for path in stale.keys() - self._stale:
+            fields = {"file": str(path), "reason": stale[path], "advice": _GENERATE}
+            log.warning("stale CDI specification ignored", extra=fields)
+        self._stale = frozenset(stale)
+        return found

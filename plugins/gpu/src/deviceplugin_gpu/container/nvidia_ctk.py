@@ -1,43 +1,121 @@
-"""The CDI specification that NVIDIA's container toolkit generates, where there is one.
+"""The CDI specifications that NVIDIA's container toolkit generates, where there are any.
 
-``Toolkit().find()`` at each discovery; then ``name`` says what a GPU or MIG device is called in
-it, if it is. It has the driver's libraries too, which ours has not.
+``Toolkit().find()`` at each discovery; then ``match`` says what a GPU or MIG device is called in
+them. They are written once, by whoever ran the toolkit: after an upgrade of the driver, or another
+layout of MIG devices, a name leads to libraries that are gone, or to a partition that was given to
+somebody else. What shows that is looked at here.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from deviceplugin.kit.cdi import DIRECTORIES
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
 log = logging.getLogger(__name__)
 
 KIND: Final = "nvidia.com/gpu"
-DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Of the same device in several, the last one counts."""
+_UUID: Final = ("GPU-", "MIG-")
+_DRIVER: Final = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d+\.[0-9.]+)")
+_NODES: Final = (
+    re.compile(r"/dev/nvidia\d+"),
+    re.compile(r"/dev/nvidia-caps/nvidia-cap\d+"),
+)
+"""Of one GPU, and of one MIG device."""
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One specification."""
+
+    path: Path
+    devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Names without the kind, with the device nodes of one GPU or MIG device in the container."""
+    drivers: frozenset[str] = frozenset()
+    """Versions of the driver whose libraries it mounts."""
+
+    @property
+    def has_uuids(self) -> bool:
+        """Whether it names devices by UUID. Then an index says nothing: it may be an old one."""
+        return any(name.startswith(_UUID) for name in self.devices)
+
+    def of_other_driver(self, driver: str) -> str:
+        """Return what shows that it is not for the version ``driver``; empty if nothing does."""
+        if not driver or not self.drivers or driver in self.drivers:
+            return ""
+        return f"it is for driver {', '.join(sorted(self.drivers))}, and {driver} runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a device is called, or why the specification that should have it is out of date."""
+
+    name: str = ""
+    """Qualified; empty if there is none to be used."""
+    stale: str = ""
+    file: Path | None = None
+    is_index: bool = False
+    """Whether the name is an index, which can be another GPU after the next boot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What the toolkit's specifications have."""
+    """What the toolkit's specifications have, as a runtime sees it."""
 
-    names: frozenset[str] = frozenset()
-    """Of devices, without the kind."""
+    files: tuple[File, ...] = ()
+    by_name: Mapping[str, File] = field(default_factory=dict)
+    """Of each name the one file that a runtime takes it from."""
 
-    def name(self, gpu: Gpu, mig: Mig | None = None) -> str | None:
-        """Return the qualified name of a device by UUID or else by index; None if it has none."""
-        if mig is None:
-            names = [gpu.uuid, str(gpu.index)]
+    def match(
+        self, gpu: Gpu, mig: Mig | None = None, driver: str = "", nodes: Collection[str] = ()
+    ) -> Match:
+        """Return what a device is called: by UUID, or by index where no UUIDs are used.
+
+        Args:
+            gpu: The GPU.
+            mig: The MIG device of it, if that is meant.
+            driver: Version of the driver that runs; empty if not known.
+            nodes: Paths of the device nodes that the device needs in a container.
+        """
+        uuid = mig.uuid if mig else gpu.uuid
+        index = f"{gpu.index}:{mig.index}" if mig else str(gpu.index)
+        name = uuid if uuid in self.by_name else index
+        by_uuid = (one for one in self.files if one.has_uuids)
+        file = self.by_name.get(name) or next(by_uuid, None)
+        if file is None:
+            return Match()
+        if file.has_uuids and name != uuid:
+            stale = f"it does not have {uuid}"
+        elif _differ(file.devices[name], frozenset(nodes)):
+            given = ", ".join(sorted(file.devices[name]))
+            stale = f"its device {name} has {given}, and {uuid} has others now"
         else:
-            names = [mig.uuid, f"{gpu.index}:{mig.index}"]
-        return next((f"{KIND}={name}" for name in names if name in self.names), None)
+            stale = file.of_other_driver(driver)
+        if stale:
+            return Match(stale=stale, file=file.path)
+        return Match(f"{KIND}={name}", file=file.path, is_index=name != uuid)
+
+
+def _differ(given: frozenset[str], needed: frozenset[str]) -> bool:
+    """Return whether both say which nodes, and not the same: they are of another device.
+
+    A boot without one GPU gives those behind it other numbers.
+    """
+    for pattern in _NODES:
+        some, others = ({*filter(pattern.fullmatch, nodes)} for nodes in (given, needed))
+        if some and others and some != others:
+            return True
+    return False
 
 
 class Toolkit:
@@ -45,49 +123,75 @@ class Toolkit:
 
     def __init__(self, directories: Sequence[Path] = DIRECTORIES) -> None:
         self._directories = directories
-        self._read: dict[Path, tuple[tuple[int, int], frozenset[str]]] = {}
+        self._read: dict[Path, tuple[_Stamp, File]] = {}
 
     def find(self) -> Generated:
         """Return what is there now. A file that cannot be read is logged once and left out."""
-        read = {path: self._file(path) for path in self._files()}
+        read = {path: self._file(path) for path in self._paths()}
         self._read = {path: entry for path, entry in read.items() if entry is not None}
-        return Generated(frozenset().union(*(names for _, names in self._read.values())))
+        files = tuple(file for _, file in self._read.values())
+        by_name: dict[str, File] = {}
+        for directory in self._directories:  # the last one wins
+            own = [file for file in files if file.path.parent == directory]
+            found = [(name, file) for file in own for name in file.devices]
+            names = [name for name, _ in found]
+            by_name |= dict(found)
+            for name in {name for name in names if names.count(name) > 1}:
+                del by_name[name]  # a runtime takes it from neither
+        return Generated(tuple(file for file in files if file.devices), by_name)
 
-    def _files(self) -> Iterator[Path]:
+    def _paths(self) -> Iterator[Path]:
         for directory in self._directories:
             for suffix in ("json", "yaml"):
                 yield from directory.glob(f"nvidia*.{suffix}")
 
-    def _file(self, path: Path) -> tuple[tuple[int, int], frozenset[str]] | None:
-        with suppress(FileNotFoundError):
+    def _file(self, path: Path) -> tuple[_Stamp, File] | None:
+        with suppress(OSError):  # it is gone, or a link that leads nowhere
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_size)
             before = self._read.get(path)
             if before is not None and before[0] == stamp:
                 return before
-            return stamp, _names(path)
+            return stamp, _parse(path)
         return None
 
 
-def _names(path: Path) -> frozenset[str]:
+def _parse(path: Path) -> File:
     try:
-        document = _parsed(path, path.read_text(encoding="utf-8"))
+        document = _document(path, path.read_text(encoding="utf-8"))
         if document["kind"] != KIND:
-            return frozenset()
-        return frozenset(str(device["name"]) for device in document["devices"])
+            return File(path)
+        devices = {str(one["name"]): _edits(one) for one in document["devices"]}
+        everything = [_edits(document), *devices.values()]
+        mounts = [str(one["hostPath"]) for edits in everything for one in edits.get("mounts") or ()]
+        found = [_DRIVER.search(path) for path in mounts]
+        return File(
+            path,
+            {name: _own_nodes(edits) for name, edits in devices.items()},
+            frozenset(one[1] for one in found if one),
+        )
     except (
-        *(OSError, ValueError, TypeError, LookupError, RecursionError, MemoryError),
-        yaml.YAMLError,
+        *(OSError, ValueError, TypeError, LookupError, AttributeError),
+        *(RecursionError, MemoryError, yaml.YAMLError),
     ) as error:
         text = str(error) or type(error).__name__
         log.warning(
-            "a CDI specification is left out: it cannot be read",
+            "unreadable CDI specification skipped",
             extra={"file": str(path), "error": text.splitlines()[0]},
         )
-        return frozenset()
+        return File(path)
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _edits(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return document.get("containerEdits") or {}
+
+
+def _own_nodes(edits: Mapping[str, Any]) -> frozenset[str]:
+    paths = [str(node["path"]) for node in edits.get("deviceNodes") or ()]
+    return frozenset(path for path in paths if any(one.fullmatch(path) for one in _NODES))
+
+
+def _document(path: Path, text: str) -> Any:
     if path.suffix == ".json":
         return json.loads(text)
     return yaml.load(text, _Loader)  # noqa: S506 - a safe one

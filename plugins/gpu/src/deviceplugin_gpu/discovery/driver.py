@@ -7,12 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from deviceplugin.kit.backoff import Backoff
+from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
 from deviceplugin_gpu.metrics.collector import GpuMetrics
 from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
 from deviceplugin_gpu.nvml.api import NvmlError, Session
-from deviceplugin_gpu.nvml.enumeration import Sight, look
+from deviceplugin_gpu.nvml.enumeration import Enumeration, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu, Snapshot, size
@@ -20,7 +22,7 @@ from deviceplugin_gpu.snapshot import Gpu, Snapshot, size
 log = logging.getLogger(__name__)
 
 _FIRST_REST, _LONGEST_REST = 1.0, 120.0
-"""Seconds between initializations of NVML while something is wrong: twice as many each time.
+"""Seconds between initializations of NVML while something is wrong.
 
 Without persistence mode they take long, and disturb nobody but who waits for them.
 """
@@ -46,14 +48,14 @@ class Driver:
         self.metrics = GpuMetrics(NvmlReader(self.session), clock=clock)
         self._sysfs = sysfs
         self._clock = clock
-        self._sight: Sight | None = None
-        self._seen: dict[str, Gpu] = {}
+        self._latest: Enumeration | None = None
         self._bound: frozenset[str] | None = None
         self._reopen_at = float("-inf")
-        self._rest = _FIRST_REST
+        self._rests = Backoff(_FIRST_REST, _LONGEST_REST)
         self._until = math.inf
+        self._unanswered = Problems(log)
 
-    def look(self, patience: float = math.inf) -> Sight:
+    def look(self, patience: float = math.inf) -> Enumeration:
         """Look at all GPUs, with NVML initialized anew where something has been wrong before.
 
         Only then does NVML see a GPU that is back after a reset, or a driver that was reloaded.
@@ -65,49 +67,49 @@ class Driver:
         """
         self._until = self._clock() + patience
         fresh = not self.session.is_open
-        sight = None
+        found = None
         try:
             self.session.open()
-            sight = self._look()
+            found = self._look()
         except NvmlError:
             if fresh or not self._may_reopen():
                 self.close()
                 raise
         else:
-            if fresh or not self._should_reopen(sight):
-                return self._keep(sight)
+            if fresh or not self._should_reopen(found):
+                return self._keep(found)
         try:
             self.session.reopen()
         except NvmlError:
-            if sight is None or not self.session.is_open:
+            if found is None or not self.session.is_open:
                 raise
-            return self._keep(sight)  # a call that hangs keeps it open
+            return self._keep(found)  # a call that hangs keeps it open
         self._until = self._clock() + patience
         return self._keep(self._look())
 
-    def _should_reopen(self, sight: Sight) -> bool:
+    def _should_reopen(self, found: Enumeration) -> bool:
         others = self._are_others()
-        if not sight.is_troubled:
-            self._rest = _FIRST_REST
+        if not found.is_troubled:
+            self._rests.reset()
             return others
         # What is new is told first: another initialization may have to wait.
-        lasting = self._sight is not None and self._sight.is_troubled
+        lasting = self._latest is not None and self._latest.is_troubled
         return others or (lasting and self._may_reopen())
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs of the last look."""
-        return tuple(self._seen.values())
+        return self.snapshot.gpus
 
     @property
     def unidentified(self) -> tuple[UnidentifiedGpu, ...]:
         """GPUs that the last look found, and could not name."""
-        return self._sight.unidentified if self._sight else ()
+        return self._latest.unidentified if self._latest else ()
 
     @property
     def snapshot(self) -> Snapshot:
         """What the last look found; nothing before the first."""
-        return self._sight.snapshot if self._sight else Snapshot()
+        return self._latest.snapshot if self._latest else Snapshot()
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -131,24 +133,24 @@ class Driver:
         now = self._clock()
         if now < self._reopen_at:
             return False
-        self._reopen_at, self._rest = now + self._rest, min(2 * self._rest, _LONGEST_REST)
+        self._reopen_at = now + self._rests.next_wait()
         return True
 
-    def _look(self) -> Sight:
-        links = self._sight.snapshot.links if self._sight else None
+    def _look(self) -> Enumeration:
         with self.session.use():
-            return look(self._sysfs, tuple(self._seen.values()), links, self._is_late)
+            return enumerate_gpus(self._sysfs, self.snapshot, self._is_late)
 
     def _is_late(self) -> bool:
         return self._clock() > self._until
 
-    def _keep(self, sight: Sight) -> Sight:
-        for gpu in sight.snapshot.gpus:
-            if gpu.uuid not in self._seen:
+    def _keep(self, found: Enumeration) -> Enumeration:
+        known = {gpu.uuid for gpu in self.gpus}
+        for gpu in found.snapshot.gpus:
+            if gpu.uuid not in known:
                 log.info("GPU found", extra=_facts(gpu))
-        self._seen = {gpu.uuid: gpu for gpu in sight.snapshot.gpus}
-        self._sight = sight
-        return sight
+        self._unanswered.say_all("driver query not answered", found.unanswered)
+        self._latest = found
+        return found
 
 
 def _facts(gpu: Gpu) -> dict[str, object]:

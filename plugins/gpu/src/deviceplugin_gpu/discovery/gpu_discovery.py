@@ -1,11 +1,13 @@
 """Finding out which GPUs there are and how they are, and telling why there are none."""
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from threading import Event as Flag
-from typing import Final
 
+import deviceplugin as dp
+from deviceplugin.kit.backoff import MONOTONIC, Clock
+from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
 from deviceplugin_gpu.discovery.driver import Driver
@@ -23,14 +25,12 @@ from deviceplugin_gpu.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
-_NO_HARDWARE: Final = "no hardware"
-
 
 class GpuDiscovery:
     """What ``driver`` has, and the systems that have no NVML.
 
     ``look`` is for one thread at a time, and ``changes`` for one beside it; both tell
-    ``driver.health`` what they find. ``clock`` gives seconds.
+    ``driver.health`` what they find.
     """
 
     def __init__(
@@ -38,18 +38,19 @@ class GpuDiscovery:
         settings: GpuSettings,
         driver: Driver,
         roots: Roots,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._roots = roots
-        self._clock = clock
         self._watch = EventWatch(driver.session, clock)
         self._listening = self._configure_health()
         self._deadline = settings.discovery_deadline.total_seconds()
         self._gpus: frozenset[str] | None = None
-        self._explained = ""
-        self._failing_since: float | None = None
+        self._explained = Problems(log)
+        self._absence = Problems(log, logging.INFO)
+        self._nvml = SteadyHealth[str](Tolerance(patience=self._deadline), clock.now)
+        self._judge_nvml(dp.Health())
 
     def look(self) -> tuple[Snapshot, list[str]]:
         """Return what is there, and what is strange about it.
@@ -66,9 +67,9 @@ class GpuDiscovery:
                 snapshot, strange = self._through_nvml()
             except NvmlError as error:
                 snapshot = self._instead(error)
-        self._failing_since = None
+        self._judge_nvml(dp.Health())
         if snapshot.gpus:
-            self._explained = ""
+            self._explained.over("")
         return snapshot, strange
 
     def changes(self, stop: Flag) -> Iterator[None]:
@@ -87,17 +88,17 @@ class GpuDiscovery:
 
     def _through_nvml(self) -> tuple[Snapshot, list[str]]:
         # Slow is no reason for /healthz to fail, as after the deadline it does.
-        sight = self._driver.look(self._deadline / 4)
-        gpus = frozenset(sight.handles)
+        found = self._driver.look(self._deadline / 4)
+        gpus = frozenset(found.handles)
         changed = self._gpus is not None and gpus != self._gpus
         if changed or self._watch.deaf or not self._watch.hears(gpus):
             self._watch.renew()
         self._gpus = gpus
-        self._driver.health.observe(sight.snapshot, self._unheard(gpus), sight.needs_reset)
-        strange = list(map(str, sight.unidentified))
-        if not sight.snapshot.gpus:
+        self._driver.health.observe(found.snapshot, self._unheard(gpus), found.needs_reset)
+        strange = list(map(str, found.unidentified))
+        if not found.snapshot.gpus:
             self._explain(None)
-        return sight.snapshot, strange
+        return found.snapshot, strange
 
     def _without_nvml(self, *, missing: bool) -> Snapshot | None:
         strategy = self._settings.device_discovery_strategy
@@ -114,27 +115,24 @@ class GpuDiscovery:
                 return found
         # Where NVML has worked once, there is a driver, and what fails now is a failure.
         if not self._driver.session.generation and not tegra_wsl.has_traces(self._roots):
-            if self._explained != _NO_HARDWARE:
-                log.info("no NVIDIA hardware on this node: looking again now and then")
-            self._explained = _NO_HARDWARE
+            self._explained.over("")
+            self._absence.say("", "no NVIDIA hardware found")
             return Snapshot()
         self._explain(error)
-        self._give_up(error)
+        # As late as the framework, so that metrics say the same as what is advertised.
+        if not self._judge_nvml(dp.Health.unhealthy(str(error))):
+            self._driver.health.failed(str(error))
         raise error
 
-    def _give_up(self, error: NvmlError) -> None:
-        """Call all GPUs unhealthy when the framework does, so that metrics say the same."""
-        now = self._clock()
-        self._failing_since = now if self._failing_since is None else self._failing_since
-        if now - self._failing_since > self._deadline:
-            self._driver.health.failed(str(error))
+    def _judge_nvml(self, found: dp.Health) -> dp.Health:
+        return self._nvml.judge("", found)
 
     def _configure_health(self) -> bool:
         """Tell what counts and when it is over; return whether any error of a GPU counts."""
         settings = self._settings
         checks, problems = parse_checks(settings.disable_healthchecks, settings.enable_healthchecks)
         for problem in problems:
-            log.warning("setting not taken", extra={"problem": problem})
+            log.warning("invalid setting ignored", extra={"problem": problem})
         self._driver.health.configure(checks, settings.recovery_time.total_seconds())
         return not checks.all_disabled or checks.all_enabled or bool(checks.enabled)
 
@@ -152,8 +150,7 @@ class GpuDiscovery:
 
     def _explain(self, error: NvmlError | None) -> None:
         """Log why there are no GPUs, once per reason."""
-        reason = str(error)
-        if reason != self._explained:
-            self._explained = reason
+        self._absence.over("")
+        if self._explained.is_news("", str(error)):
             for finding in diagnosis.explain(self._roots, self._driver.library, error):
-                log.warning("no GPU", extra={"finding": finding})
+                log.warning("no usable GPU", extra={"finding": finding})

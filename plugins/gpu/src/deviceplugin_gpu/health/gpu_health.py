@@ -158,7 +158,7 @@ class Health:
         if count & (count - 1) == 0:  # 1, 2, 4, 8...: a storm of them is a few lines
             xid = known(number)
             log.warning(
-                "XID",
+                "XID error",
                 extra={
                     "gpu": uuid or None,
                     "xid": number,

@@ -1,16 +1,12 @@
 """What happened to GPUs, and a file that remembers it over restarts of the plugin."""
 
-import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deviceplugin.kit.state import State
 from deviceplugin_gpu.health.xids import Xid, known
-from deviceplugin_gpu.host import atomic_files
-
-log = logging.getLogger(__name__)
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _VERSION: Final = 1
@@ -62,47 +58,23 @@ class Record:
     """
 
     def __init__(self, path: Path | None, boot: Path = BOOT_ID) -> None:
-        self._path = path
+        self._state = State(path, _VERSION)
         self._boot = _text(boot)
-        self._told = False
 
     def load(self, now: float) -> Incidents:
-        """Return what was kept. A file that makes no sense is logged and counts as empty."""
-        if self._path is None:
-            return {}
-        try:
-            document = json.loads(self._path.read_text(encoding="utf-8"))
-            if document["version"] != _VERSION or document["boot"] != self._boot:
+        """Return what was kept; a file that makes no sense counts as empty."""
+
+        def read(document: Mapping[str, Any]) -> Incidents:
+            if document["boot"] != self._boot:
                 return {}
             return {uuid: _read(kept, now) for uuid, kept in document["gpus"].items()}
-        except FileNotFoundError:
-            return {}
-        except (
-            *(OSError, ValueError, TypeError, LookupError, AttributeError),
-            *(OverflowError, RecursionError),
-        ) as error:
-            log.warning(
-                "health of GPUs before this start is not known: the file cannot be read",
-                extra={"file": str(self._path), "error": str(error) or type(error).__name__},
-            )
-            return {}
+
+        return self._state.load(read, {})
 
     def save(self, incidents: Incidents) -> None:
-        """Keep ``incidents``. What cannot be kept is logged once until it can."""
-        if self._path is None:
-            return
+        """Keep ``incidents``, or log why they cannot be kept."""
         gpus = {uuid: [asdict(one) for one in kept.values()] for uuid, kept in incidents.items()}
-        document = {"version": _VERSION, "boot": self._boot, "gpus": gpus}
-        try:
-            atomic_files.write(self._path, json.dumps(document, indent=1, sort_keys=True) + "\n")
-            self._told = False
-        except OSError as error:
-            if not self._told:
-                log.warning(
-                    "health of GPUs is not kept over a restart: the file cannot be written",
-                    extra={"file": str(self._path), "error": str(error)},
-                )
-            self._told = True
+        self._state.save({"boot": self._boot, "gpus": gpus})
 
 
 def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:

@@ -3,33 +3,22 @@
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.kit import pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.sysfs import Sysfs
+
 NVIDIA: Final = "nvidia"
 """The driver under which NVML finds GPUs."""
-_VENDOR: Final = "0x10de"
-_DISPLAY: Final = "0x03"
+_VENDOR: Final = 0x10DE
+_DISPLAY: Final = "03"
 """The PCI classes of GPUs; bridges and the sound of NVIDIA's have others."""
 
 
 def cards(sys: Path) -> dict[str, str]:
     """Return the kernel's driver of each GPU by PCI address, in order; empty for none."""
-    try:
-        entries = sorted((sys / "bus/pci/devices").iterdir())
-    except OSError:
-        return {}
-    return {card.name: _driver(card) for card in entries if _is_gpu(card)}
+    found = pci.functions(Tree(Sysfs(sys)))
+    return {card.address: card.driver for card in found if _is_gpu(card)}
 
 
-def _is_gpu(card: Path) -> bool:
-    return _text(card / "vendor") == _VENDOR and _text(card / "class").startswith(_DISPLAY)
-
-
-def _driver(card: Path) -> str:
-    link = card / "driver"
-    return link.resolve().name if link.is_symlink() else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+def _is_gpu(card: pci.Function) -> bool:
+    return card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)

@@ -151,7 +151,9 @@ def _counter(name: str, help_: str, *labels: str) -> CounterMetricFamily:
 
 
 def _facts(gpus: Iterable[Gpu]) -> Iterator[Metric]:
-    info = _gauge("info", "GPUs that are here.", "index", "model", "pci")
+    info = _gauge(
+        "info", "GPUs on the node, with index, model and PCI address.", "index", "model", "pci"
+    )
     for gpu in gpus:
         info.add_metric([gpu.uuid, str(gpu.index), gpu.name, gpu.pci], 1)
     yield info
@@ -160,7 +162,7 @@ def _facts(gpus: Iterable[Gpu]) -> Iterator[Metric]:
 def _absent(unidentified: Iterable[UnidentifiedGpu]) -> Metric:
     family = GaugeMetricFamily(
         f"{_PREFIX}absent",
-        "GPUs that cannot be offered: they have no UUID.",
+        "GPUs that are not advertised because they have no UUID.",
         labels=["pci", "index"],
     )
     for one in unidentified:
@@ -169,10 +171,10 @@ def _absent(unidentified: Iterable[UnidentifiedGpu]) -> Metric:
 
 
 def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
-    healthy = _gauge("healthy", "Whether a GPU can be given to containers.")
-    unhealthy = _gauge("unhealthy", "GPUs that cannot, and why.", "cause")
-    since = _gauge("health_changed_timestamp_seconds", "When a GPU became healthy or unhealthy.")
-    xids = _counter("xids", "XIDs seen; without a UUID if the driver did not say whose.", "xid")
+    healthy = _gauge("healthy", "Whether the GPU is healthy: 1 or 0.")
+    unhealthy = _gauge("unhealthy", "Unhealthy GPUs, by cause.", "cause")
+    since = _gauge("health_changed_timestamp_seconds", "Unix time of the last change of health.")
+    xids = _counter("xids", "XID errors; no UUID where the driver named no GPU.", "xid")
     for gpu in gpus:
         verdict = health.verdict(gpu.uuid)
         healthy.add_metric([gpu.uuid], not verdict.reason)
@@ -189,27 +191,35 @@ _Readings = Sequence[tuple[str, Reading]]
 
 def _measured(readings: _Readings) -> Iterator[Metric]:
     for metric, attribute, help_ in (
-        ("utilization_ratio", "utilization", "Part of the time in which something ran."),
-        ("memory_used_bytes", "memory_used", "Memory in use."),
-        ("memory_bytes", "memory_total", "Memory in all."),
-        ("temperature_celsius", "temperature", "Temperature of the GPU."),
-        ("power_watts", "power", "Power that the GPU takes."),
-        ("row_remapping_pending", "remapping_pending", "Whether a reset would remap rows."),
-        ("row_remapping_failed", "remapping_failed", "Whether remapping a row failed."),
+        ("utilization_ratio", "utilization", "Share of time in which the GPU was busy, 0 to 1."),
+        ("memory_used_bytes", "memory_used", "Memory in use, in bytes."),
+        ("memory_bytes", "memory_total", "Total memory, in bytes."),
+        ("temperature_celsius", "temperature", "GPU temperature, in degrees Celsius."),
+        ("power_watts", "power", "Power draw, in watts."),
+        (
+            "row_remapping_pending",
+            "remapping_pending",
+            "Whether memory rows wait for a reset to be remapped: 1 or 0.",
+        ),
+        (
+            "row_remapping_failed",
+            "remapping_failed",
+            "Whether remapping a memory row has failed: 1 or 0.",
+        ),
     ):
         yield _filled(_gauge(metric, help_), readings, {(): attribute})
     for metric, attribute, help_ in (
-        ("energy_joules", "energy", "Energy taken since the driver was loaded."),
-        ("pcie_replays", "pcie_replays", "PCIe packets sent again."),
+        ("energy_joules", "energy", "Energy used since the driver was loaded."),
+        ("pcie_replays", "pcie_replays", "PCIe replays."),
     ):
         yield _filled(_counter(metric, help_), readings, {(): attribute})
     yield _filled(
-        _counter("ecc_errors", "Memory errors since the driver was loaded.", "type"),
+        _counter("ecc_errors", "ECC memory errors since the driver was loaded.", "type"),
         readings,
         {("corrected",): "ecc_corrected", ("uncorrected",): "ecc_uncorrected"},
     )
     yield _filled(
-        _gauge("remapped_rows", "Rows of memory remapped, by the errors they had.", "type"),
+        _gauge("remapped_rows", "Remapped memory rows, by type of error.", "type"),
         readings,
         {("corrected",): "remapped_corrected", ("uncorrected",): "remapped_uncorrected"},
     )
@@ -231,7 +241,7 @@ def _filled(
 
 
 def _throttled(readings: _Readings) -> Metric:
-    family = _gauge("throttled", "Whether clocks are lower, by reason.", "reason")
+    family = _gauge("throttled", "Whether clocks are throttled, by reason: 1 or 0.", "reason")
     for uuid, reading in readings:
         if reading.throttling is not None:
             for reason, bit in THROTTLING.items():

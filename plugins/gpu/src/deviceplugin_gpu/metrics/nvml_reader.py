@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from deviceplugin_gpu.metrics.collector import Reading
-from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
+from deviceplugin_gpu.nvml.api import GPU_IS_LOST, NvmlError, Session, call
 
 _T = TypeVar("_T")
 
@@ -40,7 +40,7 @@ class NvmlReader:
                 energy=_of(_ask("nvmlDeviceGetTotalEnergyConsumption", gpu), _thousandth),
                 ecc_corrected=_ask("nvmlDeviceGetTotalEccErrors", gpu, _CORRECTED, _VOLATILE),
                 ecc_uncorrected=_ask("nvmlDeviceGetTotalEccErrors", gpu, _UNCORRECTED, _VOLATILE),
-                throttling=_throttling(gpu),
+                throttling=_ask("nvmlDeviceGetCurrentClocksEventReasons", gpu),
                 pcie_replays=_ask("nvmlDeviceGetPcieReplayCounter", gpu),
                 remapped_corrected=rows[0],
                 remapped_uncorrected=rows[1],
@@ -57,12 +57,6 @@ def _ask(function: str, *arguments: object) -> Any:
         if error.code == GPU_IS_LOST:
             raise
         return None
-
-
-def _throttling(gpu: Handle) -> int | None:
-    """Return why clocks are lower; drivers before R535 know the same under another name."""
-    found: int | None = _ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-    return _ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu) if found is None else found
 
 
 def _of(value: Any, convert: Callable[[Any], _T]) -> _T | None:

@@ -10,32 +10,44 @@ import pynvml
 
 import deviceplugin as dp
 from deviceplugin_gpu.nvml.library import SONAME, Library
+from deviceplugin_gpu.nvml.versions import Versions, names
 
 Handle = Any
 """A pointer of NVML's to a GPU, a MIG device or a set of events."""
 
+UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2
 NOT_SUPPORTED: Final = 3
+NO_PERMISSION: Final = 4
 NOT_FOUND: Final = 6
+INSUFFICIENT_POWER: Final = 8
+DRIVER_NOT_LOADED: Final = 9
 TIMEOUT: Final = 10
+LIBRARY_NOT_FOUND: Final = 12
 FUNCTION_NOT_FOUND: Final = 13
 GPU_IS_LOST: Final = 15
+RESET_REQUIRED: Final = 16
 VERSION_MISMATCH: Final = 18
 UNKNOWN: Final = 999
 MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND})
 """Errors that say no more than that there is nothing to be told."""
-
-MAX_LINKS: Final[int] = pynvml.NVML_NVLINK_MAX_LINKS
-REMOTE_SWITCH: Final[int] = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
-RECOVERY_ACTION: Final[int] = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-NO_RECOVERY_NEEDED: Final = frozenset(
-    {pynvml.NVML_GPU_RECOVERY_ACTION_NONE, pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P}
+REFUSED: Final = MISSING | {NO_PERMISSION}
+"""Errors that are an answer: it is not to be had from this driver, however often it is asked."""
+UNUSABLE: Final = frozenset(
+    {UNINITIALIZED, INSUFFICIENT_POWER, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED}
 )
-"""What the driver advises for a GPU that can be used."""
-EVENT_XID: Final[int] = pynvml.nvmlEventTypeXidCriticalError
-EVENT_SINGLE_BIT: Final[int] = pynvml.nvmlEventTypeSingleBitEccError
-EVENT_DOUBLE_BIT: Final[int] = pynvml.nvmlEventTypeDoubleBitEccError
-EVENT_MIG: Final[int] = pynvml.nvmlEventMigConfigChange
+"""Errors that say of a GPU that it cannot be used, whatever was asked."""
+
+# NVML's numbers, not those of pynvml, of which each release has only those of its time.
+MAX_LINKS: Final = 36
+REMOTE_SWITCH: Final = 2
+RECOVERY_ACTION: Final = 230
+NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
+"""What the driver advises for a GPU that can be used: nothing, or to drain peer to peer."""
+EVENT_XID: Final = 0x8
+EVENT_SINGLE_BIT: Final = 0x1
+EVENT_DOUBLE_BIT: Final = 0x2
+EVENT_MIG: Final = 0x100
 EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT | EVENT_MIG
 
 _PATIENCE: Final = 5.0
@@ -58,7 +70,7 @@ class LibraryMissingError(NvmlError):
     """There is no NVML library: the driver is not installed, or not visible here."""
 
     def __init__(self, library: Library) -> None:
-        super().__init__("load", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no library")
+        super().__init__("load", LIBRARY_NOT_FOUND, "no library")
         self.attempts = tuple(library.attempts)
         count = len(self.attempts)
         self.args = (f"the NVML library, {SONAME}, is in none of {count} places",)
@@ -68,10 +80,13 @@ def call(function: str, *arguments: object) -> Any:
     """Return what ``function`` of NVML does.
 
     Raises:
-        NvmlError: It failed, or the library does not have it.
+        NvmlError: It failed, or the library or pynvml does not have it, under an older name either.
     """
+    known = next((name for name in names(function) if hasattr(pynvml, name)), None)
+    if known is None:
+        raise NvmlError(function, FUNCTION_NOT_FOUND, "not known to this nvidia-ml-py")
     try:
-        return getattr(pynvml, function)(*arguments)
+        return getattr(pynvml, known)(*arguments)
     except pynvml.NVMLError as error:
         raise NvmlError(function, int(error.value), str(error)) from error
     except UnicodeDecodeError as error:
@@ -155,7 +170,7 @@ class Session:
         found = self.library.load()
         if found is not None:
             # pynvml would open the first library of this name again after an upgrade.
-            pynvml.nvmlLib = found
+            pynvml.nvmlLib = Versions(found)
             pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
         elif not self.library.path:
             raise LibraryMissingError(self.library)
@@ -195,7 +210,7 @@ class Session:
         with self._changed:
             self._changed.wait_for(lambda: not self._closing, _PATIENCE)
             if self._closing or not self._open:
-                raise NvmlError("nvmlInit", pynvml.NVML_ERROR_UNINITIALIZED, "not initialized")
+                raise NvmlError("nvmlInit", UNINITIALIZED, "not initialized")
             self._users += 1
         try:
             yield

@@ -1,15 +1,18 @@
-"""One look at all GPUs through NVML. One that is dead or odd costs no other one."""
+"""All GPUs, as NVML has them at one time. One that is dead or odd costs no other one."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from deviceplugin.kit import numa
 from deviceplugin_gpu.host import pci_bus
 from deviceplugin_gpu.nvml import api, mig
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
+from deviceplugin_gpu.nvml.fabric import fabric
 from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu, unidentified
 from deviceplugin_gpu.snapshot import Gpu, Link, Path, Snapshot
 
@@ -18,14 +21,15 @@ log = logging.getLogger(__name__)
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that are there for a screen only."""
 _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to ask it of this GPU"
 _NEAREST: Final = Path.INTERNAL
 Links = Mapping[tuple[str, str], Link]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What a look found: the snapshot, and the handles of GPUs that can be asked, by UUID."""
+class Enumeration:
+    """What was found: the snapshot, and the handles of GPUs that can be asked, by UUID."""
 
     snapshot: Snapshot
     handles: Mapping[str, Handle]
@@ -35,6 +39,9 @@ class Sight:
     needs_reset: Mapping[str, bool]
     """What the driver advises, by UUID, of GPUs of which it says anything."""
 
+    unanswered: tuple[str, ...]
+    """Queries about a GPU that failed, with the error; the GPU can be used without the answers."""
+
     @property
     def is_troubled(self) -> bool:
         """Whether a GPU could not be read."""
@@ -43,17 +50,14 @@ class Sight:
         return listed or bool(problems - {"", _NOT_REMAPPED})
 
 
-def look(
-    sysfs: FilePath,
-    before: Sequence[Gpu],
-    links: Links | None,
-    is_late: Callable[[], bool] = lambda: False,
-) -> Sight:
+def enumerate_gpus(
+    sysfs: FilePath, before: Snapshot, is_late: Callable[[], bool] = lambda: False
+) -> Enumeration:
     """Return all GPUs that are here now, and those of ``before`` that cannot be read any more.
 
-    ``links`` are taken instead of asking for them, where they are given and the GPUs are still the
-    same ones. GPUs and links that are to be asked when it ``is_late`` are left for the next look,
-    so that one where each call takes seconds ends too.
+    Links are those of ``before`` where the GPUs are still the same ones, and so are versions that
+    the driver does not tell this time. GPUs and links that are to be asked when it ``is_late`` are
+    left for the next time, so that one where each call takes seconds ends too.
 
     Raises:
         NvmlError: Nothing can be told at all.
@@ -62,6 +66,7 @@ def look(
     found: list[Gpu] = []
     handles: dict[str, Handle] = {}
     unknown: list[tuple[int, str]] = []
+    unanswered: list[str] = []
     addresses: set[str] = set()
     for index in range(count):
         if is_late():
@@ -73,65 +78,105 @@ def look(
         except NvmlError as error:
             unknown.append((index, str(error)))
             continue
-        gpu = _gpu(index, uuid, handle, sysfs, before)
+        known = next((gpu for gpu in before.gpus if gpu.uuid == uuid), None)
+        gpu = _gpu(index, _Questions(uuid, handle, unanswered), sysfs, known)
         addresses.add(gpu.pci)
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
     cards = pci_bus.cards(sysfs)
-    missing = _missing(before, {*handles}, unknown, cards)
+    missing = _missing(before.gpus, {*handles}, unknown, cards)
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
-    if links is None or not _covers(links, handles):
-        links = _links(gpus, handles, is_late)
-    version = _told("", "nvmlSystemGetDriverVersion")
-    cuda = _told(0, "nvmlSystemGetCudaDriverVersion_v2")
-    snapshot = Snapshot(gpus, links, version, (cuda // 1000, cuda % 1000 // 10))
+    is_covered = _covers(before.links, handles)
+    links = before.links if is_covered else _links(gpus, handles, is_late)
+    version = _told(before.driver, "nvmlSystemGetDriverVersion")
+    cuda = _told(None, "nvmlSystemGetCudaDriverVersion_v2")
+    newest = before.cuda if cuda is None else (cuda // 1000, cuda % 1000 // 10)
+    snapshot = Snapshot(gpus, links, version, newest)
     advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
     needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
     addresses.update(gpu.pci for gpu in missing)
     unread = unidentified(unknown[len(missing) :], cards, addresses)
-    return Sight(snapshot, handles, unread, needs_reset)
+    return Enumeration(snapshot, handles, unread, needs_reset, tuple(unanswered))
 
 
-def _gpu(index: int, uuid: str, handle: Handle, sysfs: FilePath, before: Sequence[Gpu]) -> Gpu:
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What one GPU is asked; queries that fail go into ``unanswered``."""
+
+    uuid: str
+    handle: Handle
+    unanswered: list[str]
+
+    def ask(self, default: Any, function: str) -> Any:
+        """Return what ``function`` tells of the GPU, or ``default``: it can be used without.
+
+        Raises:
+            NvmlError: It cannot be used at all.
+        """
+        try:
+            return call(function, self.handle)
+        except NvmlError as error:
+            if error.code in api.UNUSABLE:
+                raise
+            if error.code not in api.MISSING:
+                self.unanswered.append(f"GPU {self.uuid}: {error}")
+            return default
+
+
+def _gpu(index: int, asked: _Questions, sysfs: FilePath, known: Gpu | None) -> Gpu:
+    sketch = Gpu(index, asked.uuid)
     try:
-        return _read(index, uuid, handle, sysfs)
+        return _read(asked, sysfs, replace(known or sketch, index=index))
     except NvmlError as error:
-        known = next((gpu for gpu in before if gpu.uuid == uuid), None)
-        return replace(known or _sketch(index, uuid, handle), index=index, problem=str(error))
+        seen = known or _sketch(sketch, asked.handle)
+        return replace(seen, index=index, problem=str(error))
 
 
-def _sketch(index: int, uuid: str, handle: Handle) -> Gpu:
+def _sketch(gpu: Gpu, handle: Handle) -> Gpu:
     """Return what decides on the resource of a GPU that cannot be read, as far as it is told."""
-    return Gpu(
-        index,
-        uuid,
+    return replace(
+        gpu,
         name=_told("", "nvmlDeviceGetName", handle),
         pci=_pci(_told(None, "nvmlDeviceGetPciInfo_v3", handle)),
         mig_enabled=bool(_told((0, 0), "nvmlDeviceGetMigMode", handle)[0]),
     )
 
 
-def _read(index: int, uuid: str, handle: Handle, sysfs: FilePath) -> Gpu:
-    memory = ask(None, "nvmlDeviceGetMemoryInfo", handle)
-    pci = _pci(ask(None, "nvmlDeviceGetPciInfo_v3", handle))
+def _read(asked: _Questions, sysfs: FilePath, known: Gpu) -> Gpu:
+    """Return the GPU as it is now; what it does not tell this time is as it was ``known``.
+
+    Raises:
+        NvmlError: It cannot be used, or nobody can say what it is to be offered as.
+    """
+    handle = asked.handle
+    info = asked.ask(None, "nvmlDeviceGetPciInfo_v3")
+    pci = known.pci if info is None else _pci(info)
+    memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
+    total = known.memory if memory is None else int(memory.total)
     mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
-    total = 0 if memory is None else int(memory.total)
-    rows = ask((0, 0, False, False), "nvmlDeviceGetRemappedRows", handle)
+    rows = asked.ask((0, 0, False, False), "nvmlDeviceGetRemappedRows")
     return Gpu(
-        index=index,
-        uuid=uuid,
-        name=ask("", "nvmlDeviceGetName", handle),
-        minor=ask(None, "nvmlDeviceGetMinorNumber", handle),
+        index=known.index,
+        uuid=known.uuid,
+        name=_name(asked, known),
+        minor=asked.ask(known.minor, "nvmlDeviceGetMinorNumber"),
         pci=pci,
-        numa=_numa(sysfs / "bus/pci/devices" / pci / "numa_node") if pci else None,
+        numa=numa.node(f"bus/pci/devices/{pci}", sysfs=sysfs) if pci else None,
         memory=total,
-        compute=ask((0, 0), "nvmlDeviceGetCudaComputeCapability", handle),
+        compute=asked.ask(known.compute, "nvmlDeviceGetCudaComputeCapability"),
         mig_enabled=mig_enabled,
         migs=mig.read(handle, total) if mig_enabled else (),
+        fabric=fabric(handle),
         problem=_NOT_REMAPPED if rows[3] else "",
     )
+
+
+def _name(asked: _Questions, known: Gpu) -> str:
+    if known.name:
+        return str(asked.ask(known.name, "nvmlDeviceGetName"))
+    return str(ask("", "nvmlDeviceGetName", asked.handle))
 
 
 def _told(default: Any, function: str, *arguments: object) -> Any:
@@ -174,21 +219,18 @@ def _missing(
 
 
 def _pci(info: Any) -> str:
-    """Return the address as sysfs writes it: NVML gives the domain eight digits."""
+    """Return the address as sysfs writes it.
+
+    NVML gives the domain eight digits. Where older ones fill the structure, the text is missing.
+    """
     if info is None:
         return ""
     raw = info.busId
     text = (raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)).lower()
+    if not _ADDRESS.fullmatch(text):
+        return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
     domain, _, rest = text.partition(":")
-    return f"{domain.lstrip('0').zfill(4)}:{rest}" if rest else text
-
-
-def _numa(path: FilePath) -> int | None:
-    try:
-        node = int(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None
+    return f"{domain.lstrip('0').zfill(4)}:{rest}"
 
 
 def _covers(links: Links, handles: Mapping[str, Handle]) -> bool:

@@ -1,22 +1,24 @@
 """Waiting for what GPUs report by themselves: errors, and other layouts of MIG."""
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Final
 
+from deviceplugin.kit.backoff import MONOTONIC, Backoff, Clock
 from deviceplugin_gpu.nvml import api
-from deviceplugin_gpu.nvml.api import EventSet, NvmlError, Session, ask, call
+from deviceplugin_gpu.nvml.api import EventSet, Handle, NvmlError, Session, call
 
 log = logging.getLogger(__name__)
 
 _QUIET: Final = 3.0
 """Seconds, beside the turns, after which a wait that does not return is one that hangs."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-"""Seconds of rest after a failure; twice as many after each further one."""
+"""Seconds of rest after a failure."""
+_NO_EVENTS: Final = frozenset({api.NOT_SUPPORTED, api.FUNCTION_NOT_FOUND})
+"""Errors of a driver that has no events, such as in the Windows Subsystem for Linux."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,13 @@ LISTENING: Final = Event("", 0, 0)
 class EventWatch:
     """The events of all GPUs. ``events`` is for one thread; the rest is thread-safe."""
 
-    def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, session: Session, clock: Clock = MONOTONIC) -> None:
         self._session = session
         self._clock = clock
         self._heard_at: float | None = None
         self._problem = ""
         self._renewing = False
+        self._refused = False
         self._registered: frozenset[str] | None = None
         self.deaf: Mapping[str, str] = {}
         """Why events of a GPU cannot be had, by UUID."""
@@ -51,11 +54,14 @@ class EventWatch:
         """GPUs that have no events: old ones, and virtual ones."""
 
     def silence(self) -> "tuple[float, str] | None":
-        """Return for how many seconds events could not be waited for, and why; None if they can."""
+        """Return for how many seconds events could not be waited for, and why; None if they can.
+
+        Also None where the driver has no events at all: that will not change by waiting.
+        """
         since = self._heard_at
-        if since is None:
+        if since is None or self._refused:
             return None
-        seconds = self._clock() - since
+        seconds = self._clock.now() - since
         if seconds <= self._session.turn + _QUIET:
             return None
         return seconds, self._problem or "NVML does not return"
@@ -74,26 +80,28 @@ class EventWatch:
         ``LISTENING`` comes whenever it begins to listen: at first, after a failure, and to other
         GPUs than before.
         """
-        pause = _FIRST_PAUSE
-        self._heard_at = self._clock()
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._heard_at = self._clock.now()
         self._registered = None
         try:
             while not stop.is_set():
                 if not self._session.wait_until_open(self._session.turn):
                     # Nothing is wrong with listening: a look opens it, and tells if it cannot.
-                    self._heard_at, pause = self._clock(), _FIRST_PAUSE
+                    self._heard_at = self._clock.now()
+                    backoff.reset()
                     continue
                 try:
                     for event in self._listen(stop):
                         if event is not LISTENING:
-                            pause = _FIRST_PAUSE
+                            backoff.reset()
                         if event is not None:
                             yield event
                 except NvmlError as error:
+                    self._refused = error.code in _NO_EVENTS
+                    pause = backoff.next_wait()
                     self._fail(str(error), pause)
                     self._registered = None
-                    stop.wait(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    self._clock.pause(stop, pause)
         finally:
             if stop.is_set():  # else it ended by an error, and nobody listens
                 self._heard_at = None
@@ -101,7 +109,9 @@ class EventWatch:
     def _fail(self, problem: str, pause: float) -> None:
         before, self._problem = self._problem, problem
         if problem != before:
-            log.warning("no events of GPUs", extra={"error": problem, "again_in": f"{pause:g} s"})
+            log.warning(
+                "NVML events unavailable", extra={"error": problem, "again_in": f"{pause:.1f} s"}
+            )
 
     def _listen(self, stop: Flag) -> "Iterator[Event | None]":
         """Yield each event, and None for each turn without one, as long as the GPUs stay."""
@@ -120,9 +130,9 @@ class EventWatch:
                     if self._session.generation != generation:
                         return
                     found = events.wait(self._session.turn)
-                self._heard_at = self._clock()
+                self._heard_at, self._refused = self._clock.now(), False
                 if self._problem:
-                    log.info("events of GPUs again")
+                    log.info("NVML events available again")
                     self._problem = ""
                 yield Event(*found) if found else None
         finally:
@@ -142,12 +152,36 @@ class EventWatch:
                 gpu = call("nvmlDeviceGetHandleByIndex", index)
                 uuid = call("nvmlDeviceGetUUID", gpu)
                 seen.add(uuid)
-                kinds = ask(0, "nvmlDeviceGetSupportedEventTypes", gpu) & api.EVENTS
-                if kinds & api.EVENT_XID:
-                    events.register(gpu, uuid, kinds)
-                else:
+                if not _listens(events, gpu, uuid):
                     mute.add(uuid)
             except NvmlError as error:
                 deaf[uuid] = str(error)
         deaf.pop("", None)  # one that does not know its name cannot be used anyway
+        for uuid in sorted(mute - self.mute):
+            log.info("GPU has no events", extra={"gpu": uuid})
         self.deaf, self.mute, self._registered = deaf, frozenset(mute), frozenset(seen)
+
+
+def _listens(events: EventSet, gpu: Handle, uuid: str) -> bool:
+    """Register ``gpu``, and return whether it has events: all that count, or at least XIDs.
+
+    Raises:
+        NvmlError: It has, and cannot be registered.
+    """
+    try:
+        kinds = call("nvmlDeviceGetSupportedEventTypes", gpu) & api.EVENTS
+    except NvmlError as error:
+        if error.code not in api.REFUSED:
+            raise
+        return False
+    if not kinds & api.EVENT_XID:
+        return False
+    for wanted in dict.fromkeys((kinds, api.EVENT_XID)):
+        try:
+            events.register(gpu, uuid, wanted)
+        except NvmlError as error:
+            if error.code not in api.REFUSED:
+                raise
+        else:
+            return True
+    return False

@@ -14,6 +14,10 @@ DIRECTORIES: Final = (
     "lib64",
     "lib/x86_64-linux-gnu",
     "lib/aarch64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia/current",  # Debian, whose links lead over /etc
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "usr/lib/nvidia/tesla",  # Bottlerocket
+    "usr/local/glibc/usr/lib",  # Talos
 )
 """Where distributions keep it, below the root of the driver."""
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import deviceplugin as dp
+from deviceplugin.kit import numa
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.offer.resources import Unit
-from deviceplugin_gpu.snapshot import Gpu, size
+from deviceplugin_gpu.snapshot import size
 
 
 def describe(
@@ -22,13 +23,12 @@ def describe(
         nodes: Device nodes by id, for those that get any.
         cdi_names: Qualified names by id, for those that have one.
     """
-    aligned = _aligned(units)
     return [
         dp.Device(
             unit.id,
             resource=unit.resource,
             health=_health(problems.get(unit.id, "")),
-            topology=_topology(unit.gpu) if unit.resource in aligned else None,
+            topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
             cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
             attributes=_attributes(unit),
@@ -59,16 +59,6 @@ def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
 
 def _health(problem: str) -> dp.Health:
     return dp.Health.unhealthy(problem) if problem else dp.Health()
-
-
-def _aligned(units: Sequence[Unit]) -> set[str]:
-    """Return the resources all of whose GPUs have a NUMA node: the kubelet takes no mixture."""
-    lacking = {unit.resource for unit in units if unit.gpu.numa is None}
-    return {unit.resource for unit in units} - lacking
-
-
-def _topology(gpu: Gpu) -> dp.Topology | None:
-    return None if gpu.numa is None else dp.Topology((gpu.numa,))
 
 
 def _attributes(unit: Unit) -> dict[str, str]:

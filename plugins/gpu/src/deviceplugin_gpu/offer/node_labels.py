@@ -1,31 +1,30 @@
 """The node's labels about its GPUs, as a file that Node Feature Discovery reads.
 
-``publish(path, labels(snapshot, units, settings, sys))`` at each discovery that found anything
-out; after one that failed leave the file as it is. The labels are those that NVIDIA's GPU feature
+The labels are those that NVIDIA's GPU feature
 discovery gives, with one difference: of several models it tells of the last one it comes to, and
 here it is always the one with the most GPUs, of equals that of the first GPU.
 """
 
-import re
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import deviceplugin as dp
+from deviceplugin.kit import pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.labels import clean
+from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.host import atomic_files
+from deviceplugin_gpu.offer import vgpu
 from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 _DOMAIN: Final = "nvidia.com/"
-_TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
+TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
+"""The label that says when the others last changed."""
 _MIB: Final = 1 << 20
-_LONGEST: Final = 63
-_MODES: Final = {"0x030000": "graphics", "0x030200": "compute"}
+_MODES: Final = {"030000": "graphics", "030200": "compute"}
 _ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
 _FAMILIES: Final = (
     ((12, 0), "blackwell"),
@@ -60,7 +59,7 @@ def labels(
         units: What is offered of them.
         settings: How MIG devices are offered, and what is shared.
         sys: Where sysfs is.
-        extra: More labels, without the domain, such as ``gpu.clique``.
+        extra: More labels, without the domain.
     """
     if not snapshot.gpus:
         return {}
@@ -77,42 +76,6 @@ def labels(
     named = {f"{_DOMAIN}{name}": clean(str(value)) for name, value in found.items()}
     named |= {f"{_DOMAIN}{name}": clean(value) for name, value in (extra or {}).items()}
     return {name: value for name, value in sorted(named.items()) if value}
-
-
-def clean(text: str) -> str:
-    """Return ``text`` as the value of a label may be: without the characters that may not."""
-    kept = re.sub(r"[^A-Za-z0-9_. -]", "", text).strip().replace(" ", "-")
-    return kept[:_LONGEST].strip("-_.")
-
-
-def publish(path: Path, labels: Mapping[str, str], wall: Callable[[], float] = time.time) -> bool:
-    """Have ``path`` contain ``labels`` and the time when they changed; return whether they did.
-
-    Without labels there is no file.
-
-    Raises:
-        DiscoveryError: It cannot be written.
-    """
-    text = "".join(f"{name}={value}\n" for name, value in labels.items())
-    try:
-        if not labels:
-            exists = path.exists()
-            path.unlink(missing_ok=True)
-            return exists
-        if _without_time(path) == text:
-            return False
-        return atomic_files.write(path, f"{_TIMESTAMP}={wall():.0f}\n{text}")
-    except OSError as error:
-        raise dp.DiscoveryError(
-            f"labels-file {path}: {error.strerror}: mount its directory from the host, writable"
-        ) from error
-
-
-def _without_time(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith(_TIMESTAMP))
-    return ""
 
 
 def _foremost(gpus: Sequence[Gpu]) -> Gpu:
@@ -149,22 +112,20 @@ def _versions(snapshot: Snapshot) -> dict[str, object]:
 def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -> dict[str, object]:
     has_mig = any(gpu.mig_enabled for gpu in snapshot.gpus)
     capable = has_mig or any(gpu.compute in _WITH_MIG for gpu in snapshot.gpus)
+    tree = Tree(Sysfs(sys))
+    card = pci.at(tree, model.pci)
     found: dict[str, object] = {
-        "gpu.machine": _text(sys / "class/dmi/id/product_name"),
-        "gpu.mode": _MODES.get(_text(sys / "bus/pci/devices" / model.pci / "class"), "unknown"),
+        "gpu.machine": tree.text(f"{sys}/class/dmi/id/product_name").strip(),
+        "gpu.mode": _MODES.get(card.pci_class if card else "", "unknown"),
         "mig.capable": _truth(capable),
         "mps.capable": _truth(settings.sharing.mps and not has_mig),
     }
     if settings.mig_strategy != "none":
         found["mig.strategy"] = settings.mig_strategy
-    return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+    cliques = {gpu.fabric for gpu in snapshot.gpus if gpu.fabric}
+    if len(cliques) == 1:
+        found["gpu.clique"] = cliques.pop()
+    return found | vgpu.labels(sys)
 
 
 def _truth(value: bool) -> str:  # noqa: FBT001 - what is written

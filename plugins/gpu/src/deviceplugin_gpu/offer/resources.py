@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from deviceplugin.kit.sharing import share_id
 from deviceplugin_gpu.configuration.resource_names import DOMAIN, Naming
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.configuration.sharing import Share, Sharing
@@ -33,7 +34,7 @@ class Unit:
     @property
     def id(self) -> str:
         """The kubelet's id."""
-        return self.uuid if self.replica is None else f"{self.uuid}::{self.replica}"
+        return self.uuid if self.replica is None else share_id(self.uuid, self.replica)
 
     @property
     def index(self) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node
 from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.doctor import cuda_pods
 from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
 
 _LINKED: Final = ("lib", "usr/lib")
@@ -15,8 +16,8 @@ _ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
 
 
 def look(node: Node) -> Iterable[Finding]:
-    """NVIDIA GPUs: driver, device files, libraries."""
-    return _GPUS.look(node)
+    """NVIDIA GPUs: driver, device files, libraries, and whether a CUDA pod would run."""
+    return [*_GPUS.look(node), *cuda_pods.look(node)]
 
 
 def _missing_library(node: Node) -> str:

@@ -1,0 +1,173 @@
+"""Whether a CUDA pod would run on the node, with each device list strategy."""
+
+import os
+import re
+import stat
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
+from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
+from deviceplugin_gpu.container.prospects import NodeKind, Prospect, table
+from deviceplugin_gpu.host import runtime_config
+from deviceplugin_gpu.host.runtime_config import RuntimeConfig
+from deviceplugin_gpu.snapshot import Gpu
+
+_VERSION: Final = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
+_UUID: Final = re.compile(r"GPU UUID:\s*(\S+)")
+_MINOR: Final = re.compile(r"Device Minor:\s*(\d+)")
+_NO_INDEX: Final = -1
+"""For a GPU of which the driver's files tell the UUID only."""
+_ROOTS: Final = ("driver-root", "run/nvidia/driver", ".")
+"""Where the driver's root can be: mounted for the plugin, in a container, on the node itself."""
+_DEVS: Final = ("dev", "driver-root/dev", "run/nvidia/driver/dev")
+_EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
+_STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
+
+
+def look(node: Node) -> Iterator[Finding]:
+    """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
+    found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
+    if found is None:  # what is missing then is told by the look at the hardware
+        return
+    version = found[0]
+    config = runtime_config.read(node.root)
+    yield from _runtime(config)
+    fresh = []
+    generated = _generated(node)
+    for file in generated.files:
+        reason = file.of_other_driver(version) or _of_other_gpus(node, generated, file)
+        fresh.append(not reason)
+        yield _specification(file, reason)
+    root = next((one for one in _ROOTS if _files(node, one, version)), "")
+    yield _libraries(node, root, version)
+    yield from _device_nodes(node)
+    kind = NodeKind(
+        nvidia_runtime=config.is_default if config else None,
+        cdi=config.cdi if config else None,
+        toolkit=bool(fresh) and all(fresh),
+        libraries=bool(root),
+    )
+    yield from _prospects(table(kind), config)
+
+
+def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
+    if config is None:
+        do = "run the doctor on the node, or with its root mounted: --root."
+        yield unknown("container runtime", "no configuration in sight", do)
+        return
+    for fault in config.faults:
+        yield warning(
+            "container runtime",
+            fault,
+            means="nothing of that file is known here, and a runtime may not start with it.",
+            do="correct it.",
+        )
+    cdi = {True: "on", False: "off", None: "on only from containerd 2"}[config.cdi]
+    nvidia = f"NVIDIA's as {', '.join(config.nvidia)}" if config.nvidia else "none of NVIDIA's"
+    default = ", which is the default" if config.is_default else ""
+    files = ", ".join(map(str, config.files))
+    yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({files})")
+
+
+def _generated(node: Node) -> Generated:
+    # A link to /run would lead out of the root of a node that is mounted elsewhere.
+    dynamic = node.at("run/cdi" if node.at("var/run").is_symlink() else "var/run/cdi")
+    return Toolkit([node.at("etc/cdi"), dynamic]).find()
+
+
+def _of_other_gpus(node: Node, generated: Generated, file: File) -> str:
+    """Return what shows that a specification is not for the GPUs of the node; empty if nothing."""
+    for path in node.matches("proc/driver/nvidia/gpus/*/information"):
+        text = path.read_text()
+        if uuid := _UUID.search(text):
+            minor = _MINOR.search(text)
+            nodes = [f"/dev/nvidia{minor[1]}"] if minor else []
+            match = generated.match(Gpu(_NO_INDEX, uuid[1]), nodes=nodes)
+            if match.stale and match.file == file.path:
+                return match.stale
+    return ""
+
+
+def _specification(file: File, reason: str) -> Finding:
+    if not reason:
+        return ok(file.path, f"has {len(file.devices)} devices of NVIDIA's toolkit")
+    return warning(
+        file.path,
+        f"is out of date: {reason}",
+        means="the plugin does not use it, and whoever names its devices may get others.",
+        do=f"nvidia-ctk cdi generate --output={file.path}, or remove it.",
+    )
+
+
+def _files(node: Node, root: str, version: str) -> bool:
+    return DriverFiles(node.at(root), Path("/")).find(version).has_cuda
+
+
+def _libraries(node: Node, root: str, version: str) -> Finding:
+    if root == ".":
+        found = f"{version} is on the node; a pod of the plugin sees it with the component gpu-cdi"
+    elif root:
+        found = f"{version} is below {node.at(root)}"
+    else:
+        places = ", ".join(str(node.at(one)) for one in _ROOTS)
+        return warning(
+            CUDA,
+            f"{version} is not below {places}",
+            means="the plugin's CDI specification brings no driver.",
+            do="have the plugin see the driver's root: deployments/components/gpu-cdi.",
+        )
+    return ok(CUDA, found)
+
+
+def _device_nodes(node: Node) -> Iterator[Finding]:
+    if not any(node.exists(f"{dev}/nvidia-uvm") for dev in _DEVS):
+        yield warning(
+            "/dev/nvidia-uvm",
+            "does not exist",
+            means="CUDA cannot be initialized in any pod.",
+            do="modprobe nvidia-uvm and nvidia-modprobe -u -c 0, at each boot.",
+        )
+    for path in sorted(one for dev in _DEVS for one in node.matches(f"{dev}/nvidia*")):
+        status = path.stat()
+        if stat.S_ISCHR(status.st_mode) and status.st_mode & _EVERYBODY != _EVERYBODY:
+            yield warning(
+                path,
+                f"has mode {stat.S_IMODE(status.st_mode):04o}",
+                means="pods that do not run as root cannot open it.",
+                do="load the module nvidia with NVreg_DeviceFileMode=0666.",
+            )
+
+
+def _prospects(found: dict[str, Prospect], config: RuntimeConfig | None) -> Iterator[Finding]:
+    """Yield a finding for each outcome, with the strategies that lead to it."""
+    groups = defaultdict(list)
+    for strategy, prospect in found.items():
+        groups[prospect].append(strategy)
+    chosen = _chosen()
+    runs_by_some = any(one.runs is not False for one in found.values())
+    for prospect, strategies in groups.items():
+        what = f"CUDA pods with {', '.join(strategies)}"
+        if prospect.runs:
+            yield ok(what, f"would run {prospect.why}")
+        elif prospect.runs is None:
+            yield unknown(what, prospect.why, prospect.do)
+        elif chosen and not chosen & {*strategies}:
+            yield ok(what, f"would not run, and are not asked for: {prospect.why}")
+        else:
+            tell = warning if runs_by_some and not chosen else failure
+            yield tell(what, f"would not run: {prospect.why}", means=_STARTS, do=prospect.do)
+    if config and config.nvidia and not config.is_default:
+        name = config.nvidia[0]
+        text = f"with runtimeClassName {name} would run by envvar and volume-mounts"
+        yield ok("CUDA pods", text)
+
+
+def _chosen() -> set[str]:
+    """Return the strategies that this container's plugin has by a variable."""
+    names = ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY")
+    text = next((os.environ[name] for name in names if name in os.environ), "")
+    return {one.strip() for one in text.split(",") if one}

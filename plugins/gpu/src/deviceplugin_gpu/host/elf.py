@@ -1,0 +1,74 @@
+"""What a shared library says of itself."""
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+_MAGIC: Final = b"\x7fELF\x02\x01"
+"""64 bits, the least significant byte first: all machines that NVIDIA has drivers for."""
+_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT: Final = struct.Struct("<IIQQQQQQ")
+_ENTRY: Final = struct.Struct("<qQ")
+_LOAD, _DYNAMIC = 1, 2
+_STRINGS, _SONAME = 5, 14
+_SHARED: Final = 3
+_MACHINES: Final = {62: "x86_64", 183: "aarch64"}
+_MAX_NAME: Final = 256
+_MAX_DYNAMIC: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLibrary:
+    """A library for programs of 64 bits."""
+
+    machine: str
+    """As ``uname -m`` has it; empty if it is another one."""
+    soname: str
+    """The name under which programs ask for it; empty if it has none."""
+
+
+def read(path: Path) -> SharedLibrary | None:
+    """Return what the library at ``path`` says; None if it is not one of 64 bits.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEADER.size)
+        if not head.startswith(_MAGIC) or len(head) < _HEADER.size:
+            return None
+        _, kind, machine, _, _, table, _, _, _, size, count, *_ = _HEADER.unpack(head)
+        if kind != _SHARED or size != _SEGMENT.size:
+            return None
+        try:
+            segments = [*_SEGMENT.iter_unpack(_at(file, table, size * count))]
+            return SharedLibrary(_MACHINES.get(machine, ""), _soname(file, segments))
+        except (struct.error, ValueError):  # cut off, or not what it seems
+            return None
+
+
+def _soname(file: BinaryIO, segments: list[tuple[int, ...]]) -> str:
+    for kind, _, offset, _, _, length, _, _ in segments:
+        if kind == _DYNAMIC:
+            entries = dict(_ENTRY.iter_unpack(_at(file, offset, min(length, _MAX_DYNAMIC))))
+            if _SONAME in entries and _STRINGS in entries:
+                place = _offset(segments, entries[_STRINGS]) + entries[_SONAME]
+                return _at(file, place, _MAX_NAME).partition(b"\0")[0].decode(errors="replace")
+    return ""
+
+
+def _offset(segments: list[tuple[int, ...]], address: int) -> int:
+    """Return where in the file is what will be at ``address``."""
+    for kind, _, offset, start, _, length, _, _ in segments:
+        if kind == _LOAD and start <= address < start + length:
+            return offset + address - start
+    return address
+
+
+def _at(file: BinaryIO, offset: int, length: int) -> bytes:
+    if not 0 <= offset <= os.fstat(file.fileno()).st_size:
+        raise ValueError(f"nothing is at {offset}")
+    file.seek(offset)
+    return file.read(length)

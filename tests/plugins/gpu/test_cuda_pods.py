@@ -1,0 +1,233 @@
+"""What the doctor says of CUDA pods, on nodes of all kinds."""
+
+import itertools
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.checks import Finding, Node, Verdict
+from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
+from deviceplugin_gpu.container.prospects import NodeKind, prospect
+from deviceplugin_gpu.doctor.cuda_pods import look
+from deviceplugin_gpu.host import runtime_config
+from gpu.driver_root import VERSION, DriverRoot
+
+NVIDIA = """
+version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "{default}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+NEWEST = 'version = 3\n[plugins."io.containerd.cri.v1.runtime".containerd]\n'
+UUID = "GPU-00000000-0000-4000-8000-000000000000"
+VERDICTS = {True: {Verdict.OK}, None: {Verdict.UNKNOWN}, False: {Verdict.WARNING, Verdict.FAILURE}}
+
+
+@pytest.fixture(autouse=True)
+def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def root(tmp_path: Path, compiled: Path) -> DriverRoot:
+    """A node whose driver runs, with no file of it yet."""
+    made = DriverRoot(tmp_path / "node", compiled)
+    text = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build\n"
+    made.write("proc/driver/nvidia/version", text)
+    made.write("proc/driver/nvidia/gpus/0000:3b:00.0/information", f"GPU UUID: \t {UUID}\n")
+    made.write("dev/nvidia-uvm", "")
+    return made
+
+
+def findings(root: DriverRoot) -> list[Finding]:
+    return list(look(Node.at_root(root.path)))
+
+
+def about(root: DriverRoot, text: str) -> Finding:
+    (found,) = (one for one in findings(root) if text in one.looked_at)
+    return found
+
+
+def containerd(root: DriverRoot, text: str) -> None:
+    root.write("etc/containerd/config.toml", text)
+
+
+def generate(root: DriverRoot, *names: str, version: str = VERSION) -> None:
+    library = f"/usr/lib64/libcuda.so.{version}"
+    document = {
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": name} for name in names],
+        "containerEdits": {"mounts": [{"hostPath": library, "containerPath": library}]},
+    }
+    root.write("etc/cdi/nvidia.json", json.dumps(document))
+
+
+CELLS = [*itertools.product([True, False, None], [True, False], [True, False])]
+
+
+@pytest.mark.parametrize(("nvidia", "toolkit", "libraries"), CELLS)
+def test_each_strategy_is_told_of_as_the_table_has_it(
+    root: DriverRoot, *, nvidia: bool | None, toolkit: bool, libraries: bool
+) -> None:
+    if nvidia is not None:
+        default = "nvidia" if nvidia else "runc"
+        text = NVIDIA.format(default=default).replace("version = 2", "version = 3")
+        containerd(root, text)
+    if toolkit:
+        generate(root, UUID)
+    if libraries:
+        root.install()
+    kind = NodeKind(nvidia, None if nvidia is None else True, toolkit, libraries)
+    for strategy in STRATEGIES:
+        expected = prospect([strategy], kind)
+        (found,) = (
+            one
+            for one in findings(root)
+            if one.looked_at.startswith("CUDA pods with ") and strategy in one.looked_at
+        )
+        assert found.verdict in VERDICTS[expected.runs]
+        assert expected.why in found.found
+        assert expected.runs or found.do
+
+
+def test_nothing_is_said_where_no_driver_runs(tmp_path: Path) -> None:
+    assert [] == [*look(Node.at_root(tmp_path))]
+
+
+def test_that_no_strategy_would_do_is_a_failure(root: DriverRoot) -> None:
+    containerd(root, NEWEST)
+    found = [one for one in findings(root) if one.looked_at.startswith("CUDA pods")]
+    assert [Verdict.FAILURE] * 2 == [one.verdict for one in found]
+    assert "nobody brings the driver's libraries" in found[1].found
+    assert "deployments/components/gpu-cdi" in found[1].do
+
+
+def test_the_strategy_that_the_plugin_has_must_do(
+    root: DriverRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    containerd(root, NEWEST)
+    root.install()
+    assert Verdict.WARNING == about(root, "envvar").verdict
+    monkeypatch.setenv("DP_DEVICE_LIST_STRATEGY", "envvar")
+    assert Verdict.FAILURE == about(root, "envvar").verdict
+    assert Verdict.OK == about(root, "cdi-cri").verdict
+    monkeypatch.setenv("DP_DEVICE_LIST_STRATEGY", "cdi-cri")
+    assert Verdict.OK == about(root, "envvar").verdict
+    assert "are not asked for" in about(root, "envvar").found
+
+
+def test_a_runtime_that_is_not_the_default_does_for_pods_that_name_it(root: DriverRoot) -> None:
+    containerd(root, NVIDIA.format(default="runc"))
+    (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
+    assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
+    assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
+
+
+@pytest.mark.parametrize(
+    ("text", "cdi"),
+    [
+        (NEWEST, True),
+        (NVIDIA.format(default="runc"), None),
+        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n', True),
+        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n', False),
+        ('version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n', False),
+    ],
+)
+def test_whether_cdi_is_on_is_read_from_containerds_configuration(
+    root: DriverRoot, text: str, *, cdi: bool | None
+) -> None:
+    containerd(root, text)
+    found = runtime_config.read(root.path)
+    assert found is not None
+    assert cdi is found.cdi
+
+
+def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
+    containerd(root, 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
+    root.install()
+    assert "has CDI switched off" in about(root, "cdi-cri").found
+    assert "enable_cdi = true" in about(root, "cdi-cri").do
+
+
+def test_configurations_of_other_distributions_are_found(root: DriverRoot) -> None:
+    text = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
+    text += 'runtime_path = "/usr/local/nvidia/toolkit/nvidia-container-runtime"\n'
+    path = root.write("etc/crio/crio.conf.d/99-nvidia.conf", text)
+    expected = runtime_config.RuntimeConfig((path,), ("nvidia",), is_default=True, cdi=True)
+    assert expected == runtime_config.read(root.path)
+    path.unlink()
+    assert None is runtime_config.read(root.path)
+    path = root.write("var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST)
+    assert runtime_config.RuntimeConfig((path,), cdi=True) == runtime_config.read(root.path)
+
+
+def test_files_that_are_read_later_win(root: DriverRoot) -> None:
+    containerd(root, NVIDIA.format(default="runc"))
+    root.write("etc/containerd/conf.d/99-nvidia.toml", NVIDIA.format(default="nvidia"))
+    found = runtime_config.read(root.path)
+    assert found is not None
+    assert found.is_default
+
+
+def test_a_configuration_that_is_broken_is_named(root: DriverRoot) -> None:
+    containerd(root, "version = [")
+    assert any("config.toml: " in one.found for one in findings(root))
+    containerd(root, "plugins = 3\ncrio = []\n")
+    assert not about(root, "container runtime").means
+
+
+def test_a_specification_that_is_out_of_date_is_named(root: DriverRoot) -> None:
+    generate(root, UUID, version="570.1")
+    found = about(root, "nvidia.json")
+    assert f"it is for driver 570.1, and {VERSION} runs" in found.found
+    assert "nvidia-ctk cdi generate" in found.do
+    generate(root, "GPU-of-before", "0")
+    assert f"it does not have {UUID}" in about(root, "nvidia.json").found
+    generate(root, UUID, "0")
+    assert Verdict.OK == about(root, "nvidia.json").verdict
+
+
+def test_a_specification_with_the_node_of_another_gpu_is_named(root: DriverRoot) -> None:
+    edits = {"deviceNodes": [{"path": "/dev/nvidia1"}]}
+    document = {"kind": "nvidia.com/gpu", "devices": [{"name": UUID, "containerEdits": edits}]}
+    root.write("etc/cdi/nvidia.json", json.dumps(document))
+    assert Verdict.OK == about(root, "nvidia.json").verdict, "the driver does not tell the node"
+    information = f"GPU UUID: \t {UUID}\nDevice Minor: \t {{}}\n"
+    path = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
+    root.write(path, information.format(1))
+    assert Verdict.OK == about(root, "nvidia.json").verdict
+    root.write(path, information.format(0))
+    assert f"its device {UUID} has /dev/nvidia1" in about(root, "nvidia.json").found
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [
+        ("driver-root/usr/lib64", "/driver-root"),
+        ("run/nvidia/driver/usr/lib64", "/run/nvidia/driver"),
+        ("usr/lib64", "with the component gpu-cdi"),
+    ],
+)
+def test_where_the_drivers_libraries_are_is_told(root: DriverRoot, folder: str, says: str) -> None:
+    root.install(libraries=folder)
+    assert says in about(root, "libcuda.so.1").found
+
+
+def test_device_nodes_that_cuda_lacks_or_pods_cannot_open_are_named(root: DriverRoot) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes need root")
+    (root.path / "dev/nvidia-uvm").unlink()
+    found = about(root, "/dev/nvidia-uvm")
+    assert "nvidia-modprobe -u" in found.do
+    os.mknod(root.path / "dev/nvidia0", stat.S_IFCHR | 0o660, os.makedev(1, 3))
+    (root.path / "dev/nvidia0").chmod(0o660)
+    assert "has mode 0660" == about(root, "dev/nvidia0").found
+    (root.path / "dev/nvidia0").chmod(0o666)
+    assert [] == [one for one in findings(root) if "dev/nvidia0" in one.looked_at]

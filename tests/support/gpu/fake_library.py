@@ -1,0 +1,62 @@
+"""The library of plugins/gpu/fake-nvml, compiled."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3] / "plugins/gpu/fake-nvml"
+SONAME = "libnvidia-ml.so.1"
+
+
+def build(into: Path, without: Collection[str] = ()) -> Path:
+    """Compile the library below ``into``, unless it is there, and return its path.
+
+    It lacks the functions ``without``, as an older driver's does. Several processes may do so at
+    once: one compiles, the others wait. ``CFLAGS`` are the compiler's, as in a Makefile. Raises
+    ``RuntimeError`` if there is no C compiler.
+    """
+    flags = os.environ.get("CFLAGS", "-O0").split()
+    sources = sorted(SOURCES.glob("*.[ch]"))
+    arguments = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags, "-fPIC", "-shared"]
+    arguments += ["-fvisibility=hidden", f"-Wl,-soname,{SONAME}", "-Wl,-Bsymbolic"]
+    arguments += ["-pthread"]
+    hidden = f"{{ local: {' '.join(f'{name};' for name in sorted(without))} }};" if without else ""
+    digest = hashlib.sha256(repr((arguments, hidden)).encode())
+    for path in sources:
+        digest.update(path.read_bytes())
+    library = into / digest.hexdigest()[:16] / SONAME
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with (library.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            if hidden:
+                script = library.with_name("hidden.map")
+                script.write_text(hidden)
+                arguments.append(f"-Wl,--version-script={script}")
+            _compile(library, [*arguments, *(str(path) for path in sources if path.suffix == ".c")])
+    return library
+
+
+def build_or_skip(into: Path, without: Collection[str] = ()) -> Path:
+    """Do as ``build``, and skip the test where there is no C compiler, but not in CI."""
+    if shutil.which("cc") is None and "CI" not in os.environ:
+        pytest.skip("the fake NVML needs a C compiler: install cc (gcc or clang)")
+    return build(into, without)
+
+
+def _compile(library: Path, arguments: list[str]) -> None:
+    partial = library.with_suffix(".partial")
+    command = ["cc", *arguments, "-o", str(partial)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise RuntimeError("the fake NVML needs a C compiler: install cc (gcc or clang)") from error
+    if done.returncode:
+        raise RuntimeError(f"the fake NVML does not compile:\n{done.stderr}")
+    partial.replace(library)
