@@ -13,7 +13,7 @@ from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, globs
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.memory import FULL_LOOK, Memory
-from deviceplugin_generic.sysfs import Tree
+from deviceplugin_generic.tree import Tree
 from generic.plugin import Make
 from hardware.tree import Hardware
 

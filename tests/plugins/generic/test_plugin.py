@@ -2,8 +2,12 @@
 
 import json
 import os
-import threading
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,10 @@ import pytest
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, udev
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
+from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.domains import Domains
+from deviceplugin_generic.memory import Memory
 from generic.plugin import Make, found, make_node
 from hardware.tree import Hardware
 
@@ -91,33 +97,6 @@ def test_a_kernel_event_makes_a_usb_device_known(
         node.wait_for("squat.ai/tty", {"tty-S1:1.0"})
 
 
-def test_the_kernels_own_events_are_heard() -> None:
-    emit()
-    stop = threading.Event()
-    heard = threading.Event()
-
-    def listen() -> None:
-        for _ in udev.events(stop):
-            heard.set()
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    while not heard.wait(0.01):
-        emit()
-    stop.set()
-    thread.join()
-
-
-@pytest.mark.parametrize(
-    ("action", "subsystem", "expected"),
-    [("add", "tty", True), ("add", "net", False), ("offline", "cpu", False), (None, None, False)],
-)
-def test_events_of_things_without_nodes_are_no_news(
-    action: str | None, subsystem: str | None, expected: bool
-) -> None:
-    assert expected == udev.is_news(action, subsystem)
-
-
 def test_a_device_made_by_mknod_is_healthy(make: Make, hardware: Hardware) -> None:
     try:
         os.mknod(hardware.dev / "real", 0o020600, os.makedev(1, 3))
@@ -132,49 +111,109 @@ def test_a_device_made_by_mknod_is_healthy(make: Make, hardware: Hardware) -> No
 
 def swap(folder: Path, text: str) -> Path:
     """Write a file as the kubelet writes a ConfigMap, and return its path."""
-    number = len(list(folder.glob("..v*")))
-    version = folder / f"..v{number}"
+    versions = sorted(folder.glob("..v*"))
+    version = folder / f"..v{time.monotonic_ns()}"
     version.mkdir(parents=True)
     (version / "config.yaml").write_text(text)
     (folder / "..data_tmp").symlink_to(version.name)
     (folder / "..data_tmp").rename(folder / "..data")
     file = folder / "config.yaml"
-    if number == 0:
+    if not versions:
         file.symlink_to("..data/config.yaml")
-    else:
-        old = folder / f"..v{number - 1}"
-        (old / "config.yaml").unlink()
-        old.rmdir()
-        old.mkdir()  # so that versions can be counted
+    for old in versions:
+        shutil.rmtree(old)
     return file
 
 
+NAME = "is not lower-case letters, digits and hyphens, 2 to 63"
+
+
+@contextmanager
+def running(kubelet: Kubelet, file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run the command with a configuration file."""
+    simulated = kubelet.simulated
+    process = subprocess.Popen(
+        [
+            Path(sys.executable).with_name("generic-device-plugin"),
+            f"--config={file}",
+            f"--plugin-dir={simulated.plugin_dir}",
+            f"--pod-resources-socket={simulated.pod_resources_socket}",
+            *("--http-address=off", "--discovery-interval=1h", "--log-format=json"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
 def test_a_changed_file_changes_its_entries_and_disturbs_no_others(
-    kubelet: Kubelet, hardware: Hardware, tmp_path: Path
+    kubelet: Kubelet, tmp_path: Path
 ) -> None:
     one, two, three = (entry(name, "/dev/null") for name in ("n1", "n2", "n3"))
     file = swap(tmp_path / "map", f"devices: [{one}, {two}]")
-    with kubelet.running(plugin_of(file, hardware), **QUIET) as node:
-        node.wait_for("devic.es/n1", {"n1-null"})
-        node.wait_for("devic.es/n2", {"n2-null"})
+    with running(kubelet, file):
+        simulated = kubelet.simulated
+        simulated.wait_for("devic.es/n1", {"n1-null"})
+        simulated.wait_for("devic.es/n2", {"n2-null"})
         swap(tmp_path / "map", f"devices: [{one}, {three}]")
-        node.wait_for("devic.es/n3", {"n3-null"})
-        node.wait_for("devic.es/n2", (), {"n2-null"})
-        assert 1 == node.kubelet.registration_count("devic.es/n1")
+        simulated.wait_for("devic.es/n3", {"n3-null"})
+        simulated.wait_for("devic.es/n2", (), {"n2-null"})
+        assert 1 == simulated.registration_count("devic.es/n1")
 
 
-def test_a_rename_of_the_domain_breaks_no_pod(
-    kubelet: Kubelet, hardware: Hardware, file: Path
-) -> None:
+def test_a_rename_of_the_domain_breaks_no_pod(kubelet: Kubelet, file: Path) -> None:
     given = f"devices: [{entry('n1', '/dev/null')}]\n"
     file.write_text("domain: squat.ai\n" + given)
-    with kubelet.running(plugin_of(file, hardware), **QUIET) as node:
-        node.wait_for("squat.ai/n1", {"n1-null"})
+    with running(kubelet, file):
+        kubelet.simulated.wait_for("squat.ai/n1", {"n1-null"})
         file.write_text("domain: [devic.es, squat.ai]\n" + given)
         for domain in ("squat.ai", "devic.es"):
-            node.wait_for(f"{domain}/n1", {"n1-null"})
-            assert node.allocate("n1-null", resource=f"{domain}/n1").nodes
-        assert 1 == node.kubelet.registration_count("squat.ai/n1")
+            kubelet.simulated.wait_for(f"{domain}/n1", {"n1-null"})
+        assert 1 == kubelet.simulated.registration_count("squat.ai/n1")
+
+
+def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, file: Path) -> None:
+    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
+    with running(kubelet, file) as process:
+        kubelet.simulated.wait_for("devic.es/n1", {"n1-null"})
+        file.write_text(f"\ndevices: [{entry('n2', '/dev/null')}, {{name: X}}]")
+        assert process.stderr
+        told = next(record for record in map(json.loads, process.stderr) if "error" in record)
+        assert ("error", "invalid configuration ignored") == (told["level"], told["event"])
+        assert [
+            f"{file}:2: devices[1]: groups is missing",
+            f"{file}:2: devices[1].name: 'X' {NAME}",
+        ] == told["error"].splitlines()
+        file.unlink()
+        file.write_text(f"domain: other.io\ndevices: [{entry('n3', '/dev/null')}]")
+        kubelet.simulated.wait_for("other.io/n3", {"n3-null"})
+        kubelet.simulated.wait_for("devic.es/n1", (), {"n1-null"})
+        process.terminate()
+        assert ["configuration reloaded"] == [
+            record["event"]
+            for record in map(json.loads, process.stderr)
+            if "configuration" in record["event"]
+        ]
+
+
+def test_what_is_known_of_devices_outlives_another_configuration(hardware: Hardware) -> None:
+    roots = Roots(hardware.dev, hardware.sys, hardware.udev)
+    text = "{name: stick, groups: [{select: {subsystem: tty}}]}"
+
+    def plugin_of_text(memory: Memory) -> GenericPlugin:
+        return GenericPlugin(GenericSettings(device=Devices.parse(text)), roots, memory=memory)
+
+    for port in (1, 2):
+        usb = hardware.usb(f"1-{port}", "1a86:7523", port, serial="S1")
+        hardware.behind_usb(usb, "1.0", "tty", f"ttyUSB{port}")
+    memory = Memory()
+    before = set(found(plugin_of_text(memory)))
+    shutil.rmtree(hardware.sys / "class/tty/ttyUSB2", ignore_errors=True)
+    assert before >= set(found(plugin_of_text(memory)))
 
 
 @pytest.mark.parametrize("overlap", ["first", "refuse"])
@@ -184,41 +223,6 @@ def test_the_names_of_one_resource_do_not_overlap(make: Make, overlap: str) -> N
     assert [("a.b/ab", ""), ("c.d/ab", "")] == [
         (device.resource, device.health.reason) for device in plugin.discover()
     ]
-
-
-def errors(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
-    for record in caplog.records:
-        if record.levelname == "ERROR":
-            yield f"{record.getMessage()}: {vars(record)['error']}"
-
-
-def test_an_invalid_file_is_told_once_and_not_taken(
-    hardware: Hardware, file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
-    plugin = plugin_of(file, hardware)
-    assert ["n1-null"] == list(found(plugin))
-    file.write_text(f"devices: [{entry('n2', '/dev/null')}, {{name: X}}]")
-    for _ in range(3):
-        assert ["n1-null"] == list(found(plugin))
-    (error,) = errors(caplog)
-    assert error.startswith("configuration not taken, going on with the old one: " + str(file))
-    file.unlink()
-    assert ["n1-null"] == list(found(plugin))
-    file.write_text(f"devices: [{entry('n3', '/dev/null')}]")
-    assert ["n3-null"] == list(found(plugin))
-    file.write_text("domain: other.io\n" + file.read_text())
-    assert ["other.io/n3"] == [device.resource for device in plugin.discover()]
-
-
-def test_a_file_that_was_changed_before_the_first_look_is_read_again(
-    hardware: Hardware, file: Path
-) -> None:
-    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
-    settings = GenericSettings.of_file(file)
-    file.write_text(f"devices: [{entry('n2', '/dev/null')}]")
-    plugin = GenericPlugin(settings, Roots(hardware.dev, hardware.sys, hardware.udev))
-    assert ["n2-null"] == list(found(plugin))
 
 
 def test_flags_are_not_replaced_by_the_file(make: Make) -> None:
@@ -257,7 +261,7 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
         node.container_path for node in devices["snd-0"].nodes
     ]
     assert {"rw"} == {node.permissions for node in devices["snd-0"].nodes}
-    assert [hardware.dev, file] == plugin.watch_paths
+    assert [hardware.dev] == plugin.watch_paths
 
 
 def test_the_gpus_in_a_file_of_smarter_device_manager_are_left_out_with_a_warning(
@@ -272,7 +276,7 @@ def test_the_gpus_in_a_file_of_smarter_device_manager_are_left_out_with_a_warnin
     for _ in range(2):
         assert ["ttyS0-0"] == list(found(plugin))
     reason = f"{file}:3: [1]: nvidia-gpu is not for this plugin: deploy the gpu plugin"
-    assert [("WARNING", "entry left out", reason)] == [
+    assert [("WARNING", "entry skipped", reason)] == [
         (record.levelname, record.getMessage(), vars(record)["reason"]) for record in caplog.records
     ]
 

@@ -252,16 +252,6 @@ def test_nodes_behind_a_pci_device_are_found_with_their_numa_node(
     assert [(f"{hardware.dev}/dri/renderD128", "/dev/dri/renderD128")] == paths(device)
 
 
-def test_a_topology_is_given_to_all_devices_of_a_resource_or_to_none(
-    make: Make, hardware: Hardware
-) -> None:
-    hardware.pci("0000:03:00.0", "1002:73bf", "030000", numa=1)
-    hardware.device("pci0000:00/0000:03:00.0/drm/renderD128", "drm", node="dri/renderD128")
-    hardware.device("virtual/renderD129", "drm", node="dri/renderD129")
-    devices = make("{name: gpu, groups: [{select: {subsystem: drm}}]}").discover()
-    assert [None, None] == [device.topology for device in devices]
-
-
 def test_templates_are_filled_with_what_is_known_of_the_device(
     make: Make, hardware: Hardware
 ) -> None:

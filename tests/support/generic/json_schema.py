@@ -9,6 +9,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
     "string": (str,),
     "integer": (int,),
+    "number": (int, float),
     "boolean": (bool,),
     "null": (type(None),),
 }
@@ -35,6 +36,8 @@ def _holds(keyword: str, expected: Any, value: Any, schema: Any, root: Any) -> b
             return value in expected
         case "anyOf":
             return any(valid(value, one, root) for one in expected)
+        case "allOf":
+            return all(valid(value, one, root) for one in expected)
         case "oneOf":
             return 1 == sum(valid(value, one, root) for one in expected)
         case "not":
@@ -49,11 +52,11 @@ def _holds(keyword: str, expected: Any, value: Any, schema: Any, root: Any) -> b
 def _holds_for_kind(keyword: str, expected: Any, value: Any, schema: Any, root: Any) -> bool:
     match keyword:
         case "pattern":
-            return not isinstance(value, str) or re.search(expected, value) is not None
+            return not isinstance(value, str) or _matches(value, expected)
         case "minimum":
-            return not _is(value, "integer") or value >= expected
+            return not _is(value, "number") or value >= expected
         case "maximum":
-            return not _is(value, "integer") or value <= expected
+            return not _is(value, "number") or value <= expected
         case "items":
             return not isinstance(value, list) or all(valid(one, expected, root) for one in value)
         case "minItems" | "minProperties":
@@ -74,5 +77,11 @@ def _holds_for_kind(keyword: str, expected: Any, value: Any, schema: Any, root: 
     raise AssertionError(f"{keyword!r} is not known here")
 
 
+def _matches(text: str, pattern: str) -> bool:
+    return re.search(pattern.replace("$", r"\Z"), text) is not None
+
+
 def _is(value: Any, kind: str) -> bool:
-    return isinstance(value, _TYPES[kind]) and not (kind == "integer" and isinstance(value, bool))
+    return isinstance(value, _TYPES[kind]) and not (
+        kind in {"integer", "number"} and isinstance(value, bool)
+    )

@@ -1,15 +1,17 @@
-"""Advertise device nodes, mounts and USB, PCI and other devices, by configuration."""
+"""The generic plugin: device nodes, mounts and USB, PCI and other devices, by configuration."""
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin_generic import peers
+from deviceplugin_generic.health import Doctor
+from deviceplugin_generic.memory import Memory
 from deviceplugin_generic.plugin import GenericPlugin, GenericSettings, configured
-from deviceplugin_generic.sysfs import Roots
+from deviceplugin_generic.tree import Roots
 
 __all__ = ["GenericPlugin", "GenericSettings", "Roots", "main"]
 
@@ -19,28 +21,36 @@ DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``generic-device-plugin``, or its ``check``."""
-    arguments = list(peers.translated(sys.argv[1:] if argv is None else argv))
-    if arguments[:1] == ["check"]:
-        _check(arguments[1:])
-    named = any(word.partition("=")[0] == "--config" for word in arguments)
-    if not (named or "DP_CONFIG" in os.environ) and DEFAULT_CONFIG.exists():
-        arguments.append(f"--config={DEFAULT_CONFIG}")
-    dp.main(GenericPlugin, settings=GenericSettings, argv=arguments)
+    dp.main(
+        partial(GenericPlugin, doctor=Doctor(), memory=Memory()),
+        settings=GenericSettings,
+        commands={"check": check},
+        default_config=DEFAULT_CONFIG,
+        description="Offer device nodes, mounts and USB, PCI and other devices to pods, as a "
+        "configuration file or --device names them.",
+        argv=list(peers.translated(sys.argv[1:] if argv is None else argv)),
+    )
 
 
-def _check(arguments: Sequence[str]) -> NoReturn:
+def check(arguments: Sequence[str]) -> int:
     """Judge a configuration file by itself: exit status 0, or 2 with all that is wrong."""
+    if {"-h", "--help"} & {*arguments}:
+        sys.stdout.write(f"{_USAGE}\n{check.__doc__}\n")
+        return 0
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        sys.stderr.write("usage: generic-device-plugin check CONFIG\n")
-        raise SystemExit(2)
+        sys.stderr.write(_USAGE)
+        return 2
     try:
         configuration = configured(GenericSettings.of_file(Path(arguments[0])))
     except dp.ConfigError as error:
         _say(str(error).splitlines())
-        raise SystemExit(2) from error
+        return 2
     _say(f"{reason}; left out" for reason in configuration.left_out)
     sys.stdout.write(f"{arguments[0]}: valid\n")
-    raise SystemExit(0)
+    return 0
+
+
+_USAGE: Final = "usage: generic-device-plugin check CONFIG\n"
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import deviceplugin as dp
+from deviceplugin.kit import hardware, numa, usb
 from deviceplugin_generic import identities, words
 from deviceplugin_generic.entries import Check, Entry, Group, Identity, Policy, Rule
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.matching import Match, of_group, of_rule, with_device
-from deviceplugin_generic.sysfs import SysDevice, Tree
 from deviceplugin_generic.templates import POSITION, fill, is_numbered
+from deviceplugin_generic.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Share:
 
 
 def of_entry(
-    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: identities.Ledger
+    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: usb.Ledger
 ) -> list[Share]:
     """Return the shares of all devices of an entry, which ``ledger`` has the names of."""
     found = [
@@ -39,12 +40,11 @@ def of_entry(
         some = _shares(entry, group, match, index, next(names), resource, doctor)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
     # Groups that match the same paths give the same ids: the last one wins, as with the peer.
-    shares = [*{(share.device.id, share.origin): share for share in shares}.values()]
-    return _with_even_topology(shares)
+    return [*{(share.device.id, share.origin): share for share in shares}.values()]
 
 
 def _names(
-    entry: Entry, found: list[tuple[Group, Match]], tree: Tree, ledger: identities.Ledger
+    entry: Entry, found: list[tuple[Group, Match]], tree: Tree, ledger: usb.Ledger
 ) -> list[str]:
     """Return what the ids of each match begin with; nothing where they are made of its paths."""
     stems = [
@@ -133,19 +133,9 @@ def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:
         )
 
 
-def _topology(device: SysDevice | None) -> dp.Topology | None:
-    for one in device.line if device else ():
-        text = one.attribute("numa_node")
-        if text:
-            return dp.Topology((int(text),)) if text.isdecimal() else None
-    return None
-
-
-def _with_even_topology(shares: list[Share]) -> list[Share]:
-    """Leave the topology away unless all have one: the kubelet rejects pods over a mixture."""
-    if all(share.device.topology for share in shares):
-        return shares
-    return [replace(share, device=replace(share.device, topology=None)) for share in shares]
+def _topology(device: hardware.Device | None) -> dp.Topology | None:
+    above = device.line if device else ()
+    return numa.topology(numa.nearest_node(one.attribute("numa_node") for one in above))
 
 
 def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:

@@ -11,7 +11,7 @@ from deviceplugin_generic import DEFAULT_CONFIG, globs
 from deviceplugin_generic.entries import Configuration, Entry, Rule
 from deviceplugin_generic.matching import of_rule
 from deviceplugin_generic.plugin import GenericSettings
-from deviceplugin_generic.sysfs import Roots, Tree
+from deviceplugin_generic.tree import Roots, Tree
 
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import deviceplugin as dp
+from deviceplugin.kit.configuration import bounded, matches
 from deviceplugin_generic import words
 
 
@@ -28,12 +29,12 @@ class Domains:
         problems = [
             f"{name!r} is not lower-case labels with dots between"
             for name in names
-            if not words.has_form(name, words.DOMAIN)
+            if not matches(name, words.DOMAIN)
         ]
         twice = dict.fromkeys(name for name in names if names.count(name) > 1)
         problems += [f"{name!r} is given twice" for name in twice]
         if problems:
-            raise dp.ConfigError("\n".join(map(words.bounded, problems)))
+            raise dp.ConfigError("\n".join(map(bounded, problems)))
         return cls(tuple(names))
 
     def write(self) -> str | list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, Literal
 
 UNLIMITED: Final = 1000
@@ -146,11 +145,7 @@ class Configuration:
 
     entries: tuple[Entry, ...] = ()
     rules: tuple[Rule, ...] = ()
-    source: Path | None = None
-    """The file they are from, if that is so."""
     place: str = field(default="", compare=False)
-    """Where in it they are, or would be: file, line and key."""
-    version: tuple[int, ...] | None = field(default=None, compare=False)
-    """What tells this version of the file from any other."""
+    """Where in a file they are, or would be: file, line and key."""
     left_out: tuple[str, ...] = ()
     """What was not taken, with its place and the reason."""

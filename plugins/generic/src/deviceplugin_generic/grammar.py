@@ -1,175 +1,242 @@
-"""Entries of the configuration, read from their places in a text: their keys and groups."""
+"""Entries of the configuration, with their groups and selectors: what a file is read by.
 
-from typing import cast
+``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
+"""
 
-from deviceplugin_generic import selectors, templates, values, words
-from deviceplugin_generic.cursors import Cursor
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Key,
+    Kind,
+    Place,
+    as_argument,
+    boolean,
+    choice,
+    duration,
+    either,
+    integer,
+    list_of,
+    mapping_of,
+    needed,
+    record,
+    text,
+)
+from deviceplugin_generic import forms, words
 from deviceplugin_generic.entries import (
+    MAX_COUNT,
     UNLIMITED,
     Check,
     Entry,
     ExtraMount,
     Group,
-    Identity,
     PathSpec,
-    Policy,
+    Rule,
     Selector,
     UsbSpec,
 )
 
+Given = Mapping[str, Place]
 
-def entries(cursors: list[Cursor]) -> tuple[Entry, ...]:
+_KINDS: Final = ("paths", "usb", "select")
+"""A group has one of these."""
+_BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
+"""Keys of a group that has no paths."""
+_USES: Final = integer(0, MAX_COUNT).to(lambda count: count or 1)
+_LOOKS: Final = integer(1, words.MOST_LOOKS)
+_SECONDS: Final = duration(timedelta(days=1)).to(timedelta.total_seconds)
+_DAY: Final = _SECONDS.described("Such as 500ms or 30s, of a day at most")
+
+
+def _made(make: Any) -> Any:
+    """Return ``make`` with its own defaults in place of empty texts."""
+    return lambda **given: make(**{key: one for key, one in given.items() if one != ""})
+
+
+def _with(key: str, value: object) -> dict[str, Any]:
+    return {"properties": {key: {"enum": [value]}}}
+
+
+def _nothing_else_mounted(_place: Place, given: Given) -> None:
+    is_mount = "type" in given and given["type"].raw == "Mount"
+    if is_mount and "permissions" in given:
+        given["permissions"].fault("is for the type Device only; a mount has readOnly")
+    if not is_mount and "readOnly" in given and given["readOnly"].take(boolean(), instead=False):
+        given["readOnly"].fault("is for the type Mount only; a device has permissions")
+
+
+_MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
+_PATH: Final = record(
+    _made(PathSpec),
+    {
+        "path": needed(forms.PATTERN),
+        "mountPath": as_argument(forms.MOUNT_PATH, "mount_path"),
+        "permissions": forms.PERMISSIONS,
+        "readOnly": as_argument(boolean(), "read_only"),
+        "type": as_argument(choice(*words.TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
+        "limit": _USES.described("How often one hit may be used; 1 where not given"),
+        "optional": boolean(),
+    },
+    rules=[_nothing_else_mounted],
+    schema={
+        "if": _MOUNT,
+        "then": {"not": {"required": ["permissions"]}},
+        "anyOf": [_MOUNT, _with("readOnly", value=False)],
+    },
+).called("path")
+_USB: Final = record(
+    UsbSpec,
+    {
+        "vendor": needed(forms.HEXADECIMAL),
+        "product": needed(forms.HEXADECIMAL),
+        "serial": text(),
+    },
+).called("usb")
+
+
+def _says_something(place: Place, _given: Given) -> None:
+    if not place.keys():
+        place.fault("is empty")
+
+
+_CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
+    "name": forms.WILDCARD,
+    "vendor": forms.HEXADECIMAL,
+    "product": forms.HEXADECIMAL,
+    "serial": forms.WILDCARD,
+    "driver": forms.WILDCARD,
+    "class": as_argument(forms.PCI_CLASS, "pci_class"),
+    "link": forms.PATTERN,
+    "properties": forms.PRESENCES,
+    "attributes": forms.PRESENCES,
+}
+_EXCLUDED: Final = record(
+    partial(Selector, subsystem=""),
+    _CRITERIA,
+    rules=[_says_something],
+    schema={"minProperties": 1},
+).called("excluded")
+_SELECT: Final = record(
+    Selector,
+    {
+        "subsystem": needed(forms.SUBSYSTEM),
+        **_CRITERIA,
+        "not": as_argument(list_of(_EXCLUDED, 1, single=True), "excluded"),
+    },
+).called("select")
+
+
+def _one_kind(place: Place, given: Given) -> None:
+    kinds = [kind for kind in _KINDS if kind in given]
+    if len(kinds) != 1:
+        more = f", not {' and '.join(kinds)}" if kinds else ""
+        place.fault(f"needs one of {', '.join(_KINDS[:-1])} and {_KINDS[-1]}{more}")
+    for key in _BEHIND if "paths" in given else ():
+        if key in given:
+            given[key].fault("is for usb and select only")
+
+
+def _group(**given: Any) -> Group:
+    behind = "select" in given or bool(given.get("nodes"))
+    group: Group = _made(Group)(**{"per_match": behind, **given})
+    return group
+
+
+def _unlimited(word: str) -> int:
+    if word != words.UNLIMITED:
+        raise ValueError(f"is not a whole number from 0 to {MAX_COUNT}, or {words.UNLIMITED}")
+    return UNLIMITED
+
+
+_OTHERS: Final = {"not": {"anyOf": [{"required": [key]} for key in _BEHIND]}}
+_GROUP: Final = record(
+    _group,
+    {
+        "count": either(_USES, text().to(_unlimited, schema={"enum": [words.UNLIMITED]})).described(
+            "Shares; 1 where not given"
+        ),
+        "paths": list_of(_PATH, 1),
+        "usb": list_of(_USB, 1),
+        "select": _SELECT,
+        "nodes": list_of(either(forms.SUBSYSTEM, _SELECT)),
+        "perMatch": as_argument(boolean(), "per_match"),
+        "mountPath": as_argument(forms.MOUNT_PATH, "mount_path"),
+        "permissions": forms.PERMISSIONS,
+        "with": as_argument(list_of(forms.NODE), "shared"),
+    },
+    rules=[_one_kind],
+    schema={
+        "oneOf": [{"required": [kind], **(_OTHERS if kind == "paths" else {})} for kind in _KINDS],
+    },
+).called("group")
+_CHECK: Final = record(
+    Check,
+    {
+        "open": boolean(),
+        "command": list_of(forms.TEMPLATE, 1),
+        "timeout": _DAY,
+        "properties": mapping_of(forms.WILDCARD),
+        "interval": _DAY,
+        "failures": _LOOKS,
+        "successes": _LOOKS,
+    },
+).called("health")
+_EXTRA_MOUNT: Final = record(
+    ExtraMount,
+    {
+        "path": needed(forms.MOUNTED),
+        "mountPath": as_argument(forms.INSIDE_PATH_TEMPLATE, "mount_path"),
+        "readOnly": as_argument(boolean(), "read_only"),
+    },
+).called("mount")
+ENTRY: Final = record(
+    Entry,
+    {
+        "name": needed(
+            text(words.NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)
+        ),
+        "groups": needed(list_of(_GROUP, 1)),
+        "id": as_argument(choice(*words.IDENTITIES), "identity"),
+        "env": as_argument(forms.named_templates("=\0"), "envs"),
+        "annotations": forms.named_templates(),
+        "mounts": list_of(_EXTRA_MOUNT),
+        "cdi": list_of(forms.CDI),
+        "health": _CHECK,
+        "policy": choice(*words.POLICIES),
+    },
+).called("device")
+
+
+def _is_expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is not a regular expression: {error}"
+    return ""
+
+
+RULE: Final = record(
+    Rule,
+    {
+        "devicematch": needed(text(problem=_is_expression), "pattern"),
+        "nummaxdevices": needed(integer(0, MAX_COUNT), "count"),
+    },
+).called("rule")
+"""An entry of smarter-device-manager."""
+
+
+def entries(places: Iterable[Place]) -> tuple[Entry, ...]:
     """Return the entries that are well; what is not is noted."""
     found: dict[str, Entry] = {}
-    for cursor in cursors:
-        entry = _entry(cursor)
-        if entry is None:
-            continue
-        if entry.name in found:
-            cursor.fault(f"the name {entry.name!r} is given twice")
-        found[entry.name] = entry
+    for place in places:
+        with suppress(InvalidError):
+            entry = ENTRY.read(place)
+            if entry.name in found:
+                place.fault(f"the name {entry.name!r} is given twice")
+            found[entry.name] = entry
     return tuple(found.values())
-
-
-def _entry(cursor: Cursor) -> Entry | None:
-    keys = cursor.mapping(words.ENTRY)
-    if cursor.kind != "mapping":
-        return None
-    name = values.matching(
-        keys, "name", words.NAME, "lower-case letters, digits and hyphens, 2 to 63"
-    )
-    if "name" not in keys:
-        cursor.fault("needs a name")
-    if "groups" not in keys:
-        cursor.fault("needs groups")
-    groups = tuple(_group(one) for one in values.items(keys, "groups"))
-    if "groups" in keys and keys["groups"].kind == "list" and not groups:
-        keys["groups"].fault("needs a group")
-    identity = keys["id"].choice(*words.IDENTITIES) if "id" in keys else ""
-    return Entry(
-        name=name.strip(),
-        groups=groups,
-        identity=cast("Identity", identity) if identity else None,
-        envs=values.named_templates(keys, "env", forbidden="=\0"),
-        annotations=values.named_templates(keys, "annotations"),
-        mounts=tuple(_extra_mount(one) for one in values.items(keys, "mounts")),
-        cdi=tuple(_cdi(one) for one in values.items(keys, "cdi")),
-        health=_check(keys["health"]) if "health" in keys else Check(),
-        policy=cast("Policy", (values.choice(keys, "policy", *words.POLICIES)) or "spread"),
-    )
-
-
-def _group(cursor: Cursor) -> Group:
-    keys = cursor.mapping(words.GROUP)
-    kinds = [kind for kind in words.KINDS if kind in keys]
-    if cursor.kind == "mapping" and len(kinds) != 1:
-        given = f", not {' and '.join(kinds)}" if kinds else ""
-        cursor.fault(f"needs one of paths, usb and select{given}")
-    for key in words.BEHIND if "paths" in keys else ():
-        if key in keys:
-            keys[key].fault("is for usb and select only")
-    for kind in ("paths", "usb"):
-        if kind in keys and keys[kind].kind == "list" and not keys[kind].items():
-            keys[kind].fault("is empty")
-    nodes = tuple(_node(one) for one in values.items(keys, "nodes"))
-    behind = "select" in keys or bool(nodes)
-    return Group(
-        count=_count(keys),
-        paths=tuple(_path(one) for one in values.items(keys, "paths")),
-        usb=tuple(_usb(one) for one in values.items(keys, "usb")),
-        select=selectors.selector(keys["select"]) if "select" in keys else None,
-        nodes=nodes,
-        per_match=keys["perMatch"].truth() if "perMatch" in keys else behind,
-        mount_path=values.mount_path(keys),
-        permissions=values.permissions(keys) or "rw",
-        shared=tuple(_shared(one) for one in values.items(keys, "with")),
-    )
-
-
-def _node(cursor: Cursor) -> str | Selector:
-    return (
-        selectors.selector(cursor) if cursor.kind == "mapping" else selectors.subsystem_name(cursor)
-    )
-
-
-def _shared(cursor: Cursor) -> str:
-    def problem(path: str) -> str:
-        is_one = words.has_form(path, words.NODE)
-        return "" if is_one else "is not the path of one device node below /dev"
-
-    return values.checked(problem, cursor)
-
-
-def _count(keys: dict[str, Cursor]) -> int:
-    if "count" in keys and keys["count"].kind == "str" and keys["count"].raw == words.UNLIMITED:
-        return UNLIMITED
-    return values.number(keys, "count") or 1
-
-
-def _path(cursor: Cursor) -> PathSpec:
-    keys = cursor.mapping(words.PATH)
-    if cursor.kind == "mapping" and "path" not in keys:
-        cursor.fault("needs a path")
-    is_mount = values.choice(keys, "type", *words.TYPES) == "Mount"
-    if is_mount and "permissions" in keys:
-        keys["permissions"].fault("is for the type Device only; a mount has readOnly")
-    read_only = keys["readOnly"].truth() if "readOnly" in keys else False
-    if read_only and not is_mount:
-        keys["readOnly"].fault("is for the type Mount only; a device has permissions")
-    return PathSpec(
-        path=values.pattern(keys, "path"),
-        mount_path=values.mount_path(keys),
-        permissions=values.permissions(keys) or "mrw",
-        is_mount=is_mount,
-        read_only=read_only,
-        limit=values.number(keys, "limit") or 1,
-        optional=keys["optional"].truth() if "optional" in keys else False,
-    )
-
-
-def _usb(cursor: Cursor) -> UsbSpec:
-    keys = cursor.mapping(words.USB)
-    for key in ("vendor", "product"):
-        if cursor.kind == "mapping" and key not in keys:
-            cursor.fault(f"needs a {key}")
-    return UsbSpec(
-        vendor=values.hexadecimal(keys, "vendor") or 0,
-        product=values.hexadecimal(keys, "product") or 0,
-        serial=values.text(keys, "serial"),
-    )
-
-
-def _check(cursor: Cursor) -> Check:
-    keys = cursor.mapping(words.HEALTH)
-    command = keys["command"].texts() if "command" in keys else ()
-    if "command" in keys and not command:
-        keys["command"].fault("is empty")
-    for one in keys["command"].items() if command else ():
-        values.template(one)
-    return Check(
-        open=keys["open"].truth() if "open" in keys else False,
-        command=command,
-        timeout=values.duration(keys, "timeout") or Check().timeout,
-        properties=values.wildcards(keys, "properties"),
-        interval=values.duration(keys, "interval") or Check().interval,
-        failures=values.number(keys, "failures", least=1, most=words.MOST_LOOKS) or 1,
-        successes=values.number(keys, "successes", least=1, most=words.MOST_LOOKS) or 1,
-    )
-
-
-def _extra_mount(cursor: Cursor) -> ExtraMount:
-    keys = cursor.mapping(words.MOUNT)
-    if cursor.kind == "mapping" and "path" not in keys:
-        cursor.fault("needs a path")
-    return ExtraMount(
-        path=values.no_node(keys, "path"),
-        mount_path=values.absolute(keys, "mountPath", templates.INSIDE),
-        read_only=keys["readOnly"].truth() if "readOnly" in keys else False,
-    )
-
-
-def _cdi(cursor: Cursor) -> str:
-    name = values.template(cursor)
-    if name and not words.has_form(name, words.CDI):
-        cursor.fault(f"{name!r} is not of the form vendor.com/class=name")
-    return name

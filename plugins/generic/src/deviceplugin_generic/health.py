@@ -4,23 +4,14 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 
 import deviceplugin as dp
-from deviceplugin_generic import folders, templates, words
+from deviceplugin.kit.configuration import bounded
+from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin_generic import folders, templates
 from deviceplugin_generic.entries import Check
 from deviceplugin_generic.matching import Match, has_properties
-
-
-@dataclass(slots=True)
-class _Record:
-    """What is known of one device."""
-
-    health: dp.Health
-    looked_at: float
-    contrary: int = 0
-    """How many looks in a row said the opposite of ``health``."""
 
 
 class Doctor:
@@ -31,8 +22,7 @@ class Doctor:
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._records: dict[str, _Record] = {}
+        self._verdicts = SteadyHealth[str](clock=clock)
 
     def health(
         self, key: str, match: Match, check: Check, properties: Mapping[str, str]
@@ -40,37 +30,22 @@ class Doctor:
         """Return the health of the device ``key``. That it is there is asked each time."""
         existing = _bounded(existence(match))
         if not existing or check.is_trivial:
-            self._records.pop(key, None)
+            self._verdicts.forget(key)
             return existing
-        now = self._clock()
-        record = self._records.get(key)
-        if record is None:  # the first look decides
-            found = _bounded(_examine(match, check, properties))
-            self._records[key] = _Record(found, now)
-            return found
-        if now - record.looked_at >= check.interval:
-            record.looked_at = now
-            _note(record, _bounded(_examine(match, check, properties)), check)
-        return record.health
+        known = self._verdicts.latest(key, within=check.interval)
+        if known is not None:
+            return known
+        found = _bounded(_examine(match, check, properties))
+        tolerance = Tolerance(failures=check.failures, successes=check.successes)
+        return self._verdicts.judge(key, found, tolerance)
 
     def forget_all_but(self, keys: Collection[str]) -> None:
         """Forget devices that are gone: they are looked at anew when they are back."""
-        for key in self._records.keys() - set(keys):
-            del self._records[key]
+        self._verdicts.keep(keys)
 
 
 def _bounded(health: dp.Health) -> dp.Health:
-    return health or dp.Health.unhealthy(words.bounded(health.reason))
-
-
-def _note(record: _Record, found: dp.Health, check: Check) -> None:
-    if bool(found) == bool(record.health):
-        record.contrary = 0
-        record.health = found
-        return
-    record.contrary += 1
-    if record.contrary >= (check.successes if found else check.failures):
-        record.health, record.contrary = found, 0
+    return health or dp.Health.unhealthy(bounded(health.reason))
 
 
 def existence(match: Match) -> dp.Health:

@@ -5,14 +5,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit import pci, usb
+from deviceplugin.kit.hardware import Device
 from deviceplugin_generic import globs
 from deviceplugin_generic.entries import Group, PathSpec, Rule, Selector, UsbSpec
-from deviceplugin_generic.sysfs import VFIO, SysDevice, Tree
-
-_NUMBER: Final = re.compile("[0-9]{1,9}")
+from deviceplugin_generic.tree import VFIO, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Match:
     mounts: tuple[dp.Mount, ...] = ()
     paths: tuple[str, ...] = ()
     """Host paths in the order of the configuration, which ids by path are made of."""
-    device: SysDevice | None = None
+    device: Device | None = None
     """What sysfs knows of it."""
     in_sysfs: bool = False
     """Whether it was found there, so that its node need not be seen."""
@@ -96,29 +95,19 @@ def _inside(mount_path: str, path: str) -> str:
     return mount_path + posixpath.basename(path) if mount_path.endswith("/") else mount_path
 
 
-def _usb(spec: UsbSpec, tree: Tree) -> list[SysDevice]:
+def _usb(spec: UsbSpec, tree: Tree) -> list[Device]:
     """Return the USB devices of a kind, by their numbers on the bus."""
     found = [
         device
-        for device in tree.subsystem("usb")
-        if device.nearest("usb") is device
-        and (spec.vendor, spec.product) == (device.number(0), device.number(1))
+        for device in tree.units.all
+        if (spec.vendor, spec.product) == (device.number(0), device.number(1))
         and spec.serial in {"", device.attribute("serial")}
-        and bus_node(device, tree)
+        and usb.bus_node(device, tree.dev)
     ]
-    return sorted(found, key=lambda device: bus_node(device, tree))
+    return sorted(found, key=lambda device: usb.bus_node(device, tree.dev))
 
 
-def bus_node(device: SysDevice, tree: Tree) -> str:
-    """Return the path of a USB device's node, or an empty text if sysfs has no numbers for it."""
-    texts = [device.attribute(name) for name in ("busnum", "devnum")]
-    if not all(_NUMBER.fullmatch(text) for text in texts):
-        return ""
-    bus, number = map(int, texts)
-    return str(tree.roots.dev / f"bus/usb/{bus:03}/{number:03}")
-
-
-def _selected(selector: Selector, tree: Tree) -> list[SysDevice]:
+def _selected(selector: Selector, tree: Tree) -> list[Device]:
     return [
         device
         for device in tree.subsystem(selector.subsystem)
@@ -127,12 +116,12 @@ def _selected(selector: Selector, tree: Tree) -> list[SysDevice]:
     ]
 
 
-def is_selected(device: SysDevice, selector: Selector) -> bool:
+def is_selected(device: Device, selector: Selector) -> bool:
     """Return whether a device of its subsystem is what a selector asks for."""
     return _meets(device, selector) and not any(_meets(device, one) for one in selector.excluded)
 
 
-def _meets(device: SysDevice, selector: Selector) -> bool:
+def _meets(device: Device, selector: Selector) -> bool:
     numbers = ((selector.vendor, 0), (selector.product, 1))
     return (
         all(wanted in {None, device.number(which)} for wanted, which in numbers)
@@ -149,7 +138,7 @@ def _meets(device: SysDevice, selector: Selector) -> bool:
     )
 
 
-def has_properties(device: SysDevice, wanted: Mapping[str, str | None]) -> bool:
+def has_properties(device: Device, wanted: Mapping[str, str | None]) -> bool:
     """Return whether udev knows these properties of the device, with values that match.
 
     Those that are wanted as None must be unknown.
@@ -168,41 +157,46 @@ def _fits(text: str, pattern: str) -> bool:
     return not pattern or globs.matches(text, pattern)
 
 
-def _pci_class(device: SysDevice) -> str:
-    pci = device.nearest("pci")
-    return pci.attribute("class").removeprefix("0x") if pci else ""
+def _pci_class(device: Device) -> str:
+    function = pci.of(device)
+    return function.pci_class if function else ""
 
 
-def _of_device(device: SysDevice, group: Group, tree: Tree) -> Iterator[Match]:
+def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
     """Yield the device itself, or whatever of the wanted subsystems is behind it."""
     if not group.nodes:
-        path = device.node or (bus_node(device, tree) if device.subsystem == "usb" else "")
+        path = device.node or (usb.bus_node(device, tree.dev) if device.subsystem == "usb" else "")
         if path:
             yield _of_nodes([path], group, device, tree)
         return
     if VFIO not in group.nodes:
         if paths := _behind(device, group, tree):
             yield _of_nodes(paths, group, device, tree)
-    elif device.group:
+    elif group_number := _iommu_group(device):
         folder = tree.roots.dev / "vfio"
-        yield _of_nodes([f"{folder}/vfio", f"{folder}/{device.group}"], group, device, tree)
+        yield _of_nodes([f"{folder}/vfio", f"{folder}/{group_number}"], group, device, tree)
 
 
-def _behind(device: SysDevice, group: Group, tree: Tree) -> list[str]:
+def _iommu_group(device: Device) -> str:
+    function = pci.of(device)
+    return function.iommu_group if function else ""
+
+
+def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
     """Return the paths of all wanted nodes of a device, which are one device to a container."""
     wanted = [Selector(one) if isinstance(one, str) else one for one in group.nodes]
     names = tuple(one.subsystem for one in wanted)
     paths = [
         found.node
-        for found in device.behind(names)
+        for found in device.behind(*names)
         if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
     ]
     if "usb" in names and device.subsystem == "usb" and not device.node:
-        paths.insert(0, bus_node(device, tree))
+        paths.insert(0, usb.bus_node(device, tree.dev))
     return paths
 
 
-def _of_nodes(paths: Iterable[str], group: Group, device: SysDevice, tree: Tree) -> Match:
+def _of_nodes(paths: Iterable[str], group: Group, device: Device, tree: Tree) -> Match:
     paths = tuple(paths)
     nodes = tuple(
         dp.DeviceNode(

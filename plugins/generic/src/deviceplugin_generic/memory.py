@@ -16,12 +16,13 @@ from stat import S_IFDIR, S_IFMT
 from time import monotonic
 from typing import Final
 
+from deviceplugin.kit.hardware import KINDS
+from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic import folders, globs
 from deviceplugin_generic.devices import Share, of_entry
 from deviceplugin_generic.entries import Entry, Group, PathSpec
 from deviceplugin_generic.health import Doctor
-from deviceplugin_generic.identities import Ledger
-from deviceplugin_generic.sysfs import KINDS, Tree
+from deviceplugin_generic.tree import Tree
 
 FULL_LOOK: Final = 300.0
 """Seconds after which nothing that was remembered counts."""

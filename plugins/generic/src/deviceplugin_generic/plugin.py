@@ -1,7 +1,7 @@
 """The plugin: devices by configuration."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -9,14 +9,16 @@ from threading import Event
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_generic import devices, documents, domains, globs, sharing, udev
+from deviceplugin.kit import udev
+from deviceplugin.kit.configuration import Place
+from deviceplugin_generic import devices, documents, domains, globs, sharing
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.domains import Domains
 from deviceplugin_generic.entries import Configuration, Entry
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.memory import Memory
 from deviceplugin_generic.sharing import Overlap
-from deviceplugin_generic.sysfs import Roots, Tree
+from deviceplugin_generic.tree import Roots, Tree
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +37,10 @@ class GenericSettings(dp.Settings):
     """What becomes of a device that several resources match: each has it (allow), the first entry
     has it (first), or it is unhealthy in all of them (refuse)."""
 
-    @staticmethod
+    @classmethod
     @override
-    def read_file(path: Path) -> "dict[str, object]":
-        return documents.read(path, GenericSettings.problem)
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        return documents.read(root)
 
 
 def configured(settings: GenericSettings) -> Configuration:
@@ -55,15 +57,25 @@ def configured(settings: GenericSettings) -> Configuration:
 
 
 class GenericPlugin(dp.Plugin):
-    """Devices by configuration."""
+    """Offer device nodes, mounts and USB, PCI and other devices to pods, as a file names them.
 
-    def __init__(self, settings: GenericSettings, roots: Roots | None = None) -> None:
+    ``doctor`` and ``memory`` are those of the plugin object before, if there was one: what is known
+    of devices outlives another configuration.
+    """
+
+    def __init__(
+        self,
+        settings: GenericSettings,
+        roots: Roots | None = None,
+        *,
+        doctor: Doctor | None = None,
+        memory: Memory | None = None,
+    ) -> None:
         self._settings = settings
         self._roots = roots or Roots()
         self._configuration = configured(settings)
-        self._version = self._configuration.version
-        self._doctor = Doctor()
-        self._memory = Memory()
+        self._doctor = doctor or Doctor()
+        self._memory = memory or Memory()
         self._names = globs.Names()
         self._found: list[list[devices.Share]] = []
         self._devices: list[dp.Device] = []
@@ -73,7 +85,6 @@ class GenericPlugin(dp.Plugin):
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        self._read_again()
         configuration, domain = self._configuration, self._settings.domain.names[0]
         tree = Tree(self._roots, self._names)
         self._memory.begin(tree)
@@ -100,10 +111,10 @@ class GenericPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:
-        return udev.events(stop)
+        return udev.changes(stop)
 
     def _watched(self, tree: Tree) -> list[Path]:
-        """Return directories of patterns, those that are devices, and the configuration file."""
+        """Return directories of patterns, and those that are devices."""
         paths: set[str] = set(self._memory.folders)
         for entry in self._configuration.entries:
             for spec in (spec for group in entry.groups for spec in group.paths):
@@ -112,33 +123,12 @@ class GenericPlugin(dp.Plugin):
                 paths.add(str(self._roots.udev))
         if self._configuration.rules:
             paths.add(str(self._roots.dev))
-        source = self._configuration.source
-        return [*sorted(Path(path) for path in paths), *([source] if source else [])]
-
-    def _read_again(self) -> None:
-        """Take what a changed file says; keep the old if a restart would be refused for it."""
-        source = self._configuration.source
-        version = documents.version(source) if source else None
-        if version in {None, self._version}:
-            return
-        self._version = version
-        try:
-            settings = self._settings.read_again()
-            self._configuration = configured(settings)
-        except dp.ConfigError as error:
-            log.error(  # noqa: TRY400 - the text says it all
-                "configuration not taken, going on with the old one", extra={"error": str(error)}
-            )
-            return
-        self._settings = settings
-        self._version = self._configuration.version
-        log.info("entries read again", extra={"file": str(source)})
-        _tell_left_out(self._configuration)
+        return sorted(Path(path) for path in paths)
 
 
 def _tell_left_out(configuration: Configuration) -> None:
     for reason in configuration.left_out:
-        log.warning("entry left out", extra={"reason": reason})
+        log.warning("entry skipped", extra={"reason": reason})
 
 
 def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:

@@ -1,11 +1,12 @@
 """Which shares a container gets, and which resource gets a device that several match."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import deviceplugin as dp
+from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.devices import Share
 
 Overlap = Literal["allow", "first", "refuse"]
@@ -38,31 +39,13 @@ def preferred(
 ) -> list[dp.Device]:
     """Return ``size`` devices: of as many real ones as can be, and then by the policy.
 
-    ``spread`` begins with the real device that has most shares left, ``pack`` with the one that
-    has fewest.
+    ``spread`` begins with the real device of which fewest shares are used, ``pack`` with the one
+    of which most are.
     """
-    chosen = list(required)
-    by_origin: dict[str, deque[dp.Device]] = defaultdict(deque)
-    for device in available:
-        by_origin[_origin(device, shares)].append(device)
-    used = {_origin(device, shares) for device in chosen}
-    sign = -1 if all(_policy(device, shares) == "spread" for device in available) else 1
-    order = sorted(by_origin, key=lambda origin: sign * len(by_origin[origin]))
-    order.sort(key=lambda origin: origin in used)
-    taken = {device.id for device in chosen}
-    while len(chosen) < size and any(by_origin.values()):
-        for origin in order:
-            queue = by_origin[origin]
-            while queue and queue[0].id in taken:
-                queue.popleft()
-            if queue and len(chosen) < size:
-                chosen.append(queue.popleft())
-    return chosen
-
-
-def _origin(device: dp.Device, shares: Mapping[str, Share]) -> str:
-    return shares[device.id].origin if device.id in shares else device.id
-
-
-def _policy(device: dp.Device, shares: Mapping[str, Share]) -> str:
-    return shares[device.id].policy if device.id in shares else "spread"
+    known = [shares[device.id] for device in available if device.id in shares]
+    resources = {share.device.resource for share in known}
+    places = {
+        one: share.origin for one, share in shares.items() if share.device.resource in resources
+    }
+    policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
+    return Shares(places, policy, distinct=True).prefer(available, required, size)

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final
+
+from deviceplugin.kit.configuration import suggestion
 
 PROPERTIES: Final = {
     "id": "the device's id",
@@ -42,9 +43,7 @@ def problem(template: str, known: Mapping[str, str] = PROPERTIES) -> str:
         if name is not None and name not in known:
             if name in INSIDE:
                 return f"{{{name}}} is not known until a container gets the device: use {{index}}"
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            return f"{{{name}}} is no property of a device: {hint}"
+            return f"{{{name}}} is no property of a device: {suggestion(name, known)}"
     return ""
 
 
