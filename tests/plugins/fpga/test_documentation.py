@@ -70,7 +70,7 @@ def test_the_names_on_the_page_are_those_of_the_code() -> None:
 
 
 def test_every_claim_about_the_reference_has_a_test() -> None:
-    table = PAGE.partition("## Against the reference plugin\n")[2]
+    table = PAGE.partition("## Differences to Intel's plugin\n")[2]
     rows = re.findall(r"^\| .*\| (`test_.*)\|$", table, re.MULTILINE)
     assert len(rows) == len(re.findall(r"^\| ", table, re.MULTILINE)) - 1
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
@@ -97,4 +97,4 @@ def test_the_interpreters_on_the_page_are_those_of_the_hook() -> None:
 
 def test_the_patience_on_the_page_is_that_of_the_hook() -> None:
     assert 60 == command_line._parser().get_default("patience")
-    assert "waits for a minute at most" in PAGE
+    assert "for up to a minute, until no other hook" in PAGE

@@ -1,13 +1,15 @@
 """What a look at sysfs finds, with both drivers."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from deviceplugin.kit.sysfs import Sysfs, SysfsError
+from deviceplugin.testing import FailingKernel
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.drivers import Found, NoDriverError, look
-from deviceplugin_fpga.sysfs import SysfsError
 from fpga.trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
 
 OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"
@@ -26,14 +28,14 @@ def names(found: Found) -> dict[str, list[str]]:
 
 def test_opae_is_looked_for_first(tmp_path: Path) -> None:
     FpgaTree(tmp_path, DFL).simple(AFU)
-    assert drivers.DFL is drivers.choose(tmp_path / "sys")
+    assert drivers.DFL is drivers.choose(Sysfs(tmp_path / "sys"))
     FpgaTree(tmp_path, OPAE)
-    assert drivers.OPAE is drivers.choose(tmp_path / "sys")
+    assert drivers.OPAE is drivers.choose(Sysfs(tmp_path / "sys"))
 
 
 def test_without_a_driver_the_folders_that_were_tried_are_told(tmp_path: Path) -> None:
     with pytest.raises(NoDriverError) as caught:
-        look(tmp_path)
+        look(Sysfs(tmp_path))
     assert (
         f"kernel driver is not loaded: neither {tmp_path}/class/fpga nor "
         f"{tmp_path}/class/fpga_region exists" == str(caught.value)
@@ -45,7 +47,7 @@ def test_without_a_driver_the_folders_that_were_tried_are_told(tmp_path: Path) -
 
 def test_a_card_has_an_fme_with_a_port(any_tree: FpgaTree) -> None:
     (port,) = any_tree.simple(AFU)
-    found = look(any_tree.sys)
+    found = look(any_tree.sysfs)
     assert ({"fme.0": ["port.0"]}, {}) == (names(found), found.problems)
     (fme,) = found.fmes
     assert INTERFACE == fme.interface_id
@@ -55,13 +57,13 @@ def test_a_card_has_an_fme_with_a_port(any_tree: FpgaTree) -> None:
 
 def test_two_ports_of_one_fme_are_both_found(any_tree: FpgaTree) -> None:
     any_tree.simple(AFU, AFU)
-    assert {"fme.0": ["port.0", "port.1"]} == names(look(any_tree.sys))
+    assert {"fme.0": ["port.0", "port.1"]} == names(look(any_tree.sysfs))
 
 
 def test_cards_and_ports_are_in_natural_order(any_tree: FpgaTree) -> None:
     for number in (10, 2):
         any_tree.simple(*[AFU] * 11, address=f"0000:{number:02}:00.0", number=number)
-    found = names(look(any_tree.sys))
+    found = names(look(any_tree.sysfs))
     assert ["fme.2", "fme.10"] == list(found)
     assert [f"port.{20 + index}" for index in range(11)] == found["fme.2"]
 
@@ -72,7 +74,7 @@ def test_two_fmes_on_one_card_have_their_own_ports(any_tree: FpgaTree) -> None:
         region = any_tree.region(card, number)
         any_tree.fme(region, number)
         any_tree.port(region, number)
-    assert {"fme.0": ["port.0"], "fme.1": ["port.1"]} == names(look(any_tree.sys))
+    assert {"fme.0": ["port.0"], "fme.1": ["port.1"]} == names(look(any_tree.sysfs))
 
 
 def test_virtual_functions_have_the_fme_of_the_physical_one(any_tree: FpgaTree) -> None:
@@ -83,7 +85,7 @@ def test_virtual_functions_have_the_fme_of_the_physical_one(any_tree: FpgaTree) 
     for number in (1, 2):
         virtual = any_tree.card(f"0000:3b:00.{number}", physical=physical)
         any_tree.port(any_tree.region(virtual, number), number)
-    found = look(any_tree.sys)
+    found = look(any_tree.sysfs)
     assert {"fme.0": ["port.0", "port.1", "port.2"]} == names(found)
     addresses = [port.card.name for port in found.fmes[0].ports]
     assert ["0000:3b:00.0", "0000:3b:00.1", "0000:3b:00.2"] == addresses
@@ -91,7 +93,7 @@ def test_virtual_functions_have_the_fme_of_the_physical_one(any_tree: FpgaTree) 
 
 def test_a_card_in_a_pci_domain_of_its_own_is_found(any_tree: FpgaTree) -> None:
     any_tree.simple(AFU, address="10000:01:00.0")
-    (fme,) = look(any_tree.sys).fmes
+    (fme,) = look(any_tree.sysfs).fmes
     assert ["10000:01:00.0"] == [port.card.name for port in fme.ports]
 
 
@@ -102,19 +104,19 @@ def test_entries_of_other_names_are_none_of_ours(any_tree: FpgaTree, odd: str) -
     any_tree.fme(region)
     for name in ("dfl-portX0", "intel-fpga-portX0", "dfl-port.", "dfl-port.0x", "dir"):
         (region / name).mkdir()
-    assert ({}, {}) == (names(look(any_tree.sys)), look(any_tree.sys).problems)
+    assert ({}, {}) == (names(look(any_tree.sysfs)), look(any_tree.sysfs).problems)
 
 
 def test_a_region_without_ports_adds_nothing(any_tree: FpgaTree) -> None:
     any_tree.fme(any_tree.region(any_tree.card()))
-    assert Found() == look(any_tree.sys)
+    assert Found() == look(any_tree.sysfs)
 
 
 def test_values_are_taken_without_blanks_and_in_lower_case(any_tree: FpgaTree) -> None:
     region = any_tree.region(any_tree.card())
     any_tree.fme(region, 0, f"  {INTERFACE.upper()}\t")
     any_tree.port(region, 0, f" {AFU.upper()} \n")
-    (fme,) = look(any_tree.sys).fmes
+    (fme,) = look(any_tree.sysfs).fmes
     assert (INTERFACE, AFU) == (fme.interface_id, fme.ports[0].afu_id())
 
 
@@ -124,7 +126,7 @@ def test_values_are_taken_without_blanks_and_in_lower_case(any_tree: FpgaTree) -
 def skipped(tree: FpgaTree) -> dict[str, list[str]]:
     """Return what was skipped and what it is about; a good card must have been found."""
     tree.simple(AFU, address="0000:ff:00.0", number=99)
-    found = look(tree.sys)
+    found = look(tree.sysfs)
     assert {"fme.99": ["port.990"]} == names(found)
     return {text: sorted(about) for text, about in found.problems.items()}
 
@@ -155,7 +157,7 @@ def test_a_card_that_is_no_fpga_is_skipped_once(
 def test_a_vendor_other_than_intel_is_taken(any_tree: FpgaTree) -> None:
     any_tree.simple(AFU)
     (any_tree.sys / "devices/pci0000:3a/0000:3b:00.0/vendor").write_text("0x1172\n")
-    assert {"fme.0": ["port.0"]} == names(look(any_tree.sys))
+    assert {"fme.0": ["port.0"]} == names(look(any_tree.sysfs))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_regions_of_one_interface_are_not_ambiguous(tree: FpgaTree) -> None:
     region = tree.region(tree.card())
     tree.fme(region, 0, INTERFACE, INTERFACE)
     tree.port(region)
-    assert [INTERFACE] == [fme.interface_id for fme in look(tree.sys).fmes]
+    assert [INTERFACE] == [fme.interface_id for fme in look(tree.sysfs).fmes]
 
 
 def test_an_ambiguous_interface_id_skips_the_fme(tree: FpgaTree) -> None:
@@ -227,14 +229,15 @@ def test_a_virtual_function_of_a_card_with_two_fmes_is_skipped(any_tree: FpgaTre
 def test_a_virtual_function_whose_physical_one_is_gone_is_skipped(any_tree: FpgaTree) -> None:
     virtual = any_tree.card("0000:3b:00.1", physical=Path("/nowhere"))
     any_tree.port(any_tree.region(virtual))
-    assert {"0000:3b:00.1/physfn: a broken link": [f"{any_tree.words.port}0"]} == skipped(any_tree)
+    text = f"{virtual}/physfn: a broken link"
+    assert {text: [f"{any_tree.words.port}0"]} == skipped(any_tree)
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
         ("nowhere", "a broken link"),
-        ("{0}", "a broken link"),
+        ("{0}", "a link that leads in a circle"),
         ("/proc", "leads out of {1}"),
         ("{1}/devices", ""),
     ],
@@ -244,7 +247,7 @@ def test_a_link_that_leads_astray_is_skipped(
 ) -> None:
     name = f"{any_tree.words.region}5"
     (any_tree.classes / name).symlink_to(target.format(name, any_tree.sys))
-    entry = f"{any_tree.words.folder}/{name}"
+    entry = any_tree.classes / name
     expected = f"{entry}: {expected.format(name, any_tree.sys)}" if expected else ""
     assert {expected} - {""} == set(skipped(any_tree))
 
@@ -270,7 +273,7 @@ def test_a_region_that_is_a_file_is_skipped(any_tree: FpgaTree) -> None:
     path = any_tree.sys / "devices" / f"{any_tree.words.region}8"
     path.touch()
     (any_tree.classes / path.name).symlink_to(path)
-    assert {f"{path.name}: Not a directory": []} == skipped(any_tree)
+    assert {f"{path}: Not a directory": []} == skipped(any_tree)
 
 
 def test_a_class_that_vanishes_during_a_look_is_told(
@@ -278,15 +281,16 @@ def test_a_class_that_vanishes_during_a_look_is_told(
 ) -> None:
     tree.unload()
     monkeypatch.setattr(drivers, "choose", lambda _: drivers.DFL)
-    assert {"fpga_region: No such file or directory": set()} == look(tree.sys).problems
+    text = f"{tree.sys}/class/fpga_region: No such file or directory"
+    assert {text: set()} == look(tree.sysfs).problems
 
 
 def test_an_attribute_that_cannot_be_read_is_told(tree: FpgaTree) -> None:
     (port,) = tree.simple(AFU)
-    (port / "afu_id").unlink()
-    (port / "afu_id").mkdir()
-    (found,) = look(tree.sys).fmes[0].ports
-    with pytest.raises(SysfsError, match=r"dfl-port\.0: afu_id: Is a directory"):
+    kernel = FailingKernel()
+    (found,) = look(Sysfs(tree.sys, kernel)).fmes[0].ports
+    kernel.faults[port / "afu_id"] = errno.EIO
+    with pytest.raises(SysfsError, match=rf"{port}/afu_id: Input/output error"):
         found.afu_id()
 
 
@@ -294,7 +298,7 @@ def test_an_attribute_that_cannot_be_read_is_told(tree: FpgaTree) -> None:
 def test_a_port_number_that_is_none_is_told(tree: FpgaTree, text: str) -> None:
     (port,) = tree.simple(AFU)
     (port / "id").write_text(text)
-    (found,) = look(tree.sys).fmes[0].ports
+    (found,) = look(tree.sysfs).fmes[0].ports
     with pytest.raises(SysfsError, match=rf"dfl-port\.0: id: '{text}' is no number"):
         found.number()
 
@@ -303,6 +307,6 @@ def test_a_pipe_in_the_place_of_an_attribute_does_not_hang_a_look(tree: FpgaTree
     (port,) = tree.simple(AFU)
     (port / "afu_id").unlink()
     os.mkfifo(port / "afu_id")
-    (found,) = look(tree.sys).fmes[0].ports
+    (found,) = look(tree.sysfs).fmes[0].ports
     with pytest.raises(SysfsError, match="nothing is not an id"):
         found.afu_id()

@@ -1,12 +1,22 @@
 """What the hardware's error registers do to a device's health, and when."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import deviceplugin as dp
+from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_fpga import drivers
-from deviceplugin_fpga.health import OF_FME, OF_PORT, Doctor, Finding, Severity, findings
+from deviceplugin_fpga.health import (
+    OF_FME,
+    OF_PORT,
+    Finding,
+    Key,
+    Severity,
+    findings,
+    judged,
+)
 from fpga.plugin import Make
 from fpga.trees import AFU, FpgaTree
 
@@ -17,22 +27,21 @@ ERROR = Finding("errors", Severity.ERROR, "port is stuck")
 WARNING = Finding("nonfatal_errors", Severity.WARNING, "warm")
 
 
-class Clock:
+class Judge:
+    """Judges one device after each look, with a clock of its own."""
+
     def __init__(self) -> None:
         self.now = 100.0
+        self.steady = SteadyHealth[Key](Tolerance(patience=5, recovery=5), lambda: self.now)
 
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+    def __call__(self, *found: Finding, after: float = 0) -> dp.Health:
+        self.now += after
+        return judged(self.steady, KEY, found)
 
 
 @pytest.fixture
-def doctor(clock: Clock) -> Doctor:
-    return Doctor(5, clock)
+def judge() -> Judge:
+    return Judge()
 
 
 def health(plugin: dp.Plugin) -> dict[str, str]:
@@ -94,7 +103,7 @@ def test_a_register_that_cannot_be_read_is_an_error(tree: FpgaTree, make: Make) 
     (port,) = tree.simple(AFU)
     (port / "errors/errors").mkdir(parents=True)
     (port / "errors/first_error").mkdir(parents=True)
-    assert {"dfl-port.0": "dfl-port.0: errors/errors: Is a directory"} == health(make("af"))
+    assert {"dfl-port.0": f"{port}/errors/errors: Is a directory"} == health(make("af"))
 
 
 def test_details_that_cannot_be_read_are_left_out(tree: FpgaTree, make: Make) -> None:
@@ -138,7 +147,7 @@ def test_the_page_tells_the_severity_of_every_register() -> None:
 def test_findings_are_those_of_the_ports_that_are_asked_for(tree: FpgaTree) -> None:
     ports = tree.simple(AFU, AFU)
     tree.set_error(ports[0], "errors")
-    (fme,) = drivers.look(tree.sys).fmes
+    (fme,) = drivers.look(tree.sysfs).fmes
     assert 1 == len(findings(fme, fme.ports))
     assert [] == findings(fme, fme.ports[1:])
 
@@ -147,67 +156,44 @@ def test_findings_are_those_of_the_ports_that_are_asked_for(tree: FpgaTree) -> N
 
 
 @pytest.mark.parametrize("found", [FATAL, ERROR])
-def test_the_first_look_decides(doctor: Doctor, found: Finding) -> None:
-    assert dp.Health.unhealthy(found.text) == doctor.health(KEY, [found])
+def test_the_first_look_decides(judge: Judge, found: Finding) -> None:
+    assert dp.Health.unhealthy(found.text) == judge(found)
 
 
-def test_an_error_must_last_before_a_device_is_unhealthy(doctor: Doctor, clock: Clock) -> None:
-    assert doctor.health(KEY, [])
-    assert doctor.health(KEY, [ERROR])
-    clock.now += 4.9
-    assert doctor.health(KEY, [ERROR])
-    clock.now += 0.1
-    assert dp.Health.unhealthy("port is stuck") == doctor.health(KEY, [ERROR])
+def test_an_error_must_last_before_a_device_is_unhealthy(judge: Judge) -> None:
+    assert judge()
+    assert judge(ERROR)
+    assert judge(ERROR, after=4.9)
+    assert dp.Health.unhealthy("port is stuck") == judge(ERROR, after=0.1)
 
 
-def test_an_error_that_comes_and_goes_is_forgiven(doctor: Doctor, clock: Clock) -> None:
-    assert doctor.health(KEY, [])
+def test_an_error_that_comes_and_goes_is_forgiven(judge: Judge) -> None:
+    assert judge()
     for _ in range(5):
-        assert doctor.health(KEY, [ERROR])
-        clock.now += 4
-        assert doctor.health(KEY, [])
-        clock.now += 4
+        assert judge(ERROR, after=4)
+        assert judge(after=4)
 
 
-def test_a_fatal_error_does_not_wait(doctor: Doctor) -> None:
-    assert doctor.health(KEY, [])
-    assert not doctor.health(KEY, [FATAL])
+def test_a_fatal_error_does_not_wait(judge: Judge) -> None:
+    assert judge()
+    assert not judge(FATAL)
 
 
-def test_a_device_is_well_again_when_its_errors_have_been_gone_for_a_while(
-    doctor: Doctor, clock: Clock
-) -> None:
-    assert not doctor.health(KEY, [FATAL])
-    assert dp.Health.unhealthy("on fire") == doctor.health(KEY, [])
-    clock.now += 5
-    assert doctor.health(KEY, [])
+def test_a_device_is_well_again_when_its_errors_have_been_gone_for_a_while(judge: Judge) -> None:
+    assert not judge(FATAL)
+    assert dp.Health.unhealthy("on fire") == judge()
+    assert judge(after=5)
 
 
-def test_the_reason_is_that_of_now(doctor: Doctor) -> None:
-    doctor.health(KEY, [ERROR])
-    assert dp.Health.unhealthy("on fire") == doctor.health(KEY, [FATAL])
+def test_the_reason_is_that_of_now(judge: Judge) -> None:
+    judge(ERROR)
+    assert dp.Health.unhealthy("on fire") == judge(FATAL)
 
 
-def test_warnings_make_nobody_ill(doctor: Doctor) -> None:
-    assert doctor.health(KEY, [WARNING])
+def test_warnings_make_nobody_ill(judge: Judge) -> None:
+    assert judge(WARNING)
 
 
-def test_another_look_is_due_when_it_can_change_a_verdict(doctor: Doctor, clock: Clock) -> None:
-    doctor.health(KEY, [])
-    doctor.end_look([KEY])
-    assert not doctor.is_due()
-    doctor.health(KEY, [ERROR])
-    doctor.end_look([KEY])
-    clock.now += 4.9
-    assert not doctor.is_due()
-    clock.now += 0.1
-    assert doctor.is_due()
-    doctor.health(KEY, [ERROR])
-    doctor.end_look([KEY])
-    assert not doctor.is_due()
-
-
-def test_devices_that_are_gone_are_forgotten(doctor: Doctor) -> None:
-    doctor.health(KEY, [ERROR])
-    doctor.end_look([])
-    assert doctor.health(KEY, [])
+def test_errors_have_as_long_to_last_as_the_settings_say(make: Make) -> None:
+    plugin = make("af", error_patience=timedelta(seconds=7))
+    assert Tolerance(patience=7, recovery=7) == plugin._steady._tolerance

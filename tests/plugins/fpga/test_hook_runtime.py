@@ -40,7 +40,7 @@ def run(hook: Path, tmp_path: Path) -> Run:
     (bundle / "rootfs/bin/busybox").write_bytes(program.read_bytes())
     (bundle / "rootfs/bin/busybox").chmod(0o755)
     subprocess.run(["runc", "spec"], cwd=bundle, check=True)
-    cdi.write(tmp_path, "dfl-fme.0", hook)
+    cdi.write(cdi.directory(tmp_path), "dfl-fme.0", hook)
     (path,) = tmp_path.glob("*dfl-fme.0.yaml")
     (device,) = json.loads(path.read_text())["devices"]
 

@@ -22,6 +22,9 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin.testing import FailingKernel
+
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
 AFU: Final = "d8424dc4a4a3c413f89e433683f9040b"
 OTHER_AFU: Final = "f7df405cbd7acf7222f144b0b93acd18"
@@ -48,6 +51,8 @@ class FpgaTree:
 
     def __init__(self, root: Path, words: Words) -> None:
         self.sys, self.dev, self.words = root / "sys", root / "dev", words
+        self.kernel = FailingKernel()
+        self.sysfs = Sysfs(self.sys, self.kernel)
         self.classes = self.sys / "class" / words.folder
         for folder in (self.sys / "devices", self.sys / "dev/char", self.classes, self.dev):
             folder.mkdir(parents=True, exist_ok=True)

@@ -48,13 +48,13 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
     if answer:
         (text,) = answer
         if text in MODES:
-            log.info("mode by the node's annotation", extra={"mode": text})
+            log.info("mode set by node annotation", extra={"mode": text})
             return MODES[text]
         if not text:
             return settings.mode
         problem = f"{text[:_MOST_SHOWN]!r} is none of {', '.join(MODES)}"
     log.warning(
-        "annotation not taken",
+        "invalid annotation ignored",
         extra={"annotation": NAME, "error": problem, "mode": settings.mode},
     )
     return settings.mode

@@ -1,6 +1,7 @@
 """The command ``fpga-device-plugin``."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -18,28 +19,44 @@ calls, and which needs nothing on the host but /bin/sh, and Python 3.9 or newer 
 
 def main() -> NoReturn:
     """Run ``fpga-device-plugin``, or one of its parts."""
-    part, arguments = "".join(sys.argv[1:2]), sys.argv[2:]
-    if part == "install-hook":
-        _install_hook(arguments)
-    if part in {"name", "bitstream"}:
-        # Late: what a plugin that runs on a node never needs.
-        from deviceplugin_fpga import commands
-
-        run = commands.name if part == "name" else commands.bitstream
-        raise SystemExit(run(arguments))
-    dp.main(FpgaPlugin, settings=FpgaSettings)
+    dp.main(
+        FpgaPlugin,
+        settings=FpgaSettings,
+        commands={"install-hook": install_hook, "name": name, "bitstream": bitstream},
+        description="Offer Intel FPGAs to pods: functions that are programmed already, or regions "
+        "that are programmed when a container starts.",
+    )
 
 
-def _install_hook(arguments: list[str]) -> NoReturn:
-    if arguments in (["-h"], ["--help"]):
+# What a plugin that runs on a node never needs is imported late.
+
+
+def name(arguments: Sequence[str]) -> int:
+    """Print what a pod has to ask for to get a function."""
+    from deviceplugin_fpga import commands
+
+    return commands.name(arguments)
+
+
+def bitstream(arguments: Sequence[str]) -> int:
+    """Print what is in a bitstream, and which cards here it fits."""
+    from deviceplugin_fpga import commands
+
+    return commands.bitstream(arguments)
+
+
+def install_hook(arguments: Sequence[str]) -> int:
+    """Write the hook that programs FPGAs when a container starts."""
+    if {"-h", "--help"} & {*arguments}:
         sys.stdout.write(f"{_USAGE}\n{_PURPOSE}")
-        raise SystemExit(0)
+        return 0
     path = Path(*arguments[:1])
     if len(arguments) != 1 or not path.is_absolute() or not path.name:
         sys.stderr.write(_USAGE)
-        raise SystemExit(2)
+        return 2
     try:
         install.install(path)
     except OSError as error:
-        raise SystemExit(f"fpga-device-plugin: {error.filename}: {error.strerror}") from error
-    raise SystemExit(0)
+        sys.stderr.write(f"fpga-device-plugin: {error.filename}: {error.strerror}\n")
+        return 1
+    return 0

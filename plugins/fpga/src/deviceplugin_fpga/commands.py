@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.sysfs import Sysfs, SysfsError
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.aliases import Aliases, canonical, read
 from deviceplugin_fpga.drivers import Fme, NoDriverError
 from deviceplugin_fpga.hook import bitstreams, checksums
 from deviceplugin_fpga.hook.bitstreams import Bitstream
 from deviceplugin_fpga.hook.errors import HookError, shown
-from deviceplugin_fpga.sysfs import SysfsError
 
 _COMMAND: Final = "fpga-device-plugin"
 _NAME: Final = """\
@@ -100,7 +100,7 @@ def bitstream(argv: Sequence[str]) -> int:
     rows = [
         *_of_file(found, content, has_checksum=has_checksum),
         *_of_pods(found, aliases),
-        *_of_cards(found, options.sysfs_dir),
+        *_of_cards(found, Sysfs(options.sysfs_dir)),
     ]
     for title, text in rows:
         sys.stdout.write(f"{title:<10} {text}\n")
@@ -131,7 +131,7 @@ def _id(text: str) -> str:
     try:
         return canonical(text)
     except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
+        raise ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def _aliases_of(parser: ArgumentParser, path: Path | None) -> Aliases:
@@ -173,7 +173,7 @@ def _of_pods(found: Bitstream, aliases: Aliases) -> Iterator[tuple[str, str]]:
     )
 
 
-def _of_cards(found: Bitstream, sysfs: Path) -> Iterator[tuple[str, str]]:
+def _of_cards(found: Bitstream, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     try:
         here = drivers.look(sysfs)
     except NoDriverError as error:

@@ -3,18 +3,16 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import deviceplugin as dp
-from deviceplugin_fpga import health, sysfs
+from deviceplugin.kit import numa
+from deviceplugin.kit.health import SteadyHealth
+from deviceplugin.kit.sysfs import SysfsError
+from deviceplugin_fpga import health
 from deviceplugin_fpga.aliases import Aliases
 from deviceplugin_fpga.drivers import ALL_ONES, Fme, Found, Port
-from deviceplugin_fpga.health import Doctor, Finding, Severity
+from deviceplugin_fpga.health import Finding, Key, Severity
 from deviceplugin_fpga.settings import Mode
-from deviceplugin_fpga.sysfs import SysfsError
-
-_NUMA_NODES: Final = range(1024)
-"""As many as Linux can have; -1 where the machine has none."""
 
 
 @dataclass
@@ -23,7 +21,7 @@ class Offer:
 
     found: Found
     dev: Path
-    doctor: Doctor
+    steady: SteadyHealth[Key]
     ignored: Collection[str]
     """Attributes of errors that do not matter."""
     aliases: Aliases = field(default_factory=Aliases)
@@ -73,8 +71,8 @@ class Offer:
         return dp.Device(
             name,
             resource=resource,
-            health=self.doctor.health((resource, name), found),
-            topology=_topology(ports[0].card),
+            health=health.judged(self.steady, (resource, name), found),
+            topology=numa.topology(numa.node(ports[0].card, sysfs=ports[0].sysfs.root)),
             nodes=[dp.DeviceNode(str(self.dev / node), f"/dev/{node}") for node in nodes],
             attributes={
                 "pci": ports[0].card.name,
@@ -96,11 +94,3 @@ def _programmed(port: Port) -> str:
         return port.afu_id()
     except SysfsError:
         return ""
-
-
-def _topology(card: Path) -> dp.Topology | None:
-    try:
-        node = int(sysfs.read(card, "numa_node"))
-    except (SysfsError, ValueError):
-        return None
-    return dp.Topology([node]) if node in _NUMA_NODES else None

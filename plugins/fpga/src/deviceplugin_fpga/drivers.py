@@ -1,22 +1,20 @@
 """FPGAs as the two kernel drivers show them, in one shape.
 
-Standard library only, Python 3.9: the hook runs this on the host.
+Standard library only (``kit.sysfs`` is no more), Python 3.9: the hook runs this on the host.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deviceplugin_fpga import sysfs
-from deviceplugin_fpga.sysfs import SysfsError
+from deviceplugin.kit.sysfs import AbsentError, OddError, Sysfs, SysfsError, natural, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ID = re.compile(r"[0-9a-f]{32}")
 """An interface or AFU id."""
@@ -25,9 +23,6 @@ ALL_ONES = "f" * 32
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _ACCELERATOR = "0x120000"
-_INTEL = "0x8086"
-_MODELS = frozenset({"0x09c4", "0x0b2b", "0x0b30", "0xbcbd", "0xbcc0", "0xbcce"})
-"""PCI devices that the two drivers take. Other accelerators of the same class are no FPGAs."""
 
 
 class NoDriverError(Exception):
@@ -81,6 +76,7 @@ class Port:
     """In sysfs, without links."""
     card: Path
     """The PCI device in sysfs. That of a virtual function is the function's own."""
+    sysfs: Sysfs = field(compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -93,7 +89,7 @@ class Port:
         Raises:
             SysfsError: It cannot be read, or is no id. The kernel refuses while it programs.
         """
-        return _id(self.folder, "afu_id")
+        return _id(self.sysfs, self.folder, "afu_id")
 
     def number(self) -> int:
         """Return the number of the port on its FME, which the kernel wants for programming.
@@ -101,9 +97,9 @@ class Port:
         Raises:
             SysfsError: There is none.
         """
-        text = sysfs.read(self.folder, "id")
+        text = self.sysfs.read(self.folder / "id", "")
         if not _NUMBER.fullmatch(text):
-            raise SysfsError(f"{self.name}: id: {text[:40]!r} is no number")
+            raise OddError(f"{self.name}: id", f"{text[:40]!r} is no number")
         return int(text)
 
 
@@ -135,13 +131,13 @@ class Found:
         self.problems.setdefault(str(error), set()).update(names)
 
 
-def choose(sys: Path) -> Driver:
+def choose(sysfs: Sysfs) -> Driver:
     """Return the driver whose class is in sysfs.
 
     Raises:
         NoDriverError: There is none.
     """
-    folders = {sys / "class" / driver.folder: driver for driver in DRIVERS}
+    folders = {sysfs.root / "class" / driver.folder: driver for driver in DRIVERS}
     for folder, driver in folders.items():
         if os.path.isdir(folder):  # noqa: PTH112 - never raises
             return driver
@@ -150,67 +146,50 @@ def choose(sys: Path) -> Driver:
     )
 
 
-def waiting_cards(sys: Path) -> list[str]:
-    """Return the PCI addresses of FPGAs that no driver has taken."""
-    with suppress(OSError):
-        cards = sorted((sys / "bus/pci/devices").iterdir())
-        return [card.name for card in cards if _is_waiting(card)]
-    return []
-
-
-def _is_waiting(card: Path) -> bool:
-    try:
-        vendor, device, kind = (sysfs.read(card, name) for name in ("vendor", "device", "class"))
-    except SysfsError:
-        return False
-    is_fpga = (vendor, kind) == (_INTEL, _ACCELERATOR) and device.lower() in _MODELS
-    return is_fpga and not (card / "driver").exists()
-
-
-def look(sys: Path) -> Found:
+def look(sysfs: Sysfs) -> Found:
     """Return all FMEs that have ports. What is odd is skipped, and the others are not harmed.
 
     Raises:
         NoDriverError: There is no driver.
     """
-    driver, found = choose(sys), Found()
+    driver, found = choose(sysfs), Found()
     ports: dict[Path, dict[Path, Port]] = {}
-    for entry in _port_entries(driver, sys, found):
+    for entry in _port_entries(driver, sysfs, found):
         try:
-            port = port_at(driver, sysfs.follow(entry, sys))
-            ports.setdefault(fme_of(driver, port, sys), {})[port.folder] = port
+            port = port_at(driver, sysfs.follow(entry), sysfs)
+            ports.setdefault(fme_of(driver, port), {})[port.folder] = port
         except SysfsError as error:
             found.skip(error, entry.name)
-    for folder in sorted(ports, key=lambda path: sysfs.natural(path.name)):
-        own = sorted(ports[folder].values(), key=lambda port: sysfs.natural(port.name))
+    for folder in sorted(ports, key=lambda path: natural(path.name)):
+        own = sorted(ports[folder].values(), key=lambda port: natural(port.name))
         try:
-            found.fmes.append(Fme(folder, interface_id(driver, folder), tuple(own)))
+            found.fmes.append(Fme(folder, interface_id(driver, folder, sysfs), tuple(own)))
         except SysfsError as error:
             found.skip(error, folder.name, *(port.name for port in own))
     return found
 
 
-def port_at(driver: Driver, folder: Path) -> Port:
+def port_at(driver: Driver, folder: Path, sysfs: Sysfs) -> Port:
     """Return the port whose directory in sysfs is ``folder``, which is free of links.
 
     Raises:
         SysfsError: It is no port of the driver, or not on an FPGA.
     """
     if not driver.port.fullmatch(folder.name):
-        raise SysfsError(f"{folder.name}: not a port of the {driver.name} driver")
+        raise OddError(folder.name, f"not a port of the {driver.name} driver")
     card = next((one for one in folder.parents if _PCI_ADDRESS.fullmatch(one.name)), None)
     if card is None:
-        raise SysfsError(f"{folder.name}: not on a PCI device")
+        raise OddError(folder.name, "not on a PCI device")
     for name in ("vendor", "device"):
-        if not sysfs.read(card, name):
-            raise SysfsError(f"{card.name}: no {name}")
-    kind = sysfs.read(card, "class")
+        if not sysfs.read(card / name, ""):
+            raise AbsentError(card.name, f"no {name}")
+    kind = sysfs.read(card / "class", "")
     if kind != _ACCELERATOR:
-        raise SysfsError(f"{card.name}: PCI class {kind[:40]!r} is not {_ACCELERATOR}")
-    return Port(folder, card)
+        raise OddError(card.name, f"PCI class {kind[:40]!r} is not {_ACCELERATOR}")
+    return Port(folder, card, sysfs)
 
 
-def fme_of(driver: Driver, port: Port, sys: Path) -> Path:
+def fme_of(driver: Driver, port: Port) -> Path:
     """Return the folder of the FME that ``port`` belongs to.
 
     That in the same region; for a virtual function, which has none, that of its physical one.
@@ -218,19 +197,20 @@ def fme_of(driver: Driver, port: Port, sys: Path) -> Path:
     Raises:
         SysfsError: There is not exactly one.
     """
-    fmes = list(sysfs.matches(port.folder.parent, driver.fme))
+    sysfs = port.sysfs
+    fmes = list(sysfs.matches(port.folder.parent, [driver.fme]))
     if not fmes:
         function = port.card / "physfn"
-        card = sysfs.follow(function, sys) if os.path.lexists(function) else port.card
+        card = sysfs.follow(function) if os.path.lexists(function) else port.card
         regions = re.compile(re.escape(driver.folder))
-        fmes = list(sysfs.matches(card, regions, driver.region, driver.fme))
+        fmes = list(sysfs.matches(card, [regions, driver.region, driver.fme]))
     if len(fmes) != 1:
         names = ", ".join(fme.name for fme in fmes) or "none"
-        raise SysfsError(f"{port.card.name}: one FME is needed for {port.name}, found: {names}")
+        raise OddError(port.card.name, f"one FME is needed for {port.name}, found: {names}")
     return fmes[0]
 
 
-def interface_id(driver: Driver, fme: Path) -> str:
+def interface_id(driver: Driver, fme: Path, sysfs: Sysfs) -> str:
     """Return the interface id of the FME at ``fme``.
 
     An FME of DFL says it once for each of its ports.
@@ -238,31 +218,30 @@ def interface_id(driver: Driver, fme: Path) -> str:
     Raises:
         SysfsError: There is none, or there are several.
     """
-    paths = sysfs.matches(fme, *driver.interface)
-    ids = {_id(fme, str(path.relative_to(fme))) for path in paths}
+    paths = sysfs.matches(fme, driver.interface)
+    ids = {_id(sysfs, fme, str(path.relative_to(fme))) for path in paths}
     if len(ids) == 1:
         return ids.pop()
     given = f"several interface ids: {', '.join(sorted(ids))}" if ids else "no interface id"
-    raise SysfsError(f"{fme.name}: {given}")
+    raise OddError(fme.name, given)
 
 
-def _port_entries(driver: Driver, sys: Path, found: Found) -> Iterator[Path]:
+def _port_entries(driver: Driver, sysfs: Sysfs, found: Found) -> Iterator[Path]:
     """Yield the entries of ports in all regions; one can be there twice."""
     try:
-        regions = sysfs.entries(sys / "class" / driver.folder, driver.region)
+        regions = sysfs.entries(Path("class", driver.folder), driver.region)
     except SysfsError as error:  # gone since it was chosen
         found.skip(error)
         return
     for region in regions:
         try:
-            yield from sysfs.entries(sysfs.follow(region, sys), driver.port)
+            yield from sysfs.entries(sysfs.follow(region), driver.port)
         except SysfsError as error:
             found.skip(error)
 
 
-def _id(folder: Path, name: str) -> str:
-    text = sysfs.read(folder, name).lower()
+def _id(sysfs: Sysfs, folder: Path, name: str) -> str:
+    text = sysfs.read(folder / name, "").lower()
     if not ID.fullmatch(text):
-        shown = repr(text[:40]) if text else "nothing"
-        raise SysfsError(f"{folder.name}: {name}: {shown} is not an id of 32 hex digits")
+        raise OddError(f"{folder.name}: {name}", f"{shown(text)} is not an id of 32 hex digits")
     return text

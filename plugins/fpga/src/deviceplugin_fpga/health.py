@@ -1,17 +1,15 @@
 """The health of FPGAs, by what the hardware's own error registers say."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from math import inf
 from pathlib import Path
-from time import monotonic
 from typing import Final, TypeAlias
 
 import deviceplugin as dp
-from deviceplugin_fpga import sysfs
+from deviceplugin.kit.health import SteadyHealth
+from deviceplugin.kit.sysfs import Sysfs, SysfsError
 from deviceplugin_fpga.drivers import Fme, Port
-from deviceplugin_fpga.sysfs import SysfsError
 
 Key: TypeAlias = tuple[str, str]
 """Resource and id of a device."""
@@ -58,20 +56,20 @@ def findings(fme: Fme, ports: Sequence[Port], ignored: Collection[str] = ()) -> 
 
     A register that is not there says nothing, and one that cannot be read is an error.
     """
-    found = list(_of(fme.folder, OF_FME, ignored))
+    found = list(_of(fme.ports[0].sysfs, fme.folder, OF_FME, ignored))
     for port in ports:
-        found += _of(port.folder, OF_PORT, ignored)
+        found += _of(port.sysfs, port.folder, OF_PORT, ignored)
     return sorted(found, key=lambda one: -one.severity)
 
 
 def _of(
-    folder: Path, attributes: Mapping[str, Severity], ignored: Collection[str]
+    sysfs: Sysfs, folder: Path, attributes: Mapping[str, Severity], ignored: Collection[str]
 ) -> Iterator[Finding]:
     for attribute, severity in attributes.items():
         if attribute in ignored:
             continue
         try:
-            text = sysfs.read(folder, f"errors/{attribute}")
+            text = sysfs.read(folder / "errors" / attribute, "")
             value = _number(text)
         except SysfsError as error:
             yield Finding(attribute, Severity.ERROR, str(error))
@@ -80,20 +78,14 @@ def _of(
             yield Finding(attribute, Severity.ERROR, text)
         else:
             if value:
-                more = _details(folder) if attribute == "errors" else ""
+                more = _details(sysfs, folder) if attribute == "errors" else ""
                 text = f"{folder.name}: {attribute} {value:#x}{more}"
                 yield Finding(attribute, severity, text)
 
 
-def _details(folder: Path) -> str:
-    parts = []
-    for name in _DETAILS:
-        try:
-            text = sysfs.read(folder, f"errors/{name}")
-        except SysfsError:
-            continue
-        if text:
-            parts.append(f"{name} {text[:40]}")
+def _details(sysfs: Sysfs, folder: Path) -> str:
+    texts = {name: sysfs.text(folder / "errors" / name) for name in _DETAILS}
+    parts = [f"{name} {text[:40]}" for name, text in texts.items() if text]
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -104,52 +96,12 @@ def _number(text: str) -> int:
     return value
 
 
-@dataclass(slots=True)
-class _Record:
-    """What is known of one device."""
+def judged(steady: SteadyHealth[Key], key: Key, found: Sequence[Finding]) -> dp.Health:
+    """Return the health of the device ``key``, of which ``found`` was found just now.
 
-    reason: str
-    """Why it is unhealthy; empty while it is healthy."""
-    contrary_since: float = inf
-    """When a look first said the opposite; seconds."""
-
-
-class Doctor:
-    """Turns what is found now into a verdict that does not flicker.
-
-    The first look decides. Later an error must last for ``patience`` seconds before a device is
-    unhealthy, and be gone as long before it is healthy again. Fatal errors do not wait.
+    Fatal errors do not wait until they have lasted.
     """
-
-    def __init__(self, patience: float, clock: Callable[[], float] = monotonic) -> None:
-        self._patience = patience
-        self._clock = clock
-        self._records: dict[Key, _Record] = {}
-        self.due = inf
-        """When the next verdict can change, by the same clock."""
-
-    def health(self, key: Key, found: Sequence[Finding]) -> dp.Health:
-        """Return the health of the device ``key``, of which ``found`` was found just now."""
-        bad = [one for one in found if one.severity >= Severity.ERROR]
-        reason = "; ".join(one.text for one in bad)
-        record = self._records.setdefault(key, _Record(reason))
-        if bool(reason) == bool(record.reason):
-            record.reason, record.contrary_since = reason, inf
-        else:
-            now = self._clock()
-            record.contrary_since = min(record.contrary_since, now)
-            is_fatal = any(one.severity is Severity.FATAL for one in bad)
-            if is_fatal or now - record.contrary_since >= self._patience:
-                record.reason, record.contrary_since = reason, inf
-        return dp.Health.unhealthy(record.reason) if record.reason else dp.Health()
-
-    def end_look(self, keys: Collection[Key]) -> None:
-        """Forget all but ``keys``, and note when to look again."""
-        for key in self._records.keys() - set(keys):
-            del self._records[key]
-        suspected = (record.contrary_since for record in self._records.values())
-        self.due = min(suspected, default=inf) + self._patience
-
-    def is_due(self) -> bool:
-        """Tell whether another look can change a verdict now."""
-        return self._clock() >= self.due
+    bad = [one for one in found if one.severity >= Severity.ERROR]
+    reason = "; ".join(one.text for one in bad)
+    health = dp.Health.unhealthy(reason) if reason else dp.Health()
+    return steady.judge(key, health, at_once=any(one.severity is Severity.FATAL for one in bad))

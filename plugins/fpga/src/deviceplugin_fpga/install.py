@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from deviceplugin_fpga import atomic_file
+from deviceplugin.kit import files, sysfs
 
 INTERPRETERS: Final = (
     "/usr/bin/python3",
@@ -27,7 +27,10 @@ exit 1
 """
 """A kernel that misses the interpreter of a script says that the script itself is not there."""
 _PACKAGE: Final = Path(__file__).parent
-_SHARED: Final = ("sysfs.py", "drivers.py")
+_SHARED: Final = {
+    "deviceplugin/kit/sysfs.py": Path(sysfs.__file__),
+    "deviceplugin_fpga/drivers.py": _PACKAGE / "drivers.py",
+}
 """What the hook has in common with the plugin."""
 _MAIN: Final = "from deviceplugin_fpga.hook import main\n\nmain()\n"
 
@@ -38,7 +41,7 @@ def install(path: Path) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    atomic_file.write(path, archive(), 0o755)
+    files.write(path, archive(), mode=0o755)
 
 
 def archive() -> bytes:
@@ -51,11 +54,11 @@ def archive() -> bytes:
             together.writestr(ZipInfo(name), text, ZIP_DEFLATED)
 
         add("__main__.py", _MAIN)
-        add("deviceplugin_fpga/__init__.py", "")  # the plugin's own needs the framework
-        for source in [
-            *(_PACKAGE / name for name in _SHARED),
-            *sorted((_PACKAGE / "hook").glob("*.py")),
-        ]:
-            name = f"deviceplugin_fpga/{source.relative_to(_PACKAGE)}"
+        # Empty: those of the plugin and of the framework need more than a host has.
+        for package in ("deviceplugin", "deviceplugin/kit", "deviceplugin_fpga"):
+            add(f"{package}/__init__.py", "")
+        hook = sorted((_PACKAGE / "hook").glob("*.py"))
+        own = {f"deviceplugin_fpga/{one.relative_to(_PACKAGE)}": one for one in hook}
+        for name, source in (_SHARED | own).items():
             add(name, source.read_text(encoding="utf-8"))
     return file.getvalue()

@@ -5,23 +5,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_fpga import aliases, annotation, cdi, drivers, resource_names, udev
+from deviceplugin.kit import udev
+from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.log import Problems
+from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_fpga import aliases, annotation, cdi, drivers, resource_names
 from deviceplugin_fpga.devices import Offer
 from deviceplugin_fpga.drivers import Found, NoDriverError
-from deviceplugin_fpga.health import Doctor, Finding, Severity
+from deviceplugin_fpga.health import Finding, Key, Severity
 from deviceplugin_fpga.settings import FpgaSettings, Mode
+from deviceplugin_fpga.waiting_cards import waiting_cards
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
+_SUBSYSTEMS: Final = ("dfl", "fpga", "fpga_region", "pci", "platform")
+"""Of cards, their functions, regions, engines and ports."""
 _ANNOTATIONS: Final[Mapping[str, str]] = {"com.intel.fpga.mode": resource_names.REGION_MODE}
 
 
@@ -30,33 +37,37 @@ class FpgaPlugin(dp.Plugin):
 
     exclusive = True
 
-    def __init__(self, settings: FpgaSettings | None = None) -> None:
+    def __init__(self, settings: FpgaSettings | None = None, sysfs: Sysfs | None = None) -> None:
         """Read the aliases, and ask for the node's annotation where that is wanted.
 
         Raises:
             ConfigError: The file of aliases cannot be used.
         """
         self._settings = settings or FpgaSettings()
+        self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
         self._aliases = aliases.read(self._settings.aliases)
         self.mode: Mode = annotation.mode(self._settings)
-        self._doctor = Doctor(self._settings.error_patience.total_seconds())
-        self._has_driver = self._is_told_of_none = False
+        lasting = self._settings.error_patience.total_seconds()
+        self._steady = SteadyHealth[Key](Tolerance(patience=lasting, recovery=lasting))
+        self._has_driver = False
+        self._absence = Problems(log, logging.INFO)
+        self._skipped = Problems(log)
         self._last: Sequence[dp.Device] = ()
         self._problems: Collection[str] = ()
         self._findings: Collection[Finding] = ()
         self._served: set[str] = set()
-        self._writing = Lock()
-        """A look and a start can write the same specification."""
+        self._specifications = cdi.directory(self._settings.cdi_dir)
 
     @override
     def discover(self) -> Iterable[dp.Device]:
         found, settings = self._look(), self._settings
-        offer = Offer(found, settings.dev_dir, self._doctor, settings.ignore_errors, self._aliases)
+        offer = Offer(found, settings.dev_dir, self._steady, settings.ignore_errors, self._aliases)
         devices = list(offer.devices(self.mode))
         devices += self._unreadable(devices, found.problems)
-        self._doctor.end_look([(device.resource, device.id) for device in devices])
+        self._steady.keep({(device.resource, device.id) for device in devices})
         self._last, self._findings = devices, offer.findings
-        self._tell(found.problems)
+        self._problems = list(found.problems)
+        self._skipped.say_all("device skipped", self._problems)
         return [self._prepared(device) for device in devices]
 
     @override
@@ -69,9 +80,7 @@ class FpgaPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:
-        for is_news in udev.events(stop):
-            if is_news or self._doctor.is_due():
-                yield
+        return udev.changes(stop, subsystems=_SUBSYSTEMS, also=self._steady.is_due)
 
     @override
     def start(self, resource: str) -> None:
@@ -92,12 +101,12 @@ class FpgaPlugin(dp.Plugin):
 
         yield GaugeMetricFamily(
             "deviceplugin_fpga_skipped",
-            "Causes that kept cards, engines or ports from being offered at the last look.",
+            "Reasons why FPGA devices were skipped in the last discovery.",
             value=len(self._problems),
         )
         errors = GaugeMetricFamily(
             "deviceplugin_fpga_errors",
-            "Error registers that were not zero at the last look.",
+            "Non-zero error registers in the last discovery, by severity.",
             labels=["severity"],
         )
         counts = Counter(finding.severity for finding in self._findings)
@@ -107,15 +116,13 @@ class FpgaPlugin(dp.Plugin):
 
     def _look(self) -> Found:
         try:
-            found = drivers.look(self._settings.sysfs_dir)
+            found = drivers.look(self._sysfs)
         except NoDriverError as error:
             if self._has_driver:  # unloaded: all devices have vanished
                 return Found(problems={str(error): set()})
-            if cards := drivers.waiting_cards(self._settings.sysfs_dir):
+            if cards := waiting_cards(self._sysfs):
                 raise dp.DiscoveryError(f"{error}; PCI cards: {', '.join(cards)}") from error
-            if not self._is_told_of_none:
-                self._is_told_of_none = True
-                log.info("no FPGA on this node", extra={"reason": str(error)})
+            self._absence.say("", "no FPGA on this node", reason=str(error))
             return Found()
         self._has_driver = True
         return found
@@ -131,12 +138,6 @@ class FpgaPlugin(dp.Plugin):
             if reason and device.id not in readable:
                 yield replace(device, health=dp.Health.unhealthy(reason))
 
-    def _tell(self, problems: Collection[str]) -> None:
-        for problem in problems:
-            if problem not in self._problems:
-                log.warning("skipped", extra={"problem": problem})
-        self._problems = list(problems)
-
     def _prepared(self, device: dp.Device) -> dp.Device:
         """Return ``device``, unhealthy if the runtime could not be told of it."""
         if self.mode != "region" or device.resource not in self._served:
@@ -149,5 +150,4 @@ class FpgaPlugin(dp.Plugin):
         return device
 
     def _write_specification(self, device: dp.Device) -> None:
-        with self._writing:
-            cdi.write(self._settings.cdi_dir, device.id, self._settings.hook)
+        cdi.write(self._specifications, device.id, self._settings.hook)

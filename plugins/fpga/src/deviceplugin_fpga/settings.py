@@ -20,7 +20,7 @@ class FpgaSettings(dp.Settings):
     mode: Mode = "af"
     """What is offered: ports by what is programmed (af), regions that a pod has programmed when it
     starts (region), or regions that a pod can program by itself (regiondevel)."""
-    aliases: Path | None = None
+    aliases: Path | None = field(default=None, metadata={"watch": True})
     """File with names for functions and interfaces, as TOML, JSON or YAML. A device that has one is
     offered under it alone."""
     node_annotation: bool = False

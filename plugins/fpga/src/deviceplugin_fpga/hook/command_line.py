@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_fpga.hook import container_request, programming
 from deviceplugin_fpga.hook.errors import HookError, shown
 from deviceplugin_fpga.hook.programmer import Kernel
@@ -28,7 +29,7 @@ def main() -> NoReturn:
         request = container_request.read(_state())
         with programming.locked(options.lock, options.patience):
             programmed = programming.fulfil(
-                request, options.sysfs, options.bitstreams, Kernel(options.dev)
+                request, Sysfs(options.sysfs), options.bitstreams, Kernel(options.dev)
             )
     except (HookError, OSError) as error:
         raise SystemExit(f"fpga-hook: {shown(error, _LONGEST)}") from error

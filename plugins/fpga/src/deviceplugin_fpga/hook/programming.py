@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deviceplugin_fpga import drivers, sysfs
+from deviceplugin.kit.sysfs import OddError, Sysfs, SysfsError
+from deviceplugin_fpga import drivers
 from deviceplugin_fpga.drivers import ALL_ONES, Driver, Port
 from deviceplugin_fpga.hook.bitstreams import find
 from deviceplugin_fpga.hook.errors import HookError, shown
-from deviceplugin_fpga.sysfs import SysfsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def fulfil(request: Request, sys: Path, bitstreams: Path, programmer: Programmer) -> list[str]:
+def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, programmer: Programmer) -> list[str]:
     """Have all regions programmed as ``request`` says; return the names of those that were not.
 
     Nothing is programmed before all is known to be there and to fit. Call it with the lock held.
@@ -79,7 +79,7 @@ def fulfil(request: Request, sys: Path, bitstreams: Path, programmer: Programmer
     Raises:
         HookError: It cannot be done.
     """
-    regions = [_region(node, sys) for node in request.nodes]
+    regions = [_region(node, sysfs) for node in request.nodes]
     todo = [
         (region, find(bitstreams, wish.region, wish.afu))
         for wish, region in assign(request.wishes, regions)
@@ -117,11 +117,11 @@ def assign(wishes: tuple[Wish, ...], regions: list[Region]) -> list[tuple[Wish, 
     return pairs
 
 
-def _region(node: Node, sys: Path) -> Region:
+def _region(node: Node, sysfs: Sysfs) -> Region:
     try:
-        port = _port(node, sys)
-        fme = drivers.fme_of(node.driver, port, sys)
-        interface_id = drivers.interface_id(node.driver, fme)
+        port = _port(node, sysfs)
+        fme = drivers.fme_of(node.driver, port)
+        interface_id = drivers.interface_id(node.driver, fme, sysfs)
     except SysfsError as error:
         raise HookError(str(error)) from error
     if interface_id == ALL_ONES:
@@ -129,11 +129,11 @@ def _region(node: Node, sys: Path) -> Region:
     return Region(node.driver, port, fme.name, interface_id)
 
 
-def _port(node: Node, sys: Path) -> Port:
-    folder = sysfs.follow(sys / "dev" / "char" / node.number, sys)
+def _port(node: Node, sysfs: Sysfs) -> Port:
+    folder = sysfs.follow(f"dev/char/{node.number}")
     if folder.name != node.name:
-        raise SysfsError(f"{node.name}: device {node.number} is {folder.name}")
-    return drivers.port_at(node.driver, folder)
+        raise OddError(node.name, f"device {node.number} is {folder.name}")
+    return drivers.port_at(node.driver, folder, sysfs)
 
 
 def _program(region: Region, bitstream: Bitstream, programmer: Programmer) -> None:
