@@ -1,4 +1,4 @@
-"""The deployment leaves every classic variable to whoever sets it in the DaemonSet."""
+"""What the deployment sets is in its file; each classic variable in the DaemonSet wins over it."""
 
 import json
 import subprocess
@@ -26,16 +26,21 @@ VARIABLES = {
 }
 
 
-@pytest.fixture(scope="module")
-def container() -> dict[str, Any]:
-    """Return the plugin's container, on a node that is called node-1."""
+@pytest.fixture
+def container(tmp_path: Path) -> dict[str, Any]:
+    """Return the plugin's container, on a node that is called node-1, with its file here."""
     manifests = render(ROOT / "deployments/simulated")
+    (config,) = (one for one in manifests if one["kind"] == "ConfigMap")
+    path = tmp_path / "config.yaml"
+    path.write_text(config["data"]["config.yaml"])
     (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
     found: dict[str, Any]
     (found,) = daemon_set["spec"]["template"]["spec"]["containers"]
     for one in found["env"]:
         if one.pop("valueFrom", {}) == {"fieldRef": {"fieldPath": "spec.nodeName"}}:
             one["value"] = "node-1"
+        elif one["name"] == "DP_CONFIG":
+            one["value"] = str(path)
     return found
 
 

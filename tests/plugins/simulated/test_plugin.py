@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 GPU = "example.com/gpu"
 HOUR = timedelta(hours=1)
@@ -146,14 +145,14 @@ def test_all_devices_may_be_unplugged_and_the_resource_stays(
 
 
 def test_a_slow_device_takes_its_time(kubelet: Kubelet, write: Write, clock: HandClock) -> None:
-    settings = write(at(1, "slow", "gpu-1", by="300ms"))
+    settings = write(at(1, "slow", "gpu-1", by="300ms"), at(1, "slow", "gpu-2", by="1h"))
     with running(kubelet, SimulatedPlugin(settings, clock=clock)) as node:
         took = f'deviceplugin_allocation_duration_seconds_sum{{resource="{GPU}"}}'
         clock.now += 1
         node.allocate("gpu-0")
-        assert 0.3 > metric(node, took)
+        before = metric(node, took)
         node.allocate("gpu-0", "gpu-1")
-        assert 0.3 <= metric(node, took)
+        assert 0.3 <= metric(node, took) - before
 
 
 def test_a_failing_device_is_refused_although_it_looks_healthy(
@@ -220,8 +219,7 @@ def test_a_plugin_that_hangs_can_still_be_stopped(
     with running(kubelet, plugin, discovery_deadline=deadline) as node:
         clock.now += 1
         node.wait_for(GPU, (), {"gpu-0", "gpu-1", "gpu-2"})
-        begin = time.monotonic()
-    assert 2 > time.monotonic() - begin
+    eventually(lambda: "host" not in {one.name for one in threading.enumerate()}, "the end")
 
 
 def test_a_slow_allocation_does_not_keep_a_plugin_from_stopping(
@@ -234,7 +232,7 @@ def test_a_slow_allocation_does_not_keep_a_plugin_from_stopping(
             node.kubelet.wait(
                 lambda: "hook-allocate" in {one.name for one in threading.enumerate()}
             )
-        assert isinstance(answer.exception(5), grpc.RpcError)
+        assert isinstance(answer.exception(PATIENCE), grpc.RpcError)
 
 
 def test_a_plugin_crashes_once_when_its_time_has_come(

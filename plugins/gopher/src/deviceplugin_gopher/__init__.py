@@ -1,4 +1,4 @@
-"""Advertise the files of a directory as devices: a node with three files has three gophers."""
+"""The gopher plugin: the files of a directory are devices."""
 
 import logging
 import os
@@ -10,6 +10,7 @@ from typing import NoReturn
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class GopherSettings(dp.Settings):
 
 
 class GopherPlugin(dp.Plugin):
-    """Every regular file of a directory is a device."""
+    """Offer the files of a directory as devices: a node with three files has three gophers."""
 
     def __init__(self, settings: GopherSettings | None = None) -> None:
         settings = settings or GopherSettings()
@@ -36,14 +37,15 @@ class GopherPlugin(dp.Plugin):
             raise dp.ConfigError(f"variable {settings.variable!r} cannot be the name of a variable")
         self._directory = settings.directory
         self._variable = settings.variable
-        self._odd: frozenset[str] = frozenset()
+        self._problems = Problems(log)
         self.resource = settings.resource
         self.watch_paths = (settings.directory,)
 
     @override
     def discover(self) -> Iterable[dp.Device]:
         names = self._names()
-        self._report({name for name in names if "," in name})
+        odd = [f"{name}: its name has a comma" for name in sorted(names) if "," in name]
+        self._problems.say_all("file skipped", odd)
         return [dp.Device(name) for name in names if "," not in name]
 
     @override
@@ -71,12 +73,6 @@ class GopherPlugin(dp.Plugin):
             return []
         except OSError as error:
             raise dp.DiscoveryError(f"{self._directory}: {error.strerror}") from error
-
-    def _report(self, odd: set[str]) -> None:
-        """Say once which files a comma keeps from being devices."""
-        for name in sorted(odd - self._odd):
-            log.warning("file skipped: its name has a comma", extra={"file": name})
-        self._odd = frozenset(odd)
 
 
 def main() -> NoReturn:

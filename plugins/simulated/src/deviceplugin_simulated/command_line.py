@@ -1,16 +1,26 @@
 """The command ``simulated-device-plugin``."""
 
-import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin_simulated import ctl_command
 from deviceplugin_simulated.plugin import SimulatedPlugin
 from deviceplugin_simulated.settings import SimulatedSettings
 
 
 def main() -> NoReturn:
     """Run ``simulated-device-plugin``, or its part ``ctl``."""
-    if sys.argv[1:2] == ["ctl"]:
-        raise SystemExit(ctl_command.run(sys.argv[2:]))
-    dp.main(SimulatedPlugin, settings=SimulatedSettings)
+    dp.main(
+        SimulatedPlugin,
+        settings=SimulatedSettings,
+        commands={"ctl": ctl},
+        description="Offer devices that exist in the configuration only, and let them fail as real "
+        "ones do: for tests and demonstrations without hardware.",
+    )
+
+
+def ctl(argv: Sequence[str]) -> int:
+    """Make devices of a plugin that runs fail, recover, go and come back."""
+    from deviceplugin_simulated import ctl_command  # what a plugin on a node never needs
+
+    return ctl_command.run(argv)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from deviceplugin.kit.configuration import InvalidError, of_plain
 from deviceplugin_simulated.life import Event, Life, State
-from deviceplugin_simulated.reading import Reader
-from deviceplugin_simulated.script import EVENT_KEYS, read_events
+from deviceplugin_simulated.script import read_order
 
 LIST: Final = "list"
 MAX_REQUEST: Final = 65536
@@ -51,12 +51,11 @@ def _order(given: Any, ids: Sequence[str], now: float) -> Order:
     wanted = given.get("devices") if isinstance(given, dict) else None
     if isinstance(wanted, list) and len({*map(str, wanted)} - {*ids}) > _MAX_PATTERNS:
         return Order(problem=f"request.devices: more than {_MAX_PATTERNS} that are not ids")
-    problems: list[str] = []
-    stamped: Any = {"at": "0s", **given} if isinstance(given, dict) else given
-    reader = Reader(stamped, "request", problems, EVENT_KEYS)
-    events = list(read_events(reader, ids, now))
-    if problems:
-        return Order(problem="; ".join(problems))
+    root = of_plain(given, "request")
+    try:
+        events = read_order(root, ids, now)
+    except InvalidError:
+        return Order(problem="; ".join(root.faults.lines))
     return Order(events, events[0].ids)
 
 

@@ -1,4 +1,4 @@
-"""Advertise devices of the configuration alone; the argument ``ctl --help`` makes them fail."""
+"""The plugin: devices of the configuration alone, with a life of their own."""
 
 import os
 import signal

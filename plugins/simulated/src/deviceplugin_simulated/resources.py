@@ -2,11 +2,28 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin_simulated import reading
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Kind,
+    Place,
+    as_argument,
+    boolean,
+    either,
+    integer,
+    list_of,
+    mapping_of,
+    matches,
+    needed,
+    record,
+    suggestion,
+    text,
+)
 from deviceplugin_simulated.machine import (
     MAX_COUNT,
     PLACEHOLDERS,
@@ -14,105 +31,111 @@ from deviceplugin_simulated.machine import (
     annotation_problem,
     id_problem,
 )
-from deviceplugin_simulated.reading import Reader
 
-_T = TypeVar("_T")
-
-_KEYS: Final = (
-    "count", "id", "numa", "nodes", "mounts", "envs", "annotations", "cdi-names", "attributes",
-)  # fmt: skip
-_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?")
+_NAME: Final = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?$"
 _CDI: Final = re.compile(r"[A-Za-z][-.\w]*/[A-Za-z][-\w]*=[A-Za-z0-9][-.:\w]*", re.ASCII)
-_PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_NUMA_NODES: Final = 1024
+"""As many as Linux can have."""
 
 
-def read_resources(reader: Reader, node: str) -> list[dp.Device]:
-    """Return the devices of all resources of ``reader``, on the node called ``node``."""
-    devices: list[dp.Device] = []
-    for name, given in reader.each():
-        inner = Reader(given, f"{reader.where}.{name}", reader.problems, _KEYS)
-        if not _NAME.fullmatch(name):
-            inner.wrong("", "is no name of a resource, such as example.com/gpu")
-        devices += _check(inner, list(_pattern(inner, name, node).devices()))
-    _check_unique(reader, devices)
-    return devices
+def _unknown(known: Sequence[str], given: str) -> str:
+    """Return what is wrong with the placeholders of a text; empty if all stand for something."""
+    for name in _PLACEHOLDER.findall(given):
+        if name not in known:
+            return f"has {{{name}}}: {suggestion(name, known)}"
+    return ""
 
 
-def _pattern(reader: Reader, resource: str, node: str) -> Pattern:
-    return Pattern(
-        resource=resource,
-        count=reader.take("count", reading.whole(0, MAX_COUNT), 1),
-        id=reader.take(
-            "id",
-            _template(reading.text, "index", "node"),
-            f"{resource.rpartition('/')[2]}-{{index}}",
-        ),
-        node=node,
-        numa=reader.take("numa", reading.numa_nodes, []),
-        nodes=list(_nodes(reader)),
-        mounts=list(_mounts(reader)),
-        envs=reader.take("envs", _template(reading.text_mapping), {}),
-        annotations=reader.take("annotations", _template(reading.text_mapping), {}),
-        cdi_names=reader.take("cdi-names", _template(reading.texts), []),
-        attributes=reader.take("attributes", _template(reading.text_mapping), {}),
+def _path_problem(given: str) -> str:
+    return _unknown(PLACEHOLDERS, given) or (
+        "" if given.startswith("/") else "is not an absolute path"
     )
 
 
-def _template(convert: Callable[[Any], _T], *known: str) -> Callable[[Any], _T]:
-    """Return ``convert`` made to refuse placeholders that nothing stands in for."""
-    names = known or PLACEHOLDERS
-
-    def converted(value: Any) -> _T:
-        for name in _PLACEHOLDER.findall(str(value)):
-            if name not in names:
-                raise ValueError(f"has {{{name}}}: {reading.nearest(name, names)}")
-        return convert(value)
-
-    return converted
+def _numa_nodes(parts: Sequence[str]) -> list[int]:
+    found: list[int] = []
+    for part in parts:
+        ends = _RANGE.fullmatch(part.strip())
+        last = int(ends[2] or ends[1]) if ends else _NUMA_NODES
+        if ends is None or not int(ends[1]) <= last < _NUMA_NODES:
+            raise ValueError("is not NUMA nodes, such as 0-3,8")
+        found += range(int(ends[1]), last + 1)
+    return found
 
 
-def _path(value: Any) -> str:
-    path = _template(reading.text)(value)
-    if not path.startswith("/"):
-        raise ValueError("is not an absolute path")
-    return path
+_TEMPLATE: Final = text(digits=True, problem=partial(_unknown, PLACEHOLDERS))
+_TEMPLATES: Final = mapping_of(_TEMPLATE, partial(_unknown, PLACEHOLDERS))
+_PATH: Final = text(digits=True, problem=_path_problem)
+_NUMA: Final = either(
+    text(digits=True).to(lambda given: _numa_nodes(given.split(","))),
+    list_of(text(digits=True)).to(_numa_nodes),
+    wanted="NUMA nodes, such as 0-3,8",
+)
 
 
-def _permissions(value: Any) -> str:
-    if not _PERMISSIONS.fullmatch(text := reading.text(value)):
-        raise ValueError("are not r, w and m")
-    return text
+def _node(host: str, container: str = "", permissions: str = "rw") -> dp.DeviceNode:
+    return dp.DeviceNode(host, container or host, permissions)
 
 
-def _nodes(reader: Reader) -> Iterator[dp.DeviceNode]:
-    for inner in _paths(reader, "nodes", "permissions"):
-        host = inner.take("host", _path, "/")
-        container = inner.take("container", _path, host)
-        yield dp.DeviceNode(host, container, inner.take("permissions", _permissions, "rw"))
+def _mount(host: str, container: str = "", *, read_only: bool = False) -> dp.Mount:
+    return dp.Mount(host, container or host, read_only)
 
 
-def _mounts(reader: Reader) -> Iterator[dp.Mount]:
-    for inner in _paths(reader, "mounts", "read-only"):
-        host = inner.take("host", _path, "/")
-        container = inner.take("container", _path, host)
-        yield dp.Mount(host, container, inner.take("read-only", reading.truth, default=False))
+def _paths(make: Any, option: str, kind: Kind[Any]) -> Kind[tuple[Any, ...]]:
+    """Return lists of paths, or of mappings with the key ``host``."""
+    whole_form = record(make, {"host": needed(_PATH), "container": _PATH, option: kind})
+    return list_of(either(_PATH.to(make), whole_form))
 
 
-def _paths(reader: Reader, key: str, option: str) -> Iterator[Reader]:
-    """Yield a reader for each item of a list of paths or of mappings with the key ``host``."""
-    for where, item in reader.each(key):
-        given = {"host": item} if isinstance(item, str) else item
-        inner = Reader(given, where, reader.problems, ("host", "container", option))
-        if isinstance(given, Mapping) and "host" not in inner:
-            inner.wrong("host", "is needed")
-        yield inner
+_NODES: Final = _paths(
+    _node, "permissions", text(r"^(?!.*(.).*\1)[rwm]+$", "of the letters r, w and m, each once")
+)
+_RESOURCE: Final[Kind[dict[str, Any]]] = record(
+    dict,
+    {
+        "count": integer(0, MAX_COUNT),
+        "id": text(digits=True, problem=partial(_unknown, ("index", "node"))),
+        "numa": _NUMA,
+        "nodes": _NODES,
+        "mounts": _paths(_mount, "read-only", boolean()),
+        "envs": _TEMPLATES,
+        "annotations": _TEMPLATES,
+        "cdi-names": as_argument(list_of(_TEMPLATE, single=True), "cdi_names"),
+        "attributes": _TEMPLATES,
+    },
+)
 
 
-def _check(reader: Reader, devices: Sequence[dp.Device]) -> Sequence[dp.Device]:
-    """Return ``devices``, and remember the first thing that is wrong with them."""
+def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list[dp.Device]:
+    """Return the devices of resources by their names, on the node called ``node``.
+
+    ``where`` is the place of all of them, where what is wrong with several is noted.
+    """
+    devices: list[dp.Device] = []
+    for name, place in places.items():
+        if not matches(name, _NAME):
+            place.fault("is not the name of a resource, such as example.com/gpu")
+        with suppress(InvalidError):
+            devices += _check(place, list(_pattern(place, name, node).devices()))
+    _check_unique(places, where, devices)
+    return devices
+
+
+def _pattern(place: Place, resource: str, node: str) -> Pattern:
+    given = {
+        "count": 1,
+        "id": f"{resource.rpartition('/')[2]}-{{index}}",
+        **_RESOURCE.read(place),
+    }
+    return Pattern(resource=resource, node=node, **given)
+
+
+def _check(place: Place, devices: Sequence[dp.Device]) -> Sequence[dp.Device]:
+    """Return ``devices``, and note the first thing that is wrong with them."""
     for problem in itertools.islice(_problems(devices), 1):
-        reader.wrong("", problem)
+        place.fault(problem)
     return devices
 
 
@@ -126,22 +149,22 @@ def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:
 def _name_problems(device: dp.Device) -> Iterator[str]:
     for name in device.envs:
         if not name or "=" in name or "\0" in name:
-            yield f"{name!r} is no name of a variable"
+            yield f"{name!r} is not the name of a variable"
     for name in device.annotations:
         if problem := annotation_problem(name):
             yield f"annotation {name!r} {problem}"
     for name in device.cdi_names:
         if not _CDI.fullmatch(name):
-            yield f"{name!r} is no CDI name, such as example.com/gpu=0"
+            yield f"{name!r} is not a CDI name, such as example.com/gpu=0"
 
 
-def _check_unique(reader: Reader, devices: Sequence[dp.Device]) -> None:
+def _check_unique(places: Mapping[str, Place], where: Place, devices: Sequence[dp.Device]) -> None:
     owners: dict[str, str] = {}
     for device in devices:
         owner = owners.setdefault(device.id, device.resource)
         if owner != device.resource:
-            reader.wrong(device.resource, f"id {device.id!r} belongs to {owner} too")
+            places[device.resource].fault(f"id {device.id!r} belongs to {owner} too")
             return
     doubles = len(devices) - len(owners)
     if doubles:
-        reader.wrong("", f"{doubles} ids are not unique: put {{index}} into them")
+        where.fault(f"{doubles} ids are not unique: put {{index}} into them")

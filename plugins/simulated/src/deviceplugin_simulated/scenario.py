@@ -1,17 +1,26 @@
 """Everything that a configuration says: which devices there are, and what happens to them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Place,
+    integer,
+    of_file,
+    of_plain,
+    suggestion,
+    text,
+)
 from deviceplugin_simulated.classic import classic_pattern
 from deviceplugin_simulated.life import Event, Life
 from deviceplugin_simulated.process import Process
 from deviceplugin_simulated.profiles import PROFILES
-from deviceplugin_simulated.reading import Reader, nearest, text, whole
 from deviceplugin_simulated.resources import read_resources
-from deviceplugin_simulated.script import read_process, read_timeline
+from deviceplugin_simulated.script import PROCESS, read_timeline
 from deviceplugin_simulated.settings import SimulatedSettings
 
 _KEYS: Final = ("profile", "resources", "timeline", "random", "seed")
@@ -42,36 +51,59 @@ def load(settings: SimulatedSettings) -> Scenario:
     """Return what ``settings``, and the file that they name, say.
 
     Raises:
-        ConfigError: All that is wrong, a line each, with file, key and value.
+        ConfigError: All that is wrong, a line each, with file, line, key and value.
     """
-    given = settings.read_file(settings.devices) if settings.devices else {}
-    problems: list[str] = []
-    scenario = _read(settings, given, problems)
-    if problems:
-        raise dp.ConfigError("\n".join(problems))
+    if settings.devices is None:
+        root = of_plain({}, "")
+        scenario = _read(settings, root)
+        root.faults.refuse()
+        return scenario
+    root = of_file(settings.devices)
+    try:
+        scenario = _read(settings, root)
+    except InvalidError:
+        root.faults.refuse()
+        raise
+    root.faults.refuse()
     return scenario
 
 
-def _read(settings: SimulatedSettings, given: Mapping[str, Any], problems: list[str]) -> Scenario:
-    reader = Reader(given, f"{settings.devices}:", problems, _KEYS)
-    seed = reader.take("seed", whole(0, _MAX_SEED), 0)
-    devices = _devices(settings, reader)
+def _read(settings: SimulatedSettings, root: Place) -> Scenario:
+    given = root.keys(_KEYS)
+    seed = given["seed"].take(integer(0, _MAX_SEED), 0) if "seed" in given else 0
+    devices = _devices(settings, root, given)
     ids = [device.id for device in devices]
+    timeline: list[Event] = []
+    if "timeline" in given:
+        with suppress(InvalidError):
+            timeline = read_timeline(given["timeline"].items(), ids)
     return Scenario(
         devices,
-        read_timeline(reader, ids),
-        read_process(reader),
+        timeline,
+        given["random"].take(PROCESS, None) if "random" in given else None,
         seed if settings.seed is None else settings.seed,
     )
 
 
-def _devices(settings: SimulatedSettings, reader: Reader) -> list[dp.Device]:
+def _devices(
+    settings: SimulatedSettings, root: Place, given: Mapping[str, Place]
+) -> list[dp.Device]:
     """Return the devices of profile and file; where neither has any, the classic ones."""
-    name = settings.profile or reader.take("profile", text, "")
-    if name and name not in PROFILES:
-        reader.problems.append(f"profile {name!r} is not known: {nearest(name, PROFILES)}")
-    if not name and "resources" not in reader:
-        return list(classic_pattern(settings).devices())
-    resources = reader.inner("resources")
-    both = {**PROFILES.get(name, {}), **dict(resources.each())}
-    return read_resources(Reader(both, resources.where, reader.problems), settings.node)
+    if settings.profile and settings.profile not in PROFILES:
+        raise dp.ConfigError(f"profile: {_unknown(settings.profile)}")
+    name = settings.profile
+    if not name and "profile" in given:
+        name = given["profile"].take(text(problem=_unknown), "")
+    if not name and "resources" not in given:
+        return [] if "profile" in given else list(classic_pattern(settings).devices())
+    resources = root.within("resources")
+    profile = of_plain({"resources": PROFILES.get(name, {})}).within("resources")
+    own: Mapping[str, Place] = {}
+    if "resources" in given:
+        with suppress(InvalidError):
+            own = given["resources"].keys()
+    return read_resources({**profile.keys(), **own}, resources, settings.node)
+
+
+def _unknown(name: str) -> str:
+    return "" if name in PROFILES else f"is not known: {suggestion(name, PROFILES)}"

@@ -1,18 +1,32 @@
 """What a file tells of the life of devices: a timeline, and faults at random."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin_simulated import reading
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Key,
+    Kind,
+    Place,
+    as_argument,
+    duration,
+    list_of,
+    needed,
+    record,
+    suggestion,
+    text,
+)
 from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
 from deviceplugin_simulated.process import Process
-from deviceplugin_simulated.reading import Reader
 
-EVENT_KEYS: Final = ("at", "do", "devices", "for", "by", "reason")
-_PROCESS_KEYS: Final = ("every", "lasting", "faults", "until", "slow-by")
 DEFAULT_DELAY: Final = 1.0
 """Seconds that a slow allocation takes longer."""
+_SECONDS: Final = duration(zero=True).to(timedelta.total_seconds)
+_POSITIVE: Final = duration().to(timedelta.total_seconds)
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
@@ -26,81 +40,115 @@ def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
     for pattern in patterns:
         matches = [pattern] if pattern in known else [i for i in ids if fnmatchcase(i, pattern)]
         if not matches:
-            raise ValueError(
-                f"is no device: {reading.nearest(pattern, ids) if ids else 'there are none'}"
-            )
+            raise ValueError(f"{pattern!r} is not a device: {suggestion(pattern, ids)}")
         found.update(dict.fromkeys(matches))
     return list(found)
 
 
-def read_timeline(reader: Reader, ids: Sequence[str]) -> list[Event]:
-    """Return the events of the list ``timeline``, in order of time."""
-    events: list[Event] = []
-    for where, given in reader.each("timeline"):
-        events += read_events(Reader(given, where, reader.problems, EVENT_KEYS), ids)
-    return sorted(events, key=lambda event: event.at)
-
-
-def read_events(reader: Reader, ids: Sequence[str], start: float = 0.0) -> Iterator[Event]:
-    """Yield one event, so long after ``start``, and where it has an end the one that ends it."""
-    for key in ("at", "do"):
-        if key not in reader:
-            reader.wrong(key, "is needed")
-    at = start + reader.take("at", reading.seconds, 0.0)
-    action = reader.take("do", _action, Action.RESUME)
-    chosen = reader.take("devices", _devices(ids), list(ids))
-    if action in OF_PLUGIN:
-        chosen = []
-        if "devices" in reader:
-            reader.wrong("devices", f"{action} happens to the plugin, not to devices")
-    yield Event(
-        at,
-        action,
-        tuple(chosen),
-        reader.take("reason", reading.text, ""),
-        reader.take("by", reading.seconds, DEFAULT_DELAY) if action is Action.SLOW else 0.0,
-    )
-    if "for" in reader:
-        lasting = reader.take("for", reading.positive, 0.0)
-        if action in OPPOSITE:
-            yield Event(at + lasting, OPPOSITE[action], tuple(chosen))
-        else:
-            reader.wrong("for", f"{action} does not last")
-
-
-def _action(value: Any) -> Action:
+def _action(given: str) -> Action:
     try:
-        return Action(value)
+        return Action(given)
     except ValueError:
-        raise ValueError(
-            f"cannot happen: {reading.nearest(str(value), [*map(str, Action)])}"
-        ) from None
+        raise ValueError(f"cannot happen: {suggestion(given, [*map(str, Action)])}") from None
 
 
-def _devices(ids: Sequence[str]) -> Callable[[Any], list[str]]:
-    return lambda value: select(reading.texts(value), ids)
-
-
-def _fault(value: Any) -> Action:
-    action = _action(value)
+def _fault(given: str) -> Action:
+    action = _action(given)
     if action not in OPPOSITE and action is not Action.CRASH:
-        raise ValueError(f"has {action}, which is no fault")
+        raise ValueError("is not a fault")
     return action
 
 
-def read_process(reader: Reader) -> Process | None:
-    """Return the process that ``random`` describes, if there is one."""
-    if "random" not in reader:
-        return None
-    inner = reader.inner("random", _PROCESS_KEYS)
+@dataclass(frozen=True)
+class _Given:
+    """An event as it is written."""
 
-    def faults(value: Any) -> list[Action]:
-        return [_fault(one) for one in reading.texts(value)]
+    do: Action
+    at: float = 0.0
+    devices: tuple[str, ...] | None = None
+    lasting: float | None = None
+    by: float = DEFAULT_DELAY
+    reason: str = ""
 
-    return Process(
-        every=inner.take("every", reading.positive, 10.0),
-        lasting=inner.take("lasting", reading.positive, 30.0),
-        faults=inner.take("faults", faults, [Action.UNHEALTHY, Action.UNPLUG]),
-        until=inner.take("until", reading.seconds, float("inf")),
-        slow_by=inner.take("slow-by", reading.seconds, DEFAULT_DELAY),
-    )
+
+def _fits(place: Place, given: Mapping[str, Place]) -> None:
+    with suppress(InvalidError):
+        action = given["do"].read(_ACTION) if "do" in given else Action.RESUME
+        if action in OF_PLUGIN and "devices" in given:
+            given["devices"].fault(f"{action} happens to the plugin, not to devices")
+        if action not in OPPOSITE and "for" in given:
+            given["for"].fault(f"{action} does not last")
+    del place
+
+
+_ACTION: Final = text().to(_action)
+_EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
+    "at": _SECONDS,
+    "do": needed(_ACTION),
+    "devices": list_of(text(digits=True), single=True),
+    "for": as_argument(_POSITIVE, "lasting"),
+    "by": _SECONDS,
+    "reason": text(digits=True),
+}
+_ORDER: Final = record(_Given, _EVENT_KEYS, rules=[_fits])
+"""What is asked for on the control socket: it happens now."""
+_EVENT: Final = record(_Given, {**_EVENT_KEYS, "at": needed(_SECONDS)}, rules=[_fits])
+
+
+def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
+    """Return the events of a timeline, in order of time; what is wrong is noted."""
+    events: list[Event] = []
+    for place in places:
+        with suppress(InvalidError):
+            events += _events(place, _EVENT, ids)
+    return sorted(events, key=lambda event: event.at)
+
+
+def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
+    """Return what a request asks for from ``now`` on.
+
+    Raises:
+        InvalidError: Something is wrong with it, which has been noted.
+    """
+    return list(_events(place, _ORDER, ids, now))
+
+
+def _events(
+    place: Place, kind: Kind[_Given], ids: Sequence[str], start: float = 0.0
+) -> Iterator[Event]:
+    """Yield one event, so long after ``start``, and where it has an end the one that ends it."""
+    given = kind.read(place)
+    at, action = start + given.at, given.do
+    chosen = list(ids) if action not in OF_PLUGIN else []
+    if given.devices is not None:
+        try:
+            chosen = select(given.devices, ids)
+        except ValueError as error:
+            raise place.within("devices").fault(str(error)) from error
+    by = given.by if action is Action.SLOW else 0.0
+    yield Event(at, action, tuple(chosen), given.reason, by)
+    if given.lasting is not None:
+        yield Event(at + given.lasting, OPPOSITE[action], tuple(chosen))
+
+
+def _process(
+    every: float = 10.0,
+    lasting: float = 30.0,
+    faults: Sequence[Action] = (Action.UNHEALTHY, Action.UNPLUG),
+    until: float = float("inf"),
+    slow_by: float = DEFAULT_DELAY,
+) -> Process:
+    return Process(every=every, lasting=lasting, faults=faults, until=until, slow_by=slow_by)
+
+
+PROCESS: Final = record(
+    _process,
+    {
+        "every": _POSITIVE,
+        "lasting": _POSITIVE,
+        "faults": list_of(text().to(_fault), single=True),
+        "until": _SECONDS,
+        "slow-by": _SECONDS,
+    },
+)
+"""Faults at random."""

@@ -43,7 +43,7 @@ class SimulatedSettings(dp.Settings):
     plugin_name: str = field(default="simple-device-plugin", metadata={"env": "PLUGIN_NAME"})
     """File name of the plugin's socket, without .sock. Further resources have names of their
     own."""
-    devices: Path | None = None
+    devices: Path | None = field(default=None, metadata={"watch": True})
     """File with devices and what happens to them, as TOML, JSON or YAML. Its resources take the
     place of the one that the settings above describe."""
     profile: str = ""
