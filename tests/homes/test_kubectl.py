@@ -12,9 +12,8 @@ import yaml
 
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from containers.unshare import eventually
 from manifests.kustomize import overlay
-from patience import PATIENCE
+from patience import eventually
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
@@ -80,7 +79,7 @@ def follow(page: str, cluster: SmallCluster, other: tuple[str, str] = ("", "")) 
             command, _, shown = step.partition("\n")
             here = command.replace("sudo ", "").replace("/etc/", f"{cluster.node.root}/etc/")
             if shown and "--output" in command:
-                eventually(lambda: shown == cluster.shell(here), 10)  # noqa: B023
+                eventually(lambda: shown == cluster.shell(here))  # noqa: B023
             else:
                 said = cluster.shell(here).replace(*other)
                 assert not shown or said.endswith(shown), said
@@ -146,7 +145,7 @@ def test_the_number_of_simulated_devices_is_a_variable_of_the_daemon_set(
     full.kubectl("set", "env", name, space, "NUMBER_DEVICES=8")
     full.kubectl("rollout", "status", name, space, "--timeout=20s")
     words = "--output=jsonpath={.status.allocatable.example\\.com/simple-device}"
-    eventually(lambda: full.kubectl("get", "node/node-1", words) == "8", PATIENCE)
+    eventually(lambda: full.kubectl("get", "node/node-1", words) == "8")
 
 
 def test_examples_run_where_pod_security_is_restricted(cluster: SmallCluster) -> None:
