@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,26 @@ import pytest
 
 from containers import containerd as daemon
 from containers.containerd import Containerd
-from homes.cluster_home import PATIENCE, Cluster, Options
+from homes.case import cases
+from homes.cluster_home import Cluster
+from homes.cluster_manifests import PATIENCE, Options
+from homes.cluster_session import Session, why_not_pretend
 from homes.containerd_place import Containers
 from homes.home import Home
 from homes.place import Place
 from homes.process_place import Processes
+from homes.progress import Progress
 from homes.simulated_home import SimulatedHome
 from homes.simulated_node import Node
-from patience import be_patient
 
-be_patient()
 FAILED = pytest.StashKey[bool]()
+PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for path in sorted(PLUGINS.glob("*/pyproject.toml")):
+        name = path.parent.name
+        config.addinivalue_line("markers", f"{name}: end to end tests of the {name} plugin")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--runtime-class", default="", help="of the plugin's pod")
     group.addoption("--pod-image", default="busybox:1.37", help="with sh, env and find, for pods")
     group.addoption("--node", default="", help="the node to use; the first one")
+    group.addoption(
+        "--pretend-hardware",
+        action="store_true",
+        help="have the cluster's node pretend to have the hardware that simulated nodes have",
+    )
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
     group.addoption(
         "--patience", type=float, default=PATIENCE, help="seconds to wait for the cluster; 180"
@@ -59,13 +74,24 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(trylast=True)  # after they are shuffled
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--cluster"):  # where installing takes longest
+        items.sort(key=_plugin_and_configuration)
     limits = {"--cluster": 5 * PATIENCE, "--containerd": PATIENCE}
     for option, limit in limits.items():
         if config.getoption(option):
             for item in items:
                 if "home" in getattr(item, "fixturenames", ()):
                     item.add_marker(pytest.mark.timeout(limit))
+
+
+def _plugin_and_configuration(item: pytest.Item) -> tuple[str, bool, str]:
+    """Return what a case needs installed; what uninstalls it comes after all the others."""
+    callspec = getattr(item, "callspec", None)
+    plugin = callspec.params.get("plugin") if callspec is not None else None
+    names = [mark.name for mark in item.iter_markers() if mark.name in cases()]
+    return min(names, default=""), "uninstalled" in item.name, repr(plugin)
 
 
 @pytest.fixture
@@ -98,21 +124,45 @@ def containerd(pytestconfig: pytest.Config) -> Iterator[Containerd | None]:
         assert ([], []) == (running.shims(), running.mounts())
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder for what is compiled once."""
+    return tmp_path_factory.getbasetemp().parent / "fake-nvml"
+
+
+@pytest.fixture(scope="session")
+def session(pytestconfig: pytest.Config, cache: Path) -> Iterator[Session | None]:
+    """Give the cluster if it is to be used, and leave nothing on it."""
+    if not pytestconfig.getoption("--cluster"):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="cluster-") as name:
+        made = Session(Path(name), _options(pytestconfig), _progress(pytestconfig), cache)
+        try:
+            yield made
+        finally:
+            made.progress.begin("the end")
+            made.close()
+            made.progress.end()
+
+
 @pytest.fixture
 def home(
     request: pytest.FixtureRequest,
     containerd: Containerd | None,
-    tmp_path_factory: pytest.TempPathFactory,
+    session: Session | None,
+    cache: Path,
 ) -> Iterator[Home]:
-    """Give a place where plugins run, without any, and leave it so."""
+    """Give a place where plugins run, without any in the test's way, and leave it so."""
     options: Any = request.config.getoption
-    cache = tmp_path_factory.getbasetemp().parent / "fake-nvml"
+    if session is not None:
+        session.progress.begin(request.node.name)
     with tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True) as name:
         root = Path(name)
         made = (
-            _cluster(root, options)
-            if options("--cluster")
-            else SimulatedHome(root, _place(root, options, containerd), cache)
+            SimulatedHome(root, _place(root, options, containerd), cache)
+            if session is None
+            else Cluster(session)
         )
         try:
             yield made
@@ -122,6 +172,8 @@ def home(
                 folder.mkdir(parents=True, exist_ok=True)
                 made.collect(folder)
             made.close()
+            if session is not None:
+                session.progress.end()
 
 
 def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:
@@ -133,18 +185,25 @@ def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:
     return Containers(root, containerd, images)
 
 
-def _cluster(root: Path, options: Any) -> Cluster:
+def _options(config: pytest.Config) -> Options:
     if not os.environ.get("KUBECONFIG"):
         raise pytest.UsageError("--cluster needs KUBECONFIG, so that it is clear which one")
-    return Cluster(
-        root,
-        Options(
-            image=options("--image"),
-            pull_policy=options("--pull-policy"),
-            runtime_class=options("--runtime-class"),
-            pod_image=options("--pod-image"),
-            node=options("--node"),
-            restart_kubelet=options("--restart-kubelet"),
-            patience=options("--patience"),
-        ),
-    )
+    names = [field.name for field in fields(Options)]
+    options = Options(**{name: config.getoption(name) for name in names})
+    if options.pretend_hardware and (missing := why_not_pretend()):
+        raise pytest.UsageError(missing)
+    return options
+
+
+def _progress(config: pytest.Config) -> Progress:
+    """Return what writes to the terminal, also while a test's output is captured."""
+    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+            terminal.flush()
+
+    return Progress(say)

@@ -22,7 +22,7 @@ devices:
     groups: [{{paths: [{{path: {dev}/port*, mountPath: /dev/}}]}}]
 {more}
 """
-REFUSED = "configuration not taken, going on with the old one"
+REFUSED = "invalid configuration ignored"
 MORE = "  - {name: other, id: serial, groups: [{paths: [{path: /dev/null}]}]}"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.simulator import Pod
-from gpu.fake_nvml import FakeNvml, Fleet, build_or_skip
+from gpu.fake_library import build_or_skip
+from gpu.fake_nvml import FakeNvml, Fleet
 from homes.simulated_node import Node
 
 RESOURCE = "nvidia.com/gpu"

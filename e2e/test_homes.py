@@ -1,69 +1,35 @@
 """Every plugin from installation to removal, in every home."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-import grpc
 import pytest
 import yaml
 
-from fpga.trees import AFU, INTERFACE, OTHER_AFU
-from homes.home import Given, Home, Plugin
+from fpga.trees import OTHER_AFU
+from homes.case import cases
+from homes.home import Home, NotStartedError, Plugin
 
-GENERIC = """
-devices:
-  - name: e2e-full
-    groups:
-      - {count: 2, select: {subsystem: mem, name: full}, mountPath: /dev/e2e-full}
-    env: {E2E_FULL: "{path}"}
-    annotations: {squat.ai/e2e: "{path}"}
-    mounts: [{path: /proc/version, mountPath: /e2e/version, readOnly: true}]
-"""
-FUSE = """
-devices:
-  - name: e2e-fuse
-    groups:
-      - {select: {subsystem: misc, name: fuse}, mountPath: /dev/e2e-fuse, permissions: r}
-"""
-GOPHER = Plugin("gopher", "example.com/gopher", 2, files="/etc/gophers")
-SIMULATED = Plugin(
-    "simulated",
-    "example.com/simple-device",
-    2,
-    environment={"DP_ANNOTATION_PREFIX": "example.com/e2e"},
-)
-GPU = Plugin("gpu", "nvidia.com/gpu", None, environment={"DP_PASS_DEVICE_SPECS": "true"})
-# What the cards have already: the hook refuses a container that asks for nothing.
-FPGA = Plugin(
-    "fpga",
-    "fpga.intel.com/region-*",
-    None,
-    asks={"FPGA_REGION_1": INTERFACE, "FPGA_AFU_1": AFU},
-)
+CASES = cases()
 
 
-def case(plugin: Plugin, *more: object) -> object:
+def marked(plugin: Plugin, *more: object) -> object:
     mark = getattr(pytest.mark, plugin.name)
     return pytest.param(
         plugin, *more, marks=mark, id=plugin.resource.rpartition("/")[2].strip("-*")
     )
 
 
+each = pytest.mark.parametrize("plugin", [marked(case.plugin) for case in CASES.values()])
 EXAMPLES = [
-    case(GOPHER, "^my gophers are g(ary,gina|ina,gary)$"),
-    case(SIMULATED, "^SIMULATED_.+=/dev/[01]$"),
-    case(Plugin("generic", "devic.es/fuse", None), r"^c.* 10, +229 .* /dev/fuse$"),
-    case(FPGA, "(dfl|intel-fpga)-port"),
+    marked(case.example.plugin, case.example.prints) for case in CASES.values() if case.example
 ]
-CASES = [
-    case(GOPHER),
-    case(SIMULATED),
-    case(Plugin("generic", "devic.es/e2e-full", 2, config=GENERIC)),
-    case(GPU),
-    case(FPGA),
+OPENED = [
+    marked(case.opened.plugin, case.opened.node, case.opened.rights)
+    for case in CASES.values()
+    if case.opened
 ]
-each = pytest.mark.parametrize("plugin", CASES)
 EXAMPLE = Path(__file__).parents[1] / "demo/examples"
 Install = Callable[[Plugin], tuple[str, int]]
 
@@ -80,51 +46,12 @@ def installed(home: Home) -> Install:
     return install
 
 
-def is_gopher(given: Given) -> None:
-    assert given.envs["Gopher"] in {"gary", "gina"}
-    assert not given.annotations
-
-
-def is_simulated(given: Given) -> None:
-    (name,) = (name for name in given.envs if name.startswith("SIMULATED_"))
-    device = name.removeprefix("SIMULATED_")
-    assert given.annotations in (None, {f"example.com/e2e-{device}": ""})
-
-
-def is_full(given: Given) -> None:
-    assert "/dev/full" == given.envs["E2E_FULL"]
-    assert "/dev/e2e-full" in given.nodes
-    assert given.mounts["/e2e/version"]
-    assert given.annotations in (None, {"squat.ai/e2e": "/dev/full"})
-
-
-def is_gpu(given: Given) -> None:
-    assert re.fullmatch(r"GPU-[0-9a-f-]{36}", given.envs["NVIDIA_VISIBLE_DEVICES"])
-    assert 1 == sum(bool(re.fullmatch(r"/dev/nvidia\d+", node)) for node in given.nodes)
-    assert not given.annotations
-
-
-def is_fpga(given: Given) -> None:
-    assert any(re.fullmatch("/dev/(dfl|intel-fpga)-port.*", node) for node in given.nodes)
-    expected = {"com.intel.fpga.mode": "fpga.intel.com/region"}
-    assert given.annotations in (None, expected)
-
-
-LOOKS: Mapping[str, Callable[[Given], None]] = {
-    "gopher": is_gopher,
-    "simulated": is_simulated,
-    "generic": is_full,
-    "gpu": is_gpu,
-    "fpga": is_fpga,
-}
-
-
 @each
 def test_a_pod_gets_what_it_asks_for_and_the_next_one_is_refused(
     home: Home, plugin: Plugin, installed: Install
 ) -> None:
     resource, count = installed(plugin)
-    LOOKS[plugin.name](home.run("first", resource, 1))
+    CASES[plugin.name].look(home.run("first", resource, 1))
     assert resource in home.refusal(resource, count)
     assert f'resource="{resource}"' in home.metrics()
     home.delete("first")
@@ -134,14 +61,7 @@ def test_a_pod_gets_what_it_asks_for_and_the_next_one_is_refused(
 OPEN = '(: < "{0}") 2>/dev/null && echo r; (: >> "{0}") 2>/dev/null && echo w'
 
 
-@pytest.mark.parametrize(
-    ("plugin", "node", "rights"),
-    [
-        case(Plugin("generic", "devic.es/e2e-fuse", None, config=FUSE), "e2e-fuse", "r"),
-        case(GPU, r"nvidia\d+", "rw"),
-        case(FPGA, "(dfl|intel-fpga)-port.*", "rw"),
-    ],
-)
+@pytest.mark.parametrize(("plugin", "node", "rights"), OPENED)
 def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other(
     home: Home, plugin: Plugin, node: str, rights: str, installed: Install
 ) -> None:
@@ -165,7 +85,9 @@ def test_a_container_gets_its_gpu_by_cdi_alone(
 ) -> None:
     home.need_cdi()
     environment = {"DP_DEVICE_LIST_STRATEGY": strategy}
-    plugin = Plugin("gpu", GPU.resource, None, environment=environment, components=("cdi",))
+    plugin = Plugin(
+        "gpu", CASES["gpu"].plugin.resource, None, environment=environment, components=("cdi",)
+    )
     resource, _ = installed(plugin)
     given = home.run("owner", resource, 1)
     assert "void" == given.envs["NVIDIA_VISIBLE_DEVICES"]
@@ -178,12 +100,12 @@ def test_a_container_whose_function_cannot_be_had_is_not_started_by_its_hook(
     home: Home, installed: Install
 ) -> None:
     home.need_cdi()
-    installed(FPGA)
+    installed(CASES["fpga"].plugin)
     pod = yaml.safe_load((EXAMPLE / "fpga/pod.yaml").read_text())
     (container,) = pod["spec"]["containers"]
     (wish,) = (one for one in container["env"] if one["name"] == "FPGA_AFU_1")
     wish["value"] = OTHER_AFU
-    with pytest.raises(grpc.RpcError, match=f"no bitstream {OTHER_AFU}.gbs or .aocx"):
+    with pytest.raises(NotStartedError, match=f"no bitstream {OTHER_AFU}.gbs or .aocx"):
         home.run_example(pod)
 
 
@@ -210,7 +132,7 @@ def test_a_new_plugin_pod_disturbs_nobody(home: Home, plugin: Plugin, installed:
 
 @pytest.mark.gopher
 def test_devices_come_and_go(home: Home, installed: Install) -> None:
-    resource, _ = installed(GOPHER)
+    resource, _ = installed(CASES["gopher"].plugin)
     home.add_file("gus")
     home.wait_allocatable(resource, 3)
     home.remove_file("gus")

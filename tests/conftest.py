@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from patience import be_patient
-
-be_patient()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As of a shell's background jobs; the commands that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -43,11 +43,16 @@ class HeldClock(Clock):
 
     def skip_wait(self) -> float:
         """Let time pass until the next wait ends, once there is one; return how long that took."""
+        self.wait_for_wait()
         with self._changed:
-            assert self._changed.wait_for(self._ends, PATIENCE), "nobody waits for the time"
             seconds = min(self._ends()) - self._now
         self.advance(seconds)
         return seconds
+
+    def wait_for_wait(self) -> None:
+        """Return once somebody waits for the time."""
+        with self._changed:
+            assert self._changed.wait_for(self._ends, PATIENCE), "nobody waits for the time"
 
     def _ends(self) -> list[float]:
         """Return when waits that nothing has ended yet will end by time."""

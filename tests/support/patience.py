@@ -1,19 +1,28 @@
-"""How long tests wait for what merely takes time: a busy machine is late with everything.
+"""How tests wait: for what they want to see, and for nothing longer than a busy machine needs."""
 
-Who waits longer loses nothing: a wait ends as soon as there is what was waited for.
-"""
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from typing import Final
+from deviceplugin._platform.waiting import Waiter
 
-from deviceplugin.simulator import SimulatedKubelet, StubPlugin
-from deviceplugin.testing import Node
+_T = TypeVar("_T")
 
 PATIENCE: Final = 30.0
-"""Seconds; below the limit of a test, so that a failure says what was waited for."""
+"""Seconds that a process, a thread or a call may take on a busy machine, which is late with all.
+
+Whoever waits longer loses nothing, since a wait ends as soon as there is what was waited for; it is
+below the limit of a test, so that a failure says what that was.
+"""
 
 
-def be_patient() -> None:
-    """Have the simulated kubelet and its plugins wait that long where a test says nothing."""
-    for wait in (SimulatedKubelet.wait, SimulatedKubelet.wait_for, StubPlugin.wait, Node.wait_for):
-        assert wait.__kwdefaults__
-        wait.__kwdefaults__["timeout"] = PATIENCE
+def eventually(
+    condition: Callable[[], _T],
+    what: str = "a condition",
+    *,
+    timeout: float = PATIENCE,
+    every: float = 0.01,
+) -> _T:
+    """Wait for what nothing announces, looking every ``every`` seconds; return what was found."""
+    found = Waiter().until(condition, timeout, every=every)
+    assert found, f"waited {timeout:g} s for {what}"
+    return found

@@ -2,16 +2,13 @@
 
 import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Condition, Event
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from patience import PATIENCE
 
 RESOURCE = "example.com/thing"
 
@@ -77,19 +74,11 @@ class Unserved:
     name: str
     resource_name: str = RESOURCE
     watched: bool = False
+    refused: bool = False
 
 
 def sick(device_id: str, reason: str = "out of order") -> dp.Device:
     return dp.Device(device_id, health=dp.Health.unhealthy(reason))
-
-
-def eventually(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
-    """Wait for what nothing announces."""
-    pause = threading.Event()
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
-        pause.wait(0.01)
 
 
 def descriptors() -> int:

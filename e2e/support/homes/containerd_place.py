@@ -7,6 +7,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import grpc
 import pytest
 
 from containers import containerd as daemon
@@ -14,10 +15,10 @@ from containers import cri_runtime_pb2 as pb
 from containers.containerd import Containerd
 from containers.cri import Runtime, read_log
 from containers.pod_config import Node, PodConfig
-from containers.unshare import eventually
 from deviceplugin.simulator import RunOptions
-from homes.home import LOOK, Given, seen
+from homes.home import LOOK, Given, NotStartedError, seen
 from homes.place import Installation
+from patience import eventually
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Containers:
         sandbox = self._runtime.run_pod(config.sandbox)
         try:
             return self._run_to_end(sandbox, config, config.container(own, options))
+        except grpc.RpcError as error:
+            raise NotStartedError(str(error)) from error
         finally:
             self._runtime.remove_pod(sandbox)
 

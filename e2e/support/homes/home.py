@@ -58,8 +58,12 @@ def seen(said: str, annotations: Mapping[str, str] | None = None) -> Given:
     )
 
 
+class NotStartedError(Exception):
+    """A container was not started, and why."""
+
+
 class Home(Protocol):
-    """A node, and one plugin on it at a time. Everything waits until it is so, or fails."""
+    """A node with a plugin on it. Everything waits until it is so, or fails."""
 
     def install(self, plugin: Plugin) -> None:
         """Apply the deployment, and wait until the plugin is ready."""
@@ -92,7 +96,10 @@ class Home(Protocol):
         """
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
-        """Run a pod of demo/examples/ to its end, and return what it prints."""
+        """Run a pod of demo/examples/ to its end, and return what it prints.
+
+        Raises ``NotStartedError`` if the runtime does not start its container.
+        """
 
     def is_running(self, name: str) -> bool:
         """Tell whether a pod that was run still runs."""

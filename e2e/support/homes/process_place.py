@@ -13,17 +13,13 @@ import pytest
 from archive import Archive
 from containers.unshare import Container, first_process
 from deviceplugin.simulator import RunOptions
+from homes.case import cases
 from homes.home import Given
 from homes.place import Installation
 from patience import PATIENCE
 
 BIN = Path(sys.executable).parent
 NO_CONTAINERS = "pods are no containers in this home"
-_DEFAULTS = {
-    "fpga": ["--cdi-dir=/var/run/cdi"],
-    "gpu": ["--state-file=/run/deviceplugin-gpu/health.json"],
-}
-"""Places of the node that the command has by itself, and has to find elsewhere here."""
 
 
 class Processes:
@@ -50,17 +46,20 @@ class Processes:
         name = installation.plugin.name
         flags = [
             *container.get("args", ()),
-            *_DEFAULTS.get(name, ()),
+            *cases()[name].flags,
             "--plugin-dir=/var/lib/kubelet/device-plugins",
             "--registry-dir=/var/lib/kubelet/plugins_registry",
             "--pod-resources-socket=/var/lib/kubelet/pod-resources/kubelet.sock",
         ]
         for place, here in installation.host.items():
             flags = [flag.replace(f"={place}", f"={here}") for flag in flags]
-        for files in installation.configs.values():
-            (self._root / "config.yaml").write_text(files["config.yaml"])
-            flags.append(f"--config={self._root / 'config.yaml'}")
         environment = {one["name"]: one.get("value", "node-1") for one in container["env"]}
+        (files,) = installation.configs.values()
+        text = files["config.yaml"]
+        for place, here in installation.host.items():
+            text = text.replace(f" {place}\n", f" {here}\n")
+        (self._root / "config.yaml").write_text(text)
+        environment["DP_CONFIG"] = str(self._root / "config.yaml")
         environment["DP_HTTP_ADDRESS"] = installation.listen
         return [str(BIN / f"{name}-device-plugin"), *flags], environment
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,12 +50,19 @@ class View:
 
     def here(self, text: str) -> str:
         """Return a word or a variable with the places and ports of this machine."""
-        places = sorted({*self.mounts, "/dev", "/proc"}, key=len, reverse=True)
-        known = rf"(?<![\w./-])({'|'.join(map(re.escape, places))})(?![\w.-])"
-        text = re.sub(known, lambda found: str(self.path(found[0])), text)
+        text = self._places_here(text, {*self.mounts, "/dev", "/proc"})
         for port, real in self.ports.items():
             text = re.sub(rf"(127\.0\.0\.1)?:{port}\b", f"127.0.0.1:{real}", text)
         return text
+
+    def file_here(self, text: str) -> str:
+        """Return what stands in a file with the mounted places of this machine."""
+        return self._places_here(text, self.mounts)
+
+    def _places_here(self, text: str, places: Iterable[str]) -> str:
+        longest = sorted(places, key=len, reverse=True)
+        known = rf"(?<![\w./-])({'|'.join(map(re.escape, longest))})(?![\w.-])"
+        return re.sub(known, lambda found: str(self.path(found[0])), text) if longest else text
 
     def there(self, text: str) -> str:
         """Return what was said with the places of the container."""

@@ -143,7 +143,12 @@ class RunningPod:
         for name in ("find", "ls"):
             (root / "bin" / name).write_text(_FOLLOWING.format(shutil.which(name)))
             (root / "bin" / name).chmod(0o755)
-        return Container(spec, image, View(root, mounts, self._ports), self._known)
+        view = View(root, mounts, self._ports)
+        for one in spec.get("volumeMounts", ()):
+            if "configMap" in volumes[one["name"]]:
+                for file in mounts[one["mountPath"]].iterdir():
+                    file.write_text(view.file_here(file.read_text()))
+        return Container(spec, image, view, self._known)
 
     def _status(self) -> Object:
         codes = [found.exit_code for found in self._own()]

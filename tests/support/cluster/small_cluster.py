@@ -28,13 +28,13 @@ from cluster.kinds import NAMESPACE, Kind, Object
 from cluster.node import Node
 from cluster.store import Store
 
+ROOT = Path(__file__).parents[3]
 PLUGINS: Mapping[str, Image] = {
     f"{plugin}-device-plugin:0.1.0": [str(BIN / f"{plugin}-device-plugin")]
-    for plugin in ("generic", "gopher", "simulated")
+    for plugin in sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 }
-"""The images that need no hardware, and what each runs: the installed command."""
+"""The images of all plugins, and what each runs: the installed command. There is no hardware."""
 SHELL: Mapping[str, Image] = {"busybox:1.37": []}
-ROOT = Path(__file__).parents[3]
 _CONFIG = """\
 apiVersion: v1
 kind: Config

@@ -12,7 +12,13 @@ _FIELDS: Final = {
     "document": {"cdiVersion", "kind", "annotations", "devices", "containerEdits"},
     "device": {"name", "annotations", "containerEdits"},
     "edits": {"env", "deviceNodes", "mounts", "hooks", "additionalGids", "intelRdt"},
+    "mount": {"hostPath", "containerPath", "options", "type"},
+    "hook": {"hookName", "path", "args", "env", "timeout"},
     "node": {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"},
+}
+_HOOKS: Final = {
+    *("prestart", "createRuntime", "createContainer", "startContainer"),
+    *("poststart", "poststop"),
 }
 _QUALIFIER: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
@@ -51,6 +57,14 @@ def _edit_faults(edits: Mapping[str, Any]) -> Iterator[str]:
         yield from _unknown("node", node)
         if not node["path"] or not {*node["permissions"]} <= {*"rwm"}:
             yield f"node {node}"
+    for mount in edits.get("mounts", ()):
+        yield from _unknown("mount", mount)
+        if not mount["hostPath"] or not mount["containerPath"]:
+            yield f"mount {mount}"
+    for hook in edits.get("hooks", ()):
+        yield from _unknown("hook", hook)
+        if hook["hookName"] not in _HOOKS or not hook["path"]:
+            yield f"hook {hook}"
 
 
 def _needed(document: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ import grpc
 from containers import oci_image
 from containers.cri import Runtime, read_log
 from containers.pod_config import Node, PodConfig
-from containers.unshare import eventually
+from patience import eventually
 
 BUSYBOX = "docker.io/library/busybox:1.37"
 """What examples name; here it is the busybox of this machine."""
@@ -56,6 +56,7 @@ snapshotter = "{snapshotter}"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 Root = "{root}/runc"
+BinaryName = "{program}"
 """
 _CGROUPS = Path("/sys/fs/cgroup")
 _CDI = (1, 7)
@@ -102,10 +103,14 @@ def _failure() -> str:
 
 
 class Containerd:
-    """The daemon, while it is entered. Containers that are left at the end are killed."""
+    """The daemon, while it is entered. Containers that are left at the end are killed.
 
-    def __init__(self, root: Path) -> None:
+    ``program`` is what it calls in runc's place.
+    """
+
+    def __init__(self, root: Path, program: Path | str = "runc") -> None:
         self.root = root
+        self._program = program
         self.log = root / "containerd.log"
         self.cdi = root / "cdi"
         """The only directory with CDI specifications."""
@@ -119,7 +124,12 @@ class Containerd:
         self.cdi.mkdir()
         config = self.root / "config.toml"
         config.write_text(
-            _CONFIG.format(root=self.root, pause=_PAUSE, snapshotter=self._snapshotter)
+            _CONFIG.format(
+                root=self.root,
+                pause=_PAUSE,
+                snapshotter=self._snapshotter,
+                program=self._program,
+            )
         )
         self.runtime = Runtime(self.root / "containerd.sock")
         with self.log.open("w") as log:
@@ -167,7 +177,7 @@ class Containerd:
         if not self.runtime.has_image(name):
             said = self._ctr("import", "--snapshotter", self._snapshotter, str(archive))
             try:
-                eventually(lambda: self.runtime.has_image(name), timeout)
+                eventually(lambda: self.runtime.has_image(name), timeout=timeout)
             except AssertionError as error:
                 raise AssertionError(f"no pod can name the image {name}: {said}") from error
 

@@ -10,10 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from threading import Event
-from time import monotonic
 from typing import IO, Any
 
 from manifests.kustomize import Manifest
@@ -90,15 +88,6 @@ class Container:
         for name, text in files.items():
             (self._scratch / name).write_text(text)
         return self._scratch
-
-
-def eventually(condition: Callable[[], bool], timeout: float = 30, every: float = 0.05) -> None:
-    """Look at ``condition`` until it holds."""
-    end = monotonic() + timeout
-    pause = Event()
-    while not condition():
-        assert monotonic() < end, f"not within {timeout:g} s"
-        pause.wait(every)
 
 
 def first_process(outside: subprocess.Popen[str]) -> int:

@@ -1,18 +1,13 @@
 """Random histories of two kubelets, which are compared after every event."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import KubeletCrashed, Pod, StubError
 from kubelets.chance import RESOURCES, Chance, shown, shown_devices
+from kubelets.comparison import CRASHED, Comparison
 from kubelets.twin import WAYS, Twin, answering
-
-_CRASHED: Final = "the kubelet has crashed"
-
-
-class DifferenceError(AssertionError):
-    """The kubelets are not the same."""
 
 
 class _OverError(Exception):
@@ -34,8 +29,7 @@ class History:
         self._ended: set[str] = set()
         """Uids of pods that have ended during something else."""
         self._count = 0
-        self.told: list[str] = []
-        """What has happened so far."""
+        self._comparison = Comparison(twins)
         self._events: dict[Callable[[], None], int] = {
             self._register: 6,
             self._fail_to_register: 2,
@@ -55,6 +49,11 @@ class History:
             self._restart: 2,
         }
 
+    @property
+    def told(self) -> list[str]:
+        """What has happened so far."""
+        return self._comparison.told
+
     def live(self, length: int) -> None:
         """Let ``length`` events happen; ``DifferenceError`` at the first difference."""
         for twin in self._twins:
@@ -72,47 +71,19 @@ class History:
             event()
         except KubeletCrashed:
             self._restart()
-        self._compare()
-
-    # Comparing
+        self._comparison.of_states(self._plugins)
 
     def _both(self, what: str, act: Callable[[Twin], Any]) -> Any:
-        """Do the same on both sides and return the answer.
+        """Do the same on both sides and return the answer, with pods forgotten that it ended.
 
         ``KubeletCrashed`` if both have died of it.
         """
-        self.told.append(what)
-        said = []
-        for twin in self._twins:
-            try:
-                said.append(twin.plain(act(twin)))
-            except KubeletCrashed:
-                said.append(_CRASHED)
-        self.told.append(f"    {said[0]}")
-        self._same("answers", *said)
+        said = self._comparison.both(what, act)
         for uid in self._ended & self._pods.keys():
             self._forget(self._pods[uid])
-        if said[0] == _CRASHED:
+        if said == CRASHED:
             raise KubeletCrashed(what)
-        return said[0]
-
-    def _same(self, what: str, first: object, second: object) -> None:
-        if first != second:
-            told = zip(self._twins, (first, second), strict=True)
-            raise DifferenceError(
-                "\n".join([f"{what} differ", *(f"{twin.name}: {said}" for twin, said in told)])
-            )
-
-    def _compare(self) -> None:
-        first, second = (twin.kubelet.state() for twin in self._twins)
-        for what in first:
-            self._same(what, first[what], second[what])
-        self._same("checkpoints", *(twin.checkpoint() for twin in self._twins))
-        pokes = [twin.kubelet.pokes() for twin in self._twins]
-        if _unshared(first):
-            self._same("pokes", *pokes)
-        for number in self._plugins:
-            self._same(f"calls of {number}", *(twin.calls(number) for twin in self._twins))
+        return said
 
     # Plugins
 
@@ -290,14 +261,3 @@ class History:
         for pod, (reason, _) in zip(pods, outcomes, strict=True):
             if reason:
                 self._forget(pod)
-
-
-def _unshared(state: dict[str, Any]) -> bool:
-    """Whether no two pods have devices of the same name; of several pods any is poked."""
-    owners: dict[str, str] = {}
-    return all(
-        owners.setdefault(id_, pod) == pod
-        for pod, _, _, nodes in state["grants"]
-        for ids in nodes.values()
-        for id_ in ids
-    )

@@ -2,8 +2,6 @@
 
 import json
 import re
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, StubError, StubPlugin
 from deviceplugin.simulator import _checkpoint as checkpoint
@@ -88,14 +87,11 @@ class Twin:
 
     def settle(self, lists: Mapping[str, int] | None = None) -> None:
         """Wait until so many lists have come and the end of every stream has been dealt with."""
-        deadline = time.monotonic() + PATIENCE
-        while not self._settled(lists or {}):
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{self.name}: waited {PATIENCE:g} s for lists {lists} and streams "
-                    f"{self._streams()}; there are {self.kubelet.progress()}"
-                )
-            threading.Event().wait(0.002)
+        if not Waiter().until(lambda: self._settled(lists or {}), PATIENCE, every=0.002):
+            raise AssertionError(
+                f"{self.name}: waited {PATIENCE:g} s for lists {lists} and streams "
+                f"{self._streams()}; there are {self.kubelet.progress()}"
+            )
 
     def _settled(self, lists: Mapping[str, int]) -> bool:
         come, open_, ending = self.kubelet.progress()

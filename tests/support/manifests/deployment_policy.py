@@ -1,16 +1,12 @@
 """What we expect of every device plugin that is deployed."""
 
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields
-from json import loads
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from deviceplugin._config.names import variables
-from deviceplugin_simulated import SimulatedSettings
+from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
+from manifests.plugin_settings import settings_problems
 
 Manifest = Mapping[str, Any]
 
@@ -44,6 +40,11 @@ _CONFINED: Mapping[str, object] = {
     "securityContext.seLinuxOptions": None,
     "securityContext.procMount": None,
 }
+_PRIVILEGED: Mapping[str, object] = {
+    "securityContext.privileged": True,
+    # Kubernetes refuses False with it.
+    "securityContext.allowPrivilegeEscalation": True,
+}
 _NOBODY: Mapping[str, object] = {
     "securityContext.runAsNonRoot": True,
     "securityContext.runAsUser": 65532,
@@ -57,6 +58,11 @@ _PROBED: Mapping[str, object] = {
 _API_PORTS = {(443, "TCP"), (6443, "TCP")}
 """Where the API server is; let out to it are only pods with a token."""
 _CREATE_EVENTS = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+_EVICT = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    *_CREATE_EVENTS,
+]
 _GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
 """All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
@@ -69,44 +75,38 @@ _WRITABLE = {
     "/var/lib/kubelet/device-plugins",  # the plugin's socket is made here
     "/var/lib/kubelet/plugins_registry",  # or here
     "/var/run/cdi",  # CDI specifications
-    "/run/deviceplugin-gpu",  # which GPUs are not well
-    "/opt/intel/fpga-sw",  # by an init container: what the runtime calls to program FPGAs
 }
-_NOT_MOUNTED = {
-    *("driver-root", "nvidia-cdi-hook-path"),  # on the host
-    *("driver-root-ctr-path", "cdi-dir"),  # need not be there
-    *("dev-dir", "hook"),  # of FPGAs, on the host
-}
-"""Settings of paths that are not looked for in the container."""
-_FOREIGN = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
-"""Variables for the container runtime."""
-_CLASSIC = {
-    "simulated-device-plugin": {
-        name for field in fields(SimulatedSettings) for name in variables(field)
-    }
-}
-"""Variables besides DP_..., by command."""
+"""By every plugin; what one needs besides stands in its deployment.toml."""
 
 
-def problems(manifests: list[Manifest], command: str, allowed: Collection[str] = ()) -> list[str]:
+def problems(
+    manifests: list[Manifest],
+    command: str,
+    allowed: Collection[str] = (),
+    *,
+    privileged: bool = False,
+) -> list[str]:
     """Return what is wrong with ``manifests``, which run ``command``.
 
-    Directories of the host that are ``allowed`` may be wide; still, they are read-only.
+    Directories of the host that are ``allowed`` may be wide; still, they are read-only. The
+    plugin's container is to be ``privileged``, or must not be; still, its root is read-only.
     """
     by_kind = {manifest["kind"]: manifest for manifest in reversed(manifests)}
     missing = [kind for kind in KINDS if kind not in by_kind]
     if missing:
         return [f"no {kind}" for kind in missing]
     daemon_set = by_kind["DaemonSet"]["spec"]
+    more = expected(command.removesuffix("-device-plugin"))
     pod = daemon_set["template"]["spec"]
     (container,) = (one for one in pod["containers"] if one["name"] == _PLUGIN)
+    rights = _PRIVILEGED if privileged else {}
     return [
         *_of_namespace(manifests, by_kind),
         *_of_network(manifests, daemon_set["template"], container),
         *_of_access(manifests, by_kind, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
         *_differ("pod", pod, _POD),
-        *_differ("container", container, {**_CONFINED, **_PROBED}),
+        *_differ("container", container, {**_CONFINED, **_PROBED, **rights}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
         *(
             problem
@@ -114,8 +114,8 @@ def problems(manifests: list[Manifest], command: str, allowed: Collection[str] =
             for problem in _differ(f"init container {init['name']}", init, _CONFINED)
         ),
         *(problem for other in pod["containers"] for problem in _of_sidecar(other)),
-        *_of_volumes(pod, allowed),
-        *_of_settings(container, command),
+        *_of_volumes(pod, allowed, _WRITABLE | more.writable),
+        *settings_problems(container, manifests, command, more),
     ]
 
 
@@ -180,7 +180,7 @@ def _of_access(
 ) -> Iterator[str]:
     """Check who may ask what of the API server."""
     asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
-    may = [_CREATE_EVENTS, *([_GET_NODES] if asks else [])]
+    may = [_CREATE_EVENTS, _EVICT, *([_GET_NODES] if asks else [])]
     account = by_kind["ServiceAccount"]["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     for manifest in manifests:
@@ -202,7 +202,9 @@ def _of_sidecar(container: Manifest) -> Iterator[str]:
     yield from (f"container {name}: no {path}" for path in _NEEDED if _get(container, path) is None)
 
 
-def _of_volumes(pod: Manifest, allowed: Collection[str]) -> Iterator[str]:
+def _of_volumes(
+    pod: Manifest, allowed: Collection[str], writable: Collection[str]
+) -> Iterator[str]:
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     containers = [*pod["containers"], *pod.get("initContainers", ())]
     mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
@@ -212,7 +214,7 @@ def _of_volumes(pod: Manifest, allowed: Collection[str]) -> Iterator[str]:
         if "hostPath" in volume:
             yield from _of_host_path(name, volume["hostPath"], allowed)
     for mount in mounts:
-        if mount["mountPath"] not in _WRITABLE and not mount.get("readOnly"):
+        if mount["mountPath"] not in writable and not mount.get("readOnly"):
             yield f"mount {mount['name']}: can be written to"
     for container in containers:
         yield from _of_last_words(container)
@@ -230,43 +232,6 @@ def _of_last_words(container: Manifest) -> Iterator[str]:
     for mount in container.get("volumeMounts", ()):
         if path.is_relative_to(mount["mountPath"]):
             yield f"container: {path} cannot be made in mount {mount['name']}"
-
-
-def _of_settings(container: Manifest, command: str) -> Iterator[str]:
-    """Ask the plugin itself what it makes of the manifest's flags and environment."""
-    # What the cluster fills in (valueFrom) is some text here.
-    environment = {one["name"]: one.get("value", "some-text") for one in container.get("env", [])}
-    program = str(Path(sys.executable).with_name(command))
-    words = [program, *container.get("args", []), "--print-config"]
-    done = subprocess.run(
-        words, env=environment, capture_output=True, text=True, check=False, timeout=15
-    )
-    if done.returncode != 0:
-        yield f"{command} says: {done.stderr.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
-        return
-    settings: dict[str, Any] = loads(done.stdout)
-    known = {"DP_" + key.upper().replace("-", "_") for key in settings} | _FOREIGN
-    known |= _CLASSIC.get(command, set())
-    yield from (f"{name} is no setting" for name in environment if name not in known)
-    yield from _of_paths(container, settings)
-    host, _, port = settings["http-address"].rpartition(":")
-    ports = {entry["name"]: entry["containerPort"] for entry in container.get("ports", [])}
-    if ports.get("http") != int(port) or host.startswith(("127.", "localhost", "[::1]")):
-        yield f"http-address {settings['http-address']} cannot be probed on port {ports}"
-
-
-def _of_paths(container: Manifest, settings: Mapping[str, Any]) -> Iterator[str]:
-    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
-    mounts += ["/sys", "/proc"]  # in every container
-    paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
-    # Only one of the two ways to register is used.
-    del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
-    for key, value in paths.items():
-        if key in _NOT_MOUNTED:
-            continue
-        path = PurePosixPath(value)
-        if not any(path.is_relative_to(mount) for mount in mounts):
-            yield f"{key}: {value} is not mounted"
 
 
 def _differ(what: str, manifest: Manifest, expected: Mapping[str, object]) -> Iterator[str]:

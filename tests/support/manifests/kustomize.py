@@ -140,7 +140,7 @@ def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
 
 def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
     for entry in entries:
-        if entry["target"] != {"kind": manifest["kind"]}:
+        if not _is_target(manifest, **entry["target"]):
             continue
         patch = yaml.safe_load(entry["patch"])
         if isinstance(patch, list):
@@ -148,6 +148,19 @@ def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
                 _add(manifest, **operation)
         else:
             _merge(manifest["spec"], patch["spec"])
+
+
+def _is_target(manifest: Manifest, kind: str, name: str = "") -> bool:
+    """Return whether a patch is for ``manifest``."""
+    return manifest["kind"] == kind and name in {"", *names(manifest)}
+
+
+def names(manifest: Manifest) -> set[str]:
+    """Return the name, and the one without the prefix that a plugin's folder has put before it."""
+    name = manifest["metadata"]["name"]
+    labels = manifest["metadata"].get("labels", {})
+    prefix = labels.get("app.kubernetes.io/name", "").removesuffix("device-plugin")
+    return {name, name.removeprefix(prefix)}
 
 
 def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
@@ -179,7 +192,7 @@ def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
 
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
-    assert op == "add", f"{op!r} is not known here"
+    assert op in {"add", "replace"}, f"{op!r} is not known here"
     place: Any = manifest
     *parents, last = path.strip("/").split("/")
     for name in parents:

@@ -1,0 +1,15 @@
+"""The gopher plugin in every home."""
+
+from homes.case import Case, Example
+from homes.home import Given, Plugin
+
+PLUGIN = Plugin("gopher", "example.com/gopher", 2, files="/etc/gophers")
+
+
+def look(given: Given) -> None:
+    """A container knows its gopher by a variable, and nothing else."""
+    assert given.envs["Gopher"] in {"gary", "gina"}
+    assert not given.annotations
+
+
+CASE = Case(PLUGIN, look, Example(PLUGIN, "^my gophers are g(ary,gina|ina,gary)$"))

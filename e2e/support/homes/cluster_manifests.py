@@ -1,0 +1,154 @@
+"""What is applied to a cluster: the plugin's deployment as a test wants it, and pods."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from homes.home import Plugin
+from homes.pretended_hardware import StandIn
+
+DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
+PATIENCE = 180.0
+"""Seconds. Pods have to be scheduled and started, and a node tells its status every 10 s."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a cluster."""
+
+    image: str = ""
+    pull_policy: str = "IfNotPresent"
+    runtime_class: str = ""
+    pod_image: str = "busybox:1.37"
+    node: str = ""
+    restart_kubelet: str = ""
+    patience: float = PATIENCE
+    pretend_hardware: bool = False
+    """Whether the node gets what its plugins' cases say of hardware: on a node without any."""
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The deployment of a plugin, on one node and in one namespace."""
+
+    plugin: Plugin
+    options: Options
+    namespace: str
+    hostname: str
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Directories of the node, by the names of the volumes that are others in the deployment."""
+    stand_in: StandIn | None = None
+    """Hardware that the node pretends to have."""
+
+    def text(self, place: Path) -> str:
+        """Return the kustomization, for the folder ``place``."""
+        name = f"{self.plugin.name}-device-plugin"
+        deployments = os.path.relpath(DEPLOYMENTS, place.resolve())
+        spec: dict[str, Any] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "namespace": self.namespace,
+            "resources": [f"{deployments}/{self.plugin.name}"],
+            "components": [f"{deployments}/components/{one}" for one in self.plugin.components],
+            "patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())}],
+        }
+        if self.options.image:
+            image, _, tag = self.options.image.rpartition(":")
+            assert image, "--image needs a tag"
+            assert "/" not in tag, "--image needs a tag"
+            spec["images"] = [{"name": name, "newName": image, "newTag": tag}]
+        if self.plugin.config:
+            change = [{"op": "add", "path": "/data/config.yaml", "value": self.plugin.config}]
+            spec["patches"].append({"target": {"kind": "ConfigMap"}, "patch": json.dumps(change)})
+        return json.dumps(spec)
+
+    def _patch(self) -> dict[str, Any]:
+        container: dict[str, Any] = {
+            "name": "device-plugin",
+            "imagePullPolicy": self.options.pull_policy,
+            "env": [
+                {"name": name, "value": text} for name, text in self.plugin.environment.items()
+            ],
+        }
+        pod: dict[str, Any] = {
+            # Only here: what is on other nodes is not looked at.
+            "nodeSelector": {"kubernetes.io/hostname": self.hostname},
+            "containers": [container],
+            "volumes": [
+                {"name": name, "hostPath": {"path": path}} for name, path in self.volumes.items()
+            ],
+        }
+        if self.options.runtime_class:
+            pod["runtimeClassName"] = self.options.runtime_class
+        if self.stand_in is not None:
+            self.stand_in.show(pod)
+        # A changed configuration has a new pod read it: the kubelet brings it to an old one late.
+        digest = hashlib.sha256(self.plugin.config.encode()).hexdigest()[:16]
+        metadata = {"annotations": {"e2e/config": digest}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "any"},
+            "spec": {"template": {"metadata": metadata, "spec": pod}},
+        }
+
+
+CASE = "e2e/case"
+"""The label of a case's pods."""
+
+
+@dataclass(frozen=True)
+class Pods:
+    """How pods of one case are made: on one node, in one namespace."""
+
+    options: Options
+    namespace: str
+    hostname: str
+    case: str = ""
+
+    def running(self, name: str, command: str, limits: Mapping[str, str]) -> dict[str, Any]:
+        """Return a pod with one container, which runs ``command`` in a shell."""
+        container = {
+            "name": "main",
+            "image": self.options.pod_image,
+            "imagePullPolicy": self.options.pull_policy,
+            "command": ["sh", "-c", command],
+            "resources": {"limits": dict(limits)},
+        }
+        spec: dict[str, Any] = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {"kubernetes.io/hostname": self.hostname},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        metadata = {"name": name, "namespace": self.namespace, "labels": self._labels()}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def on_host(self, name: str, command: str) -> dict[str, Any]:
+        """Return a pod that has the node's /tmp as /host."""
+        made = self.running(name, command, {})
+        mount = {"name": "host", "mountPath": "/host"}
+        made["spec"]["containers"][0]["volumeMounts"] = [mount]
+        host = {"name": "host", "hostPath": {"path": "/tmp", "type": "Directory"}}
+        made["spec"]["volumes"] = [host]
+        return made
+
+    def example(self, pod: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a pod of demo/examples, with our image and on our node."""
+        own: dict[str, Any] = json.loads(json.dumps(pod))
+        own["metadata"] |= {"namespace": self.namespace, "labels": self._labels()}
+        own["spec"]["tolerations"] = [{"operator": "Exists"}]
+        own["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self.hostname}
+        for container in own["spec"]["containers"]:
+            container |= {"image": self.options.pod_image}
+            container |= {"imagePullPolicy": self.options.pull_policy}
+        return own
+
+    def _labels(self) -> dict[str, str]:
+        return {CASE: self.case} if self.case else {}

@@ -1,0 +1,53 @@
+"""The node of a cluster that is looked at: the one that is named, or the first."""
+
+import re
+from fnmatch import fnmatch
+
+from homes.kubectl import Kubectl
+
+_CDI = {"containerd": (2, 0), "cri-o": (1, 28)}
+"""The first version of each runtime that has CDI without being configured for it."""
+
+
+class ClusterNode:
+    """See the module. Raises ``AssertionError`` if there is none."""
+
+    def __init__(self, kubectl: Kubectl, name: str = "") -> None:
+        self._kubectl = kubectl
+        nodes = [kubectl.get("node", name)] if name else kubectl.get("nodes")["items"]
+        assert nodes, "the cluster has no node"
+        found = nodes[0]
+        self.name = str(found["metadata"]["name"])
+        # With some clouds they differ.
+        self.hostname = str(found["metadata"]["labels"]["kubernetes.io/hostname"])
+        runtime = found["status"].get("nodeInfo", {}).get("containerRuntimeVersion", "")
+        self.why_no_cdi = why_no_cdi(runtime)
+        """Why containers get nothing of CDI specifications here; empty if they do."""
+
+    def allocatable(self, resource: str) -> int:
+        return self.matching(resource).get(resource, 0)
+
+    def matching(self, pattern: str) -> dict[str, int]:
+        """Return how many devices can be allocated, by resource; those with none are not in it."""
+        found = self._kubectl.get("node", self.name)["status"]["allocatable"].items()
+        counts = {name: as_number(text) for name, text in found if fnmatch(name, pattern)}
+        return {name: count for name, count in counts.items() if count}
+
+
+def why_no_cdi(runtime: str) -> str:
+    """Return why a runtime, as a node names it, has no CDI that we know of; empty if it has."""
+    found = re.match(r"([\w-]+)://v?(\d+)\.(\d+)", runtime)
+    if found is None or found[1] not in _CDI:
+        return f"whether the runtime {runtime or '(none)'} has CDI is not known"
+    needed = _CDI[found[1]]
+    if (int(found[2]), int(found[3])) >= needed:
+        return ""
+    return f"{runtime} has no CDI of its own: {found[1]} {needed[0]}.{needed[1]} or newer has"
+
+
+def as_number(quantity: str) -> int:
+    """Return the number of devices: 1000 are written as 1k."""
+    found = re.fullmatch(r"(\d+)([kMG]?)", quantity)
+    assert found is not None, quantity
+    thousands: int = 1000 ** " kMG".index(found[2] or " ")
+    return int(found[1]) * thousands

@@ -1,0 +1,242 @@
+"""A plugin on a cluster: a namespace of its own, its DaemonSet, and files on the node."""
+
+import base64
+import io
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import yaml
+
+from homes.cluster_manifests import CASE, DEPLOYMENTS, Options, Overlay, Pods
+from homes.cluster_node import ClusterNode
+from homes.home import Plugin
+from homes.kubectl import Kubectl
+from homes.pretended_hardware import StandIn
+from homes.progress import Progress
+
+_PLUGIN = "--selector=app.kubernetes.io/component=device-plugin"
+_ASK = (
+    "import urllib.request as r;"
+    "print(r.urlopen('http://127.0.0.1:9494/{}').read().decode(), end='')"
+)
+_HAND = "on-node"
+_NEVER = {"ErrImageNeverPull", "InvalidImageName"}
+"""Why a container waits for what does not come."""
+
+
+class Deployed:
+    """See the module. Nothing is on the cluster before the first ``apply``."""
+
+    def __init__(self, root: Path, node: ClusterNode, options: Options, progress: Progress) -> None:
+        self.namespace = f"e2e-{token_hex(4)}"
+        self.kubectl = Kubectl(self.namespace, options.patience + 60)
+        self.folder = Path("/tmp", self.namespace)
+        """What there is of it on the node."""
+        self._root, self._node, self._options = root, node, options
+        self._progress = progress
+        self._pods = Pods(options, self.namespace, node.hostname)
+        self._applied = ""
+
+    # The plugin
+
+    def apply(self, plugin: Plugin, stand_in: StandIn | None = None) -> None:
+        """Have the plugin run as it is described; nothing is done if it does already."""
+        text = self.write_overlay(plugin, stand_in)
+        if text != self._applied:
+            self.kubectl("apply", f"--kustomize={self._root}")
+            self._applied = text
+        self.wait_ready()
+
+    def write_overlay(self, plugin: Plugin, stand_in: StandIn | None = None) -> str:
+        """Write the kustomization that is applied, and return it."""
+        own = {plugin.files: str(self.folder / "files")} if plugin.files else {}
+        if stand_in is not None:
+            own |= {place: str(path) for place, path in stand_in.host.items()}
+        volumes = self._volumes(plugin, own) if own else {}
+        overlay = Overlay(
+            plugin, self._options, self.namespace, self._node.hostname, volumes, stand_in
+        )
+        text = overlay.text(self._root)
+        (self._root / "kustomization.yaml").write_text(text)
+        return text
+
+    def _volumes(self, plugin: Plugin, own: Mapping[str, str]) -> dict[str, str]:
+        """Return what the node has in place of directories, by the names of their volumes."""
+        found = yaml.safe_load_all(self.kubectl("kustomize", str(DEPLOYMENTS / plugin.name)))
+        (daemon_set,) = (one for one in found if one["kind"] == "DaemonSet")
+        places = {
+            one["name"]: one.get("hostPath", {}).get("path")
+            for one in daemon_set["spec"]["template"]["spec"]["volumes"]
+        }
+        return {name: own[place] for name, place in places.items() if place in own}
+
+    def wait_ready(self) -> None:
+        self.wait(self._is_ready, "the plugin to be ready")
+
+    def _is_ready(self) -> bool:
+        (found,) = self.kubectl.get(*self.kubectl.within("daemonsets"))["items"]
+        status = found["status"]
+        wanted = status.get("desiredNumberScheduled", 0)
+        return (
+            bool(
+                status.get("observedGeneration") == found["metadata"]["generation"]
+                and wanted
+                and wanted == status.get("updatedNumberScheduled") == status.get("numberAvailable")
+                and wanted == status.get("currentNumberScheduled")
+            )
+            or self._must_wait()
+        )
+
+    def _must_wait(self) -> bool:
+        """Return False; raises ``AssertionError`` where it would be waited for nothing."""
+        for pod in self._plugin_pods():
+            self._progress.note(why_it_waits(pod))
+        return False
+
+    def _plugin_pods(self) -> list[dict[str, Any]]:
+        found = self.kubectl.get(*self.kubectl.within("pods", _PLUGIN))["items"]
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    def _plugin_pod(self) -> str:
+        (pod,) = self._plugin_pods()
+        return str(pod["metadata"]["name"])
+
+    def ask(self, path: str, *, check: bool = True) -> str:
+        """Return what the plugin serves. From inside: its network policy lets nobody else in."""
+        words = self.kubectl.within("exec", self._plugin_pod(), "--container=device-plugin")
+        return self.kubectl(*words, "--", "python3", "-c", _ASK.format(path), check=check)
+
+    def registrations(self) -> float:
+        """Return how often the kubelet has accepted the plugin's pod; 0 if it does not answer."""
+        pattern = r"^deviceplugin_registrations_total\{.*\} (\S+)$"
+        return sum(map(float, re.findall(pattern, self.ask("metrics", check=False), re.MULTILINE)))
+
+    def restart(self) -> None:
+        """End the plugin's pod, and wait for the next one."""
+        old = self._plugin_pod()
+        self.kubectl(*self.kubectl.within("delete", "pod", old, "--grace-period=1"))
+
+        def is_replaced() -> bool:
+            # Until then the DaemonSet's status can be that of the old one.
+            return [old] != [one["metadata"]["name"] for one in self._plugin_pods()] != []
+
+        self.wait(is_replaced, "the plugin's next pod")
+        self.wait_ready()
+
+    # The node's files
+
+    def on_node(self, command: str) -> None:
+        """Run a command by a shell that has the node's /tmp as /host."""
+        if not self._exists("pod", _HAND):
+            self._run_to("Running", self._pods.on_host(_HAND, "trap exit TERM; sleep 7200 & wait"))
+        words = self.kubectl.within("exec", _HAND)
+        self.kubectl(*words, "--", "sh", "-c", command)
+
+    def unpack(self, packed: str) -> None:
+        """Have what was packed on the node. By a ConfigMap, which can have a megabyte."""
+        self._make_namespace()
+        metadata = {"name": "hardware", "namespace": self.namespace}
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        # Not applied: that would put all of it into an annotation, which may not be that large.
+        self.kubectl(
+            "create", "--filename=-", stdin=json.dumps(config | {"data": {"hardware": packed}})
+        )
+        pod = self._pods.on_host(
+            "unpack", "base64 -d < /packed/hardware | tar -x -z -p -C /host && echo unpacked"
+        )
+        pod["spec"]["volumes"].append({"name": "packed", "configMap": {"name": "hardware"}})
+        mount = {"name": "packed", "mountPath": "/packed", "readOnly": True}
+        pod["spec"]["containers"][0]["volumeMounts"].append(mount)
+        self._run_to("Succeeded", pod)
+
+    def _make_namespace(self) -> None:
+        labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+        metadata = {"name": self.namespace, "labels": labels}
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+
+    def _run_to(self, phase: str, pod: dict[str, Any]) -> None:
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+        self.wait_phase(pod["metadata"]["name"], phase)
+
+    # Pods
+
+    def wait_phase(self, name: str, phase: str) -> None:
+        """Wait for a pod; raises ``AssertionError`` with its status if it fails in place of it."""
+
+        def is_there() -> bool:
+            pod = self.kubectl.get(*self.kubectl.within("pod", name))
+            found = pod["status"]
+            assert found["phase"] == phase or found["phase"] != "Failed", found
+            self._progress.note(why_it_waits(pod))
+            return bool(found["phase"] == phase)
+
+        self.wait(is_there, f"the pod {name} to be {phase}")
+
+    def wait(self, condition: Any, what: str) -> None:
+        self._progress.wait(condition, what, self._options.patience)
+
+    def forget_case(self, case: str) -> None:
+        """Delete the pods of a case, which is not waited for: nothing depends on it."""
+        if self.is_there():
+            words = ("delete", "pods", f"--selector={CASE}={case}", "--wait=false")
+            self.kubectl(*self.kubectl.within(*words))
+
+    # The end
+
+    def is_there(self) -> bool:
+        return bool(self._applied) and self._exists("namespace", self.namespace)
+
+    def _exists(self, kind: str, name: str) -> bool:
+        words = self.kubectl.within("get", kind, name, "--ignore-not-found", "--output=name")
+        return bool(self.kubectl(*words).strip())
+
+    def begin_removal(self) -> None:
+        """Delete everything, and wait for nothing but the files of the node."""
+        if self._exists("namespace", self.namespace):
+            try:
+                self.on_node(f"rm -rf /host/{self.namespace}")
+            finally:
+                # A namespace with pods in it takes longer to go than both after each other.
+                words = ("daemonsets", "--all", "--wait=false")
+                self.kubectl(*self.kubectl.within("delete", *words))
+                self.kubectl(*self.kubectl.within("delete", "pods", "--all", "--wait=false"))
+        self._applied = ""
+
+    def end_removal(self) -> None:
+        """Wait until it is gone."""
+        limit = f"--timeout={self._options.patience:g}s"
+        if self._exists("namespace", self.namespace):
+            self.kubectl(*self.kubectl.within("wait", "pods", "--all", "--for=delete", limit))
+            words = (f"--kustomize={self._root}", "--ignore-not-found", limit)
+            # With the namespace goes what is in it, perhaps before kubectl comes to it.
+            self.kubectl("delete", *words)
+        assert not self._exists("namespace", self.namespace)
+
+
+def pack(folder: Path) -> str:
+    """Return a folder of /tmp, device nodes too, for ``Deployed.unpack``."""
+    assert folder.parts[:2] == ("/", "tmp"), folder
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(folder, folder.relative_to("/tmp"))
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+def why_it_waits(pod: Mapping[str, Any]) -> str:
+    """Return what a container of the pod waits for; empty if for nothing known.
+
+    Raises ``AssertionError`` if that does not come.
+    """
+    status = pod["status"]
+    for one in [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]:
+        waiting = one.get("state", {}).get("waiting", {})
+        assert waiting.get("reason") not in _NEVER, f"{pod['metadata']['name']}: {waiting}"
+        if waiting.get("message"):
+            return f"{waiting['reason']}: {waiting['message']}"
+    return ""

@@ -1,0 +1,82 @@
+"""What a plugin itself makes of the flags and the environment that a manifest gives it."""
+
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from json import loads
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from deviceplugin._config.names import CONFIG_VARIABLE
+from manifests.expected import Expected
+
+Manifest = Mapping[str, Any]
+
+
+def settings_problems(
+    container: Manifest, manifests: list[Manifest], command: str, more: Expected
+) -> Iterator[str]:
+    """Ask the plugin itself what it makes of the manifest's flags and environment."""
+    # What the cluster fills in (valueFrom) is some text here.
+    environment = {one["name"]: one.get("value", "some-text") for one in container.get("env", [])}
+    program = str(Path(sys.executable).with_name(command))
+    words = [program, *container.get("args", []), "--print-config"]
+    with TemporaryDirectory() as folder:
+        config = environment.get(CONFIG_VARIABLE, "")
+        for place, here in _mounted(Path(folder), container, manifests).items():
+            if f"{config}/".startswith(f"{place}/"):
+                config = here + config.removeprefix(place)
+        done = subprocess.run(
+            words,
+            env={**environment, CONFIG_VARIABLE: config},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=15,
+        )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()[-1].removeprefix(f"{command}: ")
+        yield f"{command} says: {said.removeprefix(f'{PurePosixPath(config).parent}/')}"
+        return
+    settings: dict[str, Any] = loads(done.stdout)
+    known = {"DP_" + key.upper().replace("-", "_") for key in settings} | more.variables
+    known.add(CONFIG_VARIABLE)
+    yield from (f"{name} is no setting" for name in environment if name not in known)
+    yield from _of_paths(container, settings, more.not_mounted)
+    host, _, port = settings["http-address"].rpartition(":")
+    ports = {entry["name"]: entry["containerPort"] for entry in container.get("ports", [])}
+    if ports.get("http") != int(port) or host.startswith(("127.", "localhost", "[::1]")):
+        yield f"http-address {settings['http-address']} cannot be probed on port {ports}"
+
+
+def _mounted(folder: Path, container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
+    """Write the mounted ConfigMaps below ``folder``; return their places by those of the mounts."""
+    data = {one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"}
+    (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "DaemonSet")
+    maps = {one["name"]: one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
+    found = {}
+    for mount in container.get("volumeMounts", ()):
+        if mount["name"] in maps:
+            place = folder / mount["name"]
+            place.mkdir()
+            for name, text in data[maps[mount["name"]]].items():
+                (place / name).write_text(text)
+            found[mount["mountPath"]] = str(place)
+    return found
+
+
+def _of_paths(
+    container: Manifest, settings: Mapping[str, Any], elsewhere: Collection[str]
+) -> Iterator[str]:
+    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+    mounts += ["/sys", "/proc"]  # in every container
+    paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
+    # Only one of the two ways to register is used.
+    del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
+    for key, value in paths.items():
+        if key in elsewhere:
+            continue
+        path = PurePosixPath(value)
+        if not any(path.is_relative_to(mount) for mount in mounts):
+            yield f"{key}: {value} is not mounted"
