@@ -31,7 +31,7 @@ check: $(READY) ## Lint, types, import contracts, and whether generated code is 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
-	$(BIN)/lint-imports
+	$(BIN)/python build/import_contracts.py
 	@$(MAKE) --no-print-directory proto CHECK=--check
 
 format: $(READY) ## Format the code, and mend what the linter can mend.

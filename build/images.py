@@ -1,9 +1,10 @@
 """Build the plugins' images, and write each as an OCI archive with its SBOM.
 
+    images.py --names
     images.py [PLUGIN...] [--build-image IMAGE] [--base-image IMAGE] [--prefix PREFIX]
 
 By buildah, podman or docker, whichever there is first; words after `--` are given to its build.
-Prints how large each image is.
+Prints how large each image is; with ``--names`` only whose there are, as JSON.
 """
 
 import argparse
@@ -109,9 +110,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--build-image", help="has Python, pip and ldd (see the Dockerfile)")
     parser.add_argument("--base-image", help="what the images stand on")
     parser.add_argument("--prefix", default="", help="of names, such as registry.example.com/")
+    parser.add_argument("--names", action="store_true", help="print the plugins, and build nothing")
     own = list(argv)
     more = [own.pop() for _ in own[own.index("--") :]][::-1][1:] if "--" in own else []
     options = parser.parse_args(own)
+    if options.names:
+        print(json.dumps(plugins()))
+        return 0
     tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), None)
     if tool is None:
         sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is here\n")

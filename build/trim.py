@@ -20,6 +20,7 @@ UNUSED: Final = (
     "deviceplugin/tools/bench",
     "deviceplugin/tools/conformance",
     "deviceplugin/tools/kubelet",
+    "deviceplugin/tools/new",
     "deviceplugin/tools/stub",
     "google/protobuf/testdata",
     "**/__pycache__",

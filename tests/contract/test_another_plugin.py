@@ -1,4 +1,4 @@
-"""A plugin more touches its own folder, and a few lists of names: it is made, and counted."""
+"""A plugin more touches its own folders and two lines: it is made, and counted."""
 
 import json
 import os
@@ -6,33 +6,28 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SITE = Path(pytest.__file__).parents[1]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
     ("deviceplugin/tools/conformance", "gopher"): "an example in --help",
+    (
+        "deviceplugin/tools/new",
+        "template",
+    ): "what it makes plugins of, and the places for their lines",
     ("deviceplugin/tools/bench", "gopher"): "what is measured where no command is given",
 }
 """Places in the framework that name a plugin, and why."""
-WORKSPACE = {
-    "mypy_path",
-    "markers",  # of the end to end tests
-    "source_pkgs",  # of coverage
-    "root_packages",  # of the import contracts, as are the rest
-    "source_modules",
-    "modules",
-}
-"""Lists in the workspace's pyproject.toml that a new plugin is added to."""
-NOT_MEASURED = {"markers", "source_pkgs"}
 CHECK = '''"""What ``deviceplugin doctor`` looks at for this plugin."""
 
 from collections.abc import Iterator
@@ -98,17 +93,28 @@ def test_a_name_is_seen(text: str, names: set[str]) -> None:
     assert names == named(text)
 
 
+LEFT = shutil.ignore_patterns(
+    *("__pycache__", ".*_cache", ".git", ".venv", ".cov*", ".hypothesis", "dist", "node_modules"),
+)
+"""What is not of the repository."""
+
+
 @pytest.fixture(scope="module")
-def lamp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a new plugin, as the template's page makes it, with a check."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the repository in which somebody has made the plugin lamp."""
+    folder = tmp_path_factory.mktemp("copy") / "tree"
+    shutil.copytree(ROOT, folder, ignore=LEFT)
+    words = [sys.executable, "-m", "deviceplugin", "new", "lamp"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lamp(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the new plugin's folder, with a check for the doctor."""
     folder = tmp_path_factory.mktemp("plugins") / "lamp"
-    leave = shutil.ignore_patterns("__pycache__", ".*_cache")
-    shutil.copytree(ROOT / "plugins/template", folder, ignore=leave)
-    package = folder / "src/deviceplugin_lamp"
-    (folder / "src/deviceplugin_template").rename(package)
-    for path in (folder / "pyproject.toml", *folder.rglob("*.py")):
-        path.write_text(path.read_text().replace("template", "lamp"))
-    (package / "doctor.py").write_text(CHECK)
+    shutil.copytree(tree / "plugins/lamp", folder)
+    (folder / "src/deviceplugin_lamp/doctor.py").write_text(CHECK)
     with (folder / "pyproject.toml").open("a") as file:
         file.write(ENTRY)
     return folder
@@ -148,49 +154,123 @@ def test_it_serves_without_a_change(installed: Path) -> None:
     assert "plugin-dir" in run(installed, "deviceplugin_lamp", "--print-config")
 
 
-def listed(table: Any, name: str, key: str = "") -> Iterator[str]:
-    """Yield the keys of the lists of a pyproject.toml that a plugin is in."""
-    if isinstance(table, dict):
-        for inner, value in table.items():
-            yield from listed(value, name, inner)
-    elif isinstance(table, list):
-        texts = {str(item).partition(":")[0] for item in table}
-        of_one_plugin = key == "containers"  # a contract about the inside of one
-        if texts & {name, f"deviceplugin_{name}", f"plugins/{name}/src"} and not of_one_plugin:
-            yield key
-        for item in table:
-            yield from listed(item, name, key)
+def files(folder: Path) -> dict[str, bytes]:
+    """Return what is in a tree, but for what tools leave there."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted({*folders} - LEFT(place, folders))
+        for name in {*names} - LEFT(place, names):
+            path = Path(place, name)
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
 
 
-def test_the_workspace_has_every_plugin_in_the_same_few_lists() -> None:
-    workspace = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    for name in PLUGINS:
-        expected = WORKSPACE - (NOT_MEASURED if name == "template" else set())
-        assert sorted(expected) == sorted(listed(workspace, name)), name
+def test_it_is_in_its_own_folders_and_two_lines_besides(tree: Path) -> None:
+    before, after = files(ROOT), files(tree)
+    own = {path for path in after.keys() - before.keys() if "lamp" not in path}
+    assert set() == own
+    changed = {path: len(difference(before[path], after[path])) for path in before if path in after}
+    assert {"README.md": 1, "pyproject.toml": 1} == {k: n for k, n in changed.items() if n}
 
 
-def test_with_these_lines_the_contracts_hold_for_it(lamp: Path, tmp_path: Path) -> None:
-    text = (ROOT / "pyproject.toml").read_text()
-    line = '  "deviceplugin_template",\n'
-    changed = text.replace(line, line + line.replace("template", "lamp"))
-    (tmp_path / "pyproject.toml").write_text(changed)
-    for source in (*ROOT.glob("common/src/*"), *ROOT.glob("plugins/*/src/*"), *lamp.glob("src/*")):
-        leave = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, tmp_path / source.name, ignore=leave)
-    assert {"KEPT"} == verdicts(tmp_path)
-    with (tmp_path / "deviceplugin_lamp/doctor.py").open("a") as file:
-        file.write("\nimport deviceplugin.tools.doctor\n")
-    assert {"KEPT", "BROKEN"} == verdicts(tmp_path)
+def difference(before: bytes, after: bytes) -> list[bytes]:
+    if before == after:
+        return []
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    return [line for line in after.splitlines() if line not in before.splitlines()]
 
 
-def verdicts(folder: Path) -> set[str]:
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    done = subprocess.run(
-        [*command, "--config", "pyproject.toml"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
+@pytest.fixture(scope="module")
+def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the commands of an environment in which the copy's packages are installed.
+
+    The rest is this environment's.
+    """
+    place = tmp_path_factory.mktemp("venv")
+    venv.create(place, with_pip=False, symlinks=True)
+    (site,) = place.glob("lib/python*/site-packages")
+    sources = [*tree.glob("common/src"), *sorted(tree.glob("plugins/*/src"))]
+    lines = [*map(str, sources), f"import site; site.addsitedir({str(SITE)!r})"]
+    (site / "tree.pth").write_text("".join(f"{line}\n" for line in lines))
+    script = place / "bin/lamp-device-plugin"
+    script.write_text(
+        f"#!{place}/bin/python\nfrom deviceplugin_lamp.__main__ import main\nmain()\n"
+    )
+    script.chmod(0o755)
+    return place / "bin"
+
+
+def within(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    return subprocess.run(
+        words,
+        cwd=tree,
+        env={**environment, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         check=False,
     )
-    return set(re.findall(r" (KEPT|BROKEN)\b", done.stdout))
+
+
+@pytest.mark.timeout(180)
+def test_linter_and_types_see_it(tree: Path, inside: Path) -> None:
+    own, python = ["plugins/lamp", "e2e/cases/lamp.py"], f"--python-executable={inside}/python"
+    for program, *words in (
+        ["ruff", "check", "--no-cache", "."],
+        ["ruff", "format", "--check", "--no-cache", *own],
+        ["mypy", python, *own],
+    ):
+        done = within(tree, BIN / program, *words)
+        assert 0 == done.returncode, done.stdout
+
+
+def test_the_contracts_hold_for_it_and_break_where_it_breaks_them(tree: Path, inside: Path) -> None:
+    words = [str(inside / "python"), "build/import_contracts.py", "--no-cache"]
+    assert {"KEPT"} == set(verdicts(within(tree, *words)).values())
+    module = tree / "plugins/lamp/src/deviceplugin_lamp/more.py"
+    module.write_text("import deviceplugin.tools.doctor\nimport deviceplugin_gopher\nimport grpc\n")
+    try:
+        found = verdicts(within(tree, *words))
+    finally:
+        module.unlink()
+    assert {
+        "Plugins use public names only",
+        "Plugins never import each other",
+        "gRPC stays in the two sides of the wire",
+    } == {name for name, verdict in found.items() if verdict == "BROKEN"}
+
+
+def verdicts(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    return dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", done.stdout, re.MULTILINE))
+
+
+def test_images_and_the_checklist_see_it(tree: Path, inside: Path) -> None:
+    names = within(tree, inside / "python", "build/images.py", "--names")
+    assert "lamp" in json.loads(names.stdout)
+    done = within(tree, inside / "python", "build/checklist.py", "lamp")
+    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+
+
+def test_coverage_measures_it(tree: Path, inside: Path) -> None:
+    data = tree / "dist/.coverage"
+    data.parent.mkdir(exist_ok=True)
+    words = [str(inside / "python"), "-m", "coverage"]
+    within(tree, *words, "run", f"--data-file={data}", "-m", "deviceplugin_lamp", "--print-config")
+    within(tree, *words, "combine", f"--data-file={data}", "dist")
+    shown = within(tree, *words, "report", f"--data-file={data}", "--include=plugins/lamp/*")
+    assert "plugins/lamp/src/deviceplugin_lamp/__init__.py" in shown.stdout, shown.stderr
+
+
+@pytest.mark.timeout(300)
+def test_its_own_tests_and_those_of_every_plugin_pass_for_it(tree: Path, inside: Path) -> None:
+    folders = ["plugins/lamp", "e2e/test_homes.py", "tests/contract/test_deployments.py"]
+    folders += ["tests/contract/test_build.py", "tests/contract/test_docs.py"]
+    pytest_ = [str(inside / "python"), "-m", "pytest", "-n0", "-q", "-rp", "-p", "no:cacheprovider"]
+    done = within(tree, *pytest_, "-k", "lamp", *folders)
+    assert 0 == done.returncode, done.stdout
+    passed = set(re.findall(r"^PASSED (\S+?)\.py", done.stdout, re.MULTILINE))
+    expected = {path.removesuffix(".py") for path in folders} - {"plugins/lamp"}
+    assert expected | {"plugins/lamp/tests/test_lamp"} == passed
+    assert 4 == len(re.findall(r"^PASSED e2e/.+\[lamp\]", done.stdout, re.MULTILINE))
+    wheels = within(tree, *pytest_, "--collect-only", "-k", "lamp", "tests/contract/test_wheels.py")
+    assert "deviceplugin_lamp" in wheels.stdout

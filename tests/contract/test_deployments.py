@@ -1,11 +1,13 @@
 """The manifests are safe, run the plugins that there are, and are what kustomize makes of them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import kubernetes_validate
@@ -15,7 +17,8 @@ import yaml
 from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
 from manifests.deployment_policy import problems
-from manifests.kustomize import Manifest, overlay, render, render_by_kustomize
+from manifests.expected import expected, owner
+from manifests.kustomize import Manifest, names, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
@@ -25,12 +28,10 @@ OLDEST, NEWEST = "1.26", "1.37"
 """Versions of Kubernetes whose schemas the manifests must fit."""
 OPERATORS = {"PodMonitor", "PrometheusRule"}
 """Kinds that are not Kubernetes' own."""
-WIDE = {"host-dev": {"/dev"}}
+WIDE = {"host-dev": {"/dev"}, "gpu-cdi": {"/usr"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
-INCLUDED = {"fpga": {"cdi"}}
-"""Components that a plugin has from the start."""
-ONLY = {"fpga-aliases": "fpga", "node-annotation": "fpga"}
-"""Components for one plugin, whose settings others do not have."""
+PRIVILEGED = {"gpu-privileged"}
+"""Components that make a container privileged, which no other does."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 
 
@@ -51,13 +52,15 @@ def resources(plugin: str) -> set[str]:
     known = settings(plugin)
     if "resource" in known:
         return {known["resource"]}
-    if plugin == "gpu":
-        return {"nvidia.com/gpu"}  # others only with other settings
-    if plugin == "fpga":
-        return {"fpga.intel.com/region-ce48969398f05f33946d560708be108a"}  # of one card
-    (config,) = (one for one in render(folder(plugin)) if one["kind"] == "ConfigMap")
-    devices = yaml.safe_load(config["data"]["config.yaml"])["devices"]
+    if told := expected(plugin).resources:
+        return set(told)
+    devices = yaml.safe_load(_config(render(folder(plugin)))["config.yaml"])["devices"]
     return {f"{known['domain']}/{entry['name']}" for entry in devices}
+
+
+def wide(plugin: str, *components: str) -> set[str]:
+    """Return the wide directories that a plugin mounts with ``components`` and its own."""
+    return {path for one in (*components, *expected(plugin).included) for path in WIDE.get(one, ())}
 
 
 def in_order(manifests: Any) -> Any:
@@ -84,7 +87,7 @@ def schema_problems(manifests: list[Manifest]) -> list[str]:
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
     manifests = render(folder(plugin))
-    assert [] == problems([*manifests], f"{plugin}-device-plugin")
+    assert [] == problems([*manifests], f"{plugin}-device-plugin", wide(plugin))
     assert [] == schema_problems(manifests)
 
 
@@ -94,26 +97,40 @@ def test_a_deployment_is_as_every_deployment_should_be(plugin: str) -> None:
         (plugin, component)
         for plugin in PLUGINS
         for component in COMPONENTS
-        if plugin == ONLY.get(component, plugin)
+        if owner(component) in (None, plugin)
     ],
 )
 def test_a_plugin_with_a_component_is_as_it_should_be(
     plugin: str, component: str, tmp_path: Path
 ) -> None:
     manifests = render(overlay(tmp_path, plugin, component))
-    allowed = WIDE.get(component, ())
-    assert [] == problems([*manifests], f"{plugin}-device-plugin", allowed)
+    allowed = wide(plugin, component)
+    privileged = component in PRIVILEGED
+    found = problems([*manifests], f"{plugin}-device-plugin", allowed, privileged=privileged)
+    assert [] == found
     known = [one for one in manifests if one["kind"] not in OPERATORS]
     assert [] == schema_problems(known)
-    assert manifests != render(folder(plugin)) or component in INCLUDED.get(plugin, ())
+    assert manifests != render(folder(plugin)) or component in expected(plugin).included
 
 
 @pytest.mark.parametrize("plugin", ["fpga", "generic"])
 def test_all_components_fit_together(plugin: str, tmp_path: Path) -> None:
-    components = [one for one in COMPONENTS if plugin == ONLY.get(one, plugin)]
+    components = [one for one in COMPONENTS if owner(one) in (None, plugin)]
     place = overlay(tmp_path, plugin, *components)
     manifests = render(place)
     assert [] == problems([*manifests], f"{plugin}-device-plugin", WIDE["host-dev"])
+    rendered = render_by_kustomize(place)
+    assert rendered is None or in_order(rendered) == in_order(manifests)
+
+
+def test_the_gpu_components_for_nodes_without_nvidias_runtime_fit_together(
+    tmp_path: Path,
+) -> None:
+    place = overlay(tmp_path, "gpu", "gpu-cdi", "gpu-static-cdi", "gpu-privileged")
+    manifests = render(place)
+    command = "gpu-device-plugin"
+    assert [] == problems([*manifests], command, WIDE["gpu-cdi"], privileged=True)
+    assert [] == schema_problems(manifests)
     rendered = render_by_kustomize(place)
     assert rendered is None or in_order(rendered) == in_order(manifests)
 
@@ -138,7 +155,7 @@ def test_kustomize_renders_the_same(plugin: str) -> None:
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_plugin_needs_few_lines_besides_the_base(plugin: str) -> None:
     lines = [line for path in folder(plugin).iterdir() for line in path.read_text().splitlines()]
-    assert len([line for line in lines if line.strip()]) <= 40
+    assert len([line for line in lines if line.strip()]) <= 50
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -149,6 +166,19 @@ def test_the_image_has_the_plugins_name_and_version(plugin: str) -> None:
     version = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
     assert version is not None
     assert f"{plugin}-device-plugin:{version[1]}" == container["image"]
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_what_can_be_set_in_the_file_is_set_nowhere_else(plugin: str) -> None:
+    manifests = render(folder(plugin))
+    container = _container(manifests)
+    given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    assert "args" not in container
+    assert {"DP_HTTP_ADDRESS", "DP_CONFIG"} == given.keys() - expected(plugin).variables
+    path = PurePosixPath(given["DP_CONFIG"])
+    (mount,) = (one for one in container["volumeMounts"] if one["name"] == "config")
+    assert (str(path.parent), True) == (mount["mountPath"], mount["readOnly"])
+    assert [path.name] == [*_config(manifests)]
 
 
 def test_every_component_is_on_the_page() -> None:
@@ -171,14 +201,26 @@ def _pod(manifests: list[Manifest]) -> Any:
     return daemonset["spec"]["template"]["spec"]
 
 
+def _config(manifests: list[Manifest], name: str = "config") -> dict[str, str]:
+    """Return the files of a ConfigMap."""
+    found: dict[str, str]
+    (found,) = (
+        one["data"] for one in manifests if one["kind"] == "ConfigMap" and name in names(one)
+    )
+    return found
+
+
 BREAK: dict[str, Callable[[list[Manifest]], object]] = {
     "gopher-device-plugin says: unknown argument '--dir=/x': did you mean --directory? "
-    "(see --help)": (lambda m: _container(m)["args"].append("--dir=/x")),
+    "(see --help)": (lambda m: _container(m).update(args=["--dir=/x"])),
+    "gopher-device-plugin says: config.yaml:1: directory: 'x' is not an absolute path": (
+        lambda m: _config(m).update({"config.yaml": "directory: x"})
+    ),
     "DP_LOGLEVEL is no setting": lambda m: _container(m)["env"].append(
         {"name": "DP_LOGLEVEL", "value": "debug"}
     ),
-    "directory: /etc/other is not mounted": lambda m: _container(m)["args"].append(
-        "--directory=/etc/other"
+    "directory: /etc/other is not mounted": lambda m: _config(m).update(
+        {"config.yaml": "directory: /etc/other"}
     ),
     "container: securityContext.capabilities is {'drop': ['ALL'], 'add': ['SYS_ADMIN']}, "
     "not {'drop': ['ALL']}": lambda m: _container(m)["securityContext"]["capabilities"].update(
@@ -197,7 +239,7 @@ BREAK: dict[str, Callable[[list[Manifest]], object]] = {
     "pod: hostNetwork is True, not None": lambda m: _pod(m).update(hostNetwork=True),
     "http-address 127.0.0.1:9494 cannot be probed on port {'http': 9494}": lambda m: _container(m)[
         "env"
-    ].clear(),
+    ].pop(0),
     "no ServiceAccount": lambda m: m.__delitem__(1),
     "no NetworkPolicy": lambda m: m.__delitem__(3),
     "network: Egress is open": lambda m: m[3]["spec"]["policyTypes"].pop(),
@@ -225,7 +267,6 @@ BREAK: dict[str, Callable[[list[Manifest]], object]] = {
         m
     ).update(initContainers=[_installer(_container(m))]),
     "container: /dev/termination-log cannot be made in mount gophers": lambda m: (
-        _container(m).update(args=[]),
         _container(m)["volumeMounts"].append(
             {"name": "gophers", "mountPath": "/dev", "readOnly": True}
         ),
@@ -311,6 +352,12 @@ def test_a_binding_follows_its_account_into_another_namespace(tmp_path: Path) ->
         assert expected == subject
 
 
+def test_evicting_has_to_be_asked_for(tmp_path: Path) -> None:
+    pod = _pod(render(overlay(tmp_path, "gpu", "evict", "events")))
+    (found,) = (one for one in pod["containers"] if one["name"] == "evict")
+    assert ["--node=$(NODE_NAME)"] == found["args"]
+
+
 BREAK_NODE_ANNOTATION: dict[str, Callable[[list[Manifest]], object]] = {
     "container: has a token": lambda m: (
         _container(m)["env"].pop(),
@@ -346,7 +393,7 @@ def test_the_plugin_finds_the_token_where_the_component_puts_it(tmp_path: Path) 
 
 def test_the_plugin_finds_the_aliases_where_the_component_puts_them(tmp_path: Path) -> None:
     manifests = render(overlay(tmp_path, "fpga", "fpga-aliases"))
-    (config,) = (one for one in manifests if one["kind"] == "ConfigMap")
+    (config,) = (one for one in manifests if one["metadata"]["name"] == "aliases")
     pod = _pod(manifests)
     (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "aliases")
     (volume,) = (one for one in pod["volumes"] if one["name"] == "aliases")
@@ -358,13 +405,62 @@ def test_the_plugin_finds_the_aliases_where_the_component_puts_them(tmp_path: Pa
     assert Aliases() == read(tmp_path / name)
 
 
+def test_the_plugin_finds_its_configuration_where_the_component_puts_it(tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "gpu", "gpu-node-config"))
+    (config,) = (one for one in manifests if one["metadata"]["name"] == "node-config")
+    pod = _pod(manifests)
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    environment = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    (item,) = volumes["podinfo"]["downwardAPI"]["items"]
+    assert config["metadata"]["name"] == volumes["node-config"]["configMap"]["name"]
+    assert mounts["node-config"] == environment["DP_CONFIG"]
+    assert f"{mounts['podinfo']}/{item['path']}" == environment["DP_NODE_LABELS_FILE"]
+    ((name, text),) = config["data"].items()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / name).write_text(text)
+    command = [str(Path(sys.executable).with_name("gpu-device-plugin")), "--print-config"]
+    done = subprocess.run(
+        command, env={"DP_CONFIG": str(tmp_path / "config")}, capture_output=True, check=True
+    )
+    assert f"{name}, the only one" == json.loads(done.stdout)["node-choice"]
+
+
+def test_the_page_about_mps_is_a_deployment_that_fits_together(tmp_path: Path) -> None:
+    page = (ROOT / "plugins/gpu/docs/mps.md").read_text()
+    blocks = re.findall(r"^   ```yaml\n(.*?)^   ```$", page, re.MULTILINE | re.DOTALL)
+    ours, theirs = (yaml.safe_load(textwrap.dedent(block)) for block in blocks)
+    assert [] == schema_problems([theirs])
+    for key in ("resources", "components"):
+        ours[key] = [
+            os.path.relpath(ROOT / path.removeprefix("device-plugins/"), tmp_path)
+            for path in ours[key]
+        ]
+    (tmp_path / "kustomization.yaml").write_text(json.dumps(ours))
+    manifests = render(tmp_path)
+    assert [] == [*problems([*manifests], "gpu-device-plugin"), *schema_problems(manifests)]
+    volumes = {
+        one["name"]: one.get("hostPath", {}).get("path")
+        for pod in (_pod(manifests), theirs["spec"]["template"]["spec"])
+        for one in pod["volumes"]
+    }
+    environment = {one["name"]: one.get("value") for one in _container(manifests)["env"]}
+    assert environment["DP_MPS_ROOT"] == volumes["mps-root"]
+    assert f"{volumes['mps-root']}/shm" == volumes["mps-shm"]
+    assert "sharing" in yaml.safe_load(_config(manifests, "node-config")["config.yaml"])
+    assert "node-config" in {
+        one.get("configMap", {}).get("name")
+        for one in theirs["spec"]["template"]["spec"]["volumes"]
+    }
+
+
 def test_the_sidecar_runs_a_command_that_there_is(tmp_path: Path) -> None:
     container = _beside(render(overlay(tmp_path, "gopher", "events")))
     assert "gopher-device-plugin:0.1.0" == container["image"]
     words = [sys.executable, *container["command"][1:], *container["args"]]
     plugin = ["--once", "--dry-run", "--plugin=/dev/null"]
     done = subprocess.run([*words, *plugin], capture_output=True, text=True, check=False)
-    assert "deviceplugin events: /dev/null: is no list of a plugin's devices\n" == done.stderr
+    assert "deviceplugin events: /dev/null: is not a list of a plugin's devices\n" == done.stderr
 
 
 def test_monitoring_without_the_operator_is_as_its_page_says(tmp_path: Path) -> None:

@@ -37,20 +37,23 @@ from deviceplugin._kubelet import endpoint, service
 from deviceplugin._registration import kubelet_socket
 from deviceplugin._telemetry import events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin.apiserver import _errors
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin.tools.events import _cluster, _look, _notice, _sender, _watch
+from deviceplugin.tools.events import _look, _notice, _sender, _watch
+from deviceplugin.tools.evict import _evictor
 from deviceplugin_gopher import GopherSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
     for pattern in (
-        *("README.md", "common/README.md", "common/docs/*.md", "plugins/*/README.md"),
+        *("README.md", "common/README.md", "common/docs/**/*.md", "plugins/*/README.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )
     for path in ROOT.glob(pattern)
 )
+KIT = ROOT / "common/docs/kit/README.md"
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
 AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
 
@@ -308,23 +311,22 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),
         (
             "attribution",
-            (
-                f"{TIMING.soon:g} s after an allocation has ended; "
-                f"of many in a row, {TIMING.at_last:g} s"
-            ),
+            f"{TIMING.soon:g} s after an allocation; if more follow, {TIMING.at_last:g} s",
         ),
-        ("attribution", f"more than {view._MOST_GETS} pods to ask for"),
+        ("attribution", f"with more than {view._MOST_GETS} pods"),
         ("attribution", f"{TIMING.retry:g} s after a failure"),
-        ("attribution", f"two looks, at least {TIMING.confirm:g} s apart"),
+        ("attribution", f"two polls, at least {TIMING.confirm:g} s apart"),
         ("attribution", f"has run for two intervals ({TIMING.settle:g} s)"),
-        ("attribution", f"once it is free for {TIMING.admission:g} s"),
-        ("attribution", f"which may take {exclusive._TIMEOUT:g} s at most"),
+        ("attribution", f"once it has been free for {TIMING.admission:g} s"),
+        ("attribution", f"with a limit of {exclusive._TIMEOUT:g} s"),
         ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
         ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("events", f"which names {_notice.MOST_NAMED} of them"),
         ("events", f"{_sender.BURST} Events in a row, then 1 a minute"),
         ("events", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
-        ("events", f"`Retry-After` is kept, up to {_cluster.LONGEST_WAIT:g} s"),
+        ("events", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
+        ("apiserver", f"up to {_errors.LONGEST_WAIT:g} s"),
+        ("evict", f"For the last {'minute' if _evictor.CONFIRM == 60 else _evictor.CONFIRM} it"),
         ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
         ("events", f"and {_look.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
@@ -391,6 +393,15 @@ def test_the_errors_page_draws_the_real_tree() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     }
     assert real == drawn
+
+
+def test_every_module_of_the_kit_has_a_page_and_a_row() -> None:
+    modules = (ROOT / "common/src/deviceplugin/kit").glob("[!_]*")
+    expected = sorted(f"{path.stem}.md" for path in modules)
+    pages = sorted(path.name for path in (ROOT / "common/docs/kit").glob("[!R]*.md"))
+    rows = re.findall(r"^\| .*", code(ROOT / "common/docs/kit/README.md"), re.MULTILINE)
+    table = _LINK.findall("\n".join(rows))
+    assert (expected, expected) == (pages, table)
 
 
 def test_every_page_is_on_the_map() -> None:

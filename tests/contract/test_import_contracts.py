@@ -5,13 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
+import import_contracts
+
 ROOT = Path(__file__).parents[2]
-CONFIGURATION = ROOT / "pyproject.toml"
 FORBIDDEN = {
     "The core is layered": (
         "deviceplugin/_discovery/found.py",
@@ -34,9 +34,14 @@ FORBIDDEN = {
         "deviceplugin/_registration/kubelet_socket.py",
         "import tenacity",
     ),
-    "YAML stays where files are read": ("deviceplugin_gpu/plugin.py", "import yaml"),
+    "urllib3 stays in the client of the API server": (
+        "deviceplugin/tools/events/_sender.py",
+        "import urllib3",
+    ),
+    "YAML stays where files are read": ("deviceplugin/_app/table.py", "import yaml"),
+    "YAML stays where the GPU plugin reads files": ("deviceplugin_gpu/plugin.py", "import yaml"),
     "NVML is called in one file": ("deviceplugin_gpu/health/gpu_health.py", "import pynvml"),
-    "udev is asked in one file of each plugin": ("deviceplugin_fpga/plugin.py", "import pyudev"),
+    "udev is asked in one file": ("deviceplugin_fpga/plugin.py", "import pyudev"),
     "Plugins use public names only": (
         "deviceplugin_generic/plugin.py",
         "import deviceplugin._platform.hooks",
@@ -55,9 +60,8 @@ def sources() -> list[Path]:
 
 def verdicts(folder: Path) -> dict[str, str]:
     """Return KEPT or BROKEN for each contract, judged on the packages in ``folder``."""
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     answer = subprocess.run(
-        [*command, "--config", str(CONFIGURATION)],
+        [sys.executable, import_contracts.__file__, "--no-cache"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
         capture_output=True,
@@ -80,8 +84,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_each_contract_has_an_import_that_it_forbids() -> None:
-    configuration = tomllib.loads(CONFIGURATION.read_text())["tool"]["importlinter"]
-    assert set(FORBIDDEN) == {contract["name"] for contract in configuration["contracts"]}
+    assert set(FORBIDDEN) == {contract["name"] for contract in import_contracts.contracts()}
 
 
 @pytest.mark.parametrize("contract", FORBIDDEN)
@@ -90,8 +93,20 @@ def test_a_contract_breaks_at_a_forbidden_import(judged: dict[str, str], contrac
 
 
 def test_every_plugin_is_under_the_contracts() -> None:
-    configuration = tomllib.loads(CONFIGURATION.read_text())["tool"]["importlinter"]
-    assert {source.name for source in sources()} == set(configuration["root_packages"])
+    told = import_contracts.configuration()["importlinter"]["root_packages"].split()
+    assert {source.name for source in sources()} == set(told)
+
+
+def test_a_contract_of_all_plugins_names_each_and_no_wildcard() -> None:
+    names = import_contracts.packages()
+    found = {one["name"]: one for one in import_contracts.contracts()}
+    assert names == found["Plugins never import each other"]["modules"]
+    assert names == found["Plugins use public names only"]["source_modules"]
+
+
+def test_no_two_contracts_have_one_name() -> None:
+    names = [contract["name"] for contract in import_contracts.contracts()]
+    assert len(names) == len(set(names))
 
 
 def test_no_module_of_a_plugin_has_an_underscore() -> None:

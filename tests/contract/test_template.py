@@ -7,6 +7,7 @@ nothing else of what this one has.
 import re
 import shutil
 import subprocess
+import sys
 import venv
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
@@ -49,7 +50,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
     place = tmp_path / "venv"
     venv.create(place, with_pip=False, symlinks=True)
     (site,) = place.glob("lib/python*/site-packages")
-    for name, one in {**needed(INSTALLERS), **needed(("deviceplugin",), "testing")}.items():
+    for name, one in {
+        **needed(INSTALLERS),
+        **needed(("deviceplugin", "pyyaml"), "testing"),
+    }.items():
         if name not in NOT_INSTALLED:
             link(one, site)
     for command in ("pip", "pytest"):
@@ -118,3 +122,11 @@ def test_the_environment_is_as_new_as_a_readers(environment: dict[str, str]) -> 
     names = ["deviceplugin", "deviceplugin_template", "pytest_timeout", "xdist", "pytest", "grpc"]
     code = f"import importlib.util as u; print(*(n for n in {names} if u.find_spec(n)))"
     assert "pytest grpc\n" == run(f"python -c {code!r}", Path(environment["HOME"]), environment)
+
+
+def test_where_it_looks_is_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "ttyUSB7").symlink_to("/dev/null")
+    words = ["-m", "deviceplugin_template", "--once", f"--directory={tmp_path}"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    _, row = done.stdout.splitlines()
+    assert ["example.com/serial", "ttyUSB7", "healthy"] == row.split()[:3]

@@ -1,0 +1,81 @@
+"""Say how much of each package the tests have covered, and fail where that is too little.
+
+    .venv/bin/python build/coverage_gate.py [DATA]
+
+DATA is the file that `coverage combine` has written; without it, `.coverage` in the root.
+Exits with 1 if a package is below what is asked of it, with the lines that are missing.
+"""
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from coverage import Coverage
+from coverage.exceptions import NoDataError
+
+ROOT: Final = Path(__file__).parents[1]
+GENERATED: Final = ("*_pb2.py",)
+CONFORMANCE: Final = "common/src/deviceplugin/conformance/*"
+TOOLS: Final = "common/src/deviceplugin/tools/*"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A package, and how many per cent of its statements and branches are to be covered."""
+
+    name: str
+    least: float
+    include: str
+    omit: Sequence[str] = GENERATED
+
+
+def gates(root: Path = ROOT) -> Iterator[Gate]:
+    """Yield the gates: a plugin that is added has one without a change here."""
+    yield Gate("the core", 100, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
+    yield Gate("its conformance suite", 95, CONFORMANCE)
+    yield Gate("its tools", 90, TOOLS)
+    for path in sorted(root.glob("plugins/*/src")):
+        yield Gate(path.parent.name, 90, f"plugins/{path.parent.name}/src/*")
+
+
+def judged(gate: Gate, data: Coverage) -> tuple[float, str]:
+    """Return how many per cent are covered, and the table of what is not."""
+    table = io.StringIO()
+    try:
+        covered = data.report(
+            include=[gate.include],
+            omit=list(gate.omit),
+            file=table,
+            show_missing=True,
+            skip_covered=True,
+        )
+    except NoDataError:
+        return 0.0, "nothing of it has been run\n"
+    return covered, table.getvalue()
+
+
+def main(words: Sequence[str]) -> int:
+    """Print a line for each package, and what is missing of those that are below; 1 if any is."""
+    file = Path(words[0]) if words else ROOT / ".coverage"
+    if not file.is_file():
+        sys.stderr.write(f"coverage_gate.py: {file}: is not there; run: coverage combine\n")
+        return 2
+    data = Coverage(str(file), config_file=str(ROOT / "pyproject.toml"))
+    data.load()
+    failed = False
+    for gate in gates():
+        covered, table = judged(gate, data)
+        below = covered < gate.least
+        failed = failed or below
+        verdict = f"below {gate.least:g}" if below else f"at least {gate.least:g}"
+        print(f"{gate.name:21} {covered:8.3f} %  {verdict}")
+        if below:
+            print(table)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
