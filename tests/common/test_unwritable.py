@@ -22,8 +22,9 @@ from scripted_plugin import ScriptedPlugin
 
 needs_root = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 
+# What is imported late is imported here: the other user may not read this one's Python.
 SERVE = """
-import logging, os, sys
+import importlib.metadata, logging, os, sys
 from pathlib import Path
 import deviceplugin as dp
 from deviceplugin._telemetry import log

@@ -34,13 +34,14 @@ class Pods:
     def __init__(self, containerd: Containerd, root: Path) -> None:
         self.runtime, self._cgroup, self._root = containerd.runtime, containerd.cgroup, root
         self.host: dict[str, Path] = {}
+        self.configs: dict[str, dict[str, str]] = {}
 
     def run(
         self, pod: dict[str, Any], given: RunOptions = NOTHING, **environment: str
     ) -> tuple[str, PodConfig]:
         """Return the id of the container, which waits."""
         node = Node("node-1", self._cgroup, self._root / "pods", self.host)
-        config = PodConfig(pod, "1234", node)
+        config = PodConfig(pod, "1234", node, self.configs)
         (own,) = pod["spec"]["containers"]
         sandbox = self.runtime.run_pod(config.sandbox)
         asked = config.container({**own, "image": BUSYBOX, "command": WAIT}, given, **environment)
@@ -71,10 +72,14 @@ def test_a_plugins_container_has_what_its_manifest_says_and_no_more(
     manifests = render(DEPLOYMENTS / "gopher")
     (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
     pod = {**daemon_set["spec"]["template"], "metadata": {"name": "gopher"}}
+    pods.configs = {
+        one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"
+    }
     for volume in pod["spec"]["volumes"]:
-        path = tmp_path / volume["name"]
-        path.mkdir()
-        pods.host[volume["hostPath"]["path"]] = path
+        if "hostPath" in volume:
+            path = tmp_path / volume["name"]
+            path.mkdir()
+            pods.host[volume["hostPath"]["path"]] = path
     container, _ = pods.run(pod, DP_HTTP_ADDRESS="off")
     status = pods.say(container, "cat /proc/1/status")
     rights = dict(

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -22,10 +23,11 @@ NOWHERE = dp.Device("nowhere")
 
 
 @pytest.fixture
-def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubelet]:
+def restricted() -> Iterator[Kubelet]:
     """Give a kubelet that rejects pods whose devices it cannot align."""
     config = KubeletConfig(topology_policy="restricted", numa_nodes=(0, 1))
-    with Kubelet(tmp_path_factory.mktemp("k"), config) as kubelet:
+    # Not tmp_path: the path of a Unix socket has 107 bytes at most.
+    with TemporaryDirectory() as folder, Kubelet(Path(folder), config) as kubelet:
         yield kubelet
 
 
