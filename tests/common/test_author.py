@@ -218,7 +218,9 @@ def test_an_error_that_cannot_tell_its_text_is_told_by_its_type(error: Exception
     def fail() -> NoReturn:
         raise error
 
-    with pytest.raises(HookFailedError, match=f"{type(error).__name__}: its text cannot be read"):
+    with pytest.raises(
+        HookFailedError, match=f"{type(error).__name__}: its message cannot be read"
+    ):
         call(fail)
 
 
@@ -226,7 +228,7 @@ def test_a_hook_that_turns_out_to_be_async_has_failed() -> None:
     async def start(_resource: str) -> None:
         pass
 
-    expected = "TypeError: it is async, and hooks are called from threads: write def"
+    expected = "TypeError: it is async, but hooks are called from threads: use def"
     with pytest.raises(HookFailedError) as raised:
         _ = Hooks().call("start", start, "x.io/dev", timeout=PATIENCE)
     assert expected == str(raised.value)

@@ -130,7 +130,7 @@ def test_an_empty_resource_name_is_a_configuration_error(command: tuple[str, str
     status, out, err = run(command=path, **{variable: ""})
     assert (2, "") == (status, out)
     assert 1 == len(err)
-    assert f"environment variable {variable}: '' is empty: give a text" in err[0]
+    assert f"environment variable {variable}: '' is empty: give a value" in err[0]
 
 
 def test_a_flag_that_hides_a_variable_is_warned_of_once(gophers: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_discovery_that_fails_is_no_success(gophers: Path) -> None:
         (["--directory"], "argument --directory: expected one argument (see --help)"),
         (["--output=xml"], "argument --output: invalid choice: 'xml' (choose from "),
         (["--directory=x"], "--directory: 'x' is not an absolute path"),
-        (["--log-level=loud"], "--log-level: 'loud' is none of debug, info, warning, error"),
+        (["--log-level=loud"], "--log-level: 'loud' is not one of debug, info, warning, error"),
         (["--config=/none"], "/none: No such file or directory"),
         (["--resource=gopher"], "GopherPlugin: resource 'gopher' is not valid: it needs a domain"),
         (["--http-address=9494"], "--http-address: '9494' is not of the form host:port or :port"),
@@ -291,7 +291,7 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
         (
             "log-level: loud\nvariables: A\n",
             [
-                "1: log-level: 'loud' is none of debug, info, warning, error",
+                "1: log-level: 'loud' is not one of debug, info, warning, error",
                 "2: variables: unknown key: did you mean 'variable'?",
             ],
         ),

@@ -33,7 +33,7 @@ from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_t
         ("c.yaml", b"a: 1\nb: \0", "{}: not valid: unacceptable character #x0000"),
         ("c.yaml", b"a: &x [*x]", "{}:1: not valid: nested too deeply"),
         ("c.yaml", b"a: " + b"[" * 5000, "{}: not valid: nested too deeply"),
-        ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a text"),
+        ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a string"),
         ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
         ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:2: not valid: but found another document"),
         ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}:1: not valid: nested too deeply"),
@@ -75,7 +75,7 @@ def test_a_pipe_a_device_and_a_file_without_end_are_refused_at_once(tmp_path: Pa
         (Path("/dev/zero"), "not a regular file"),
         (tmp_path / "long.yaml", f"more than {LONGEST} bytes"),
     ):
-        expected = f"^{path}: {problem}: a configuration is a file of text$"
+        expected = f"^{path}: {problem}: a configuration is a text file$"
         with pytest.raises(ConfigError, match=expected):
             of_file(path)
 

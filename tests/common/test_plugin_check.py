@@ -83,8 +83,8 @@ class Answer:
         pass
 
 
-OTHER_ARGUMENTS = "takes other arguments than it is called with: write def"
-ASYNC = "is async, and hooks are called from threads: write def, and asyncio.run() in it"
+OTHER_ARGUMENTS = "takes other arguments than it is called with: use def"
+ASYNC = "is async, but hooks are called from threads: use def, and asyncio.run() in it"
 
 
 @pytest.mark.parametrize(

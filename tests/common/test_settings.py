@@ -135,7 +135,7 @@ def test_a_field_without_a_default_is_needed() -> None:
 
 
 def test_a_wrong_value_is_told_with_where_it_stands(tmp_path: Path) -> None:
-    levels = "is none of debug, info, warning, error"
+    levels = "is not one of debug, info, warning, error"
     file = tmp_path / "config.yaml"
     file.write_text("log-level: loud\n")
     assert f"{file}:1: log-level: 'loud' {levels}" == problem(file=file)
@@ -175,7 +175,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert {
         f"{file}:1: serail: unknown key: did you mean 'serial'?",
         "--serial (or DP_SERIAL) is needed",
-        "environment variable DP_SHARED: 'maybe' is none of true, yes, on, 1, false, no, off, 0",
+        "environment variable DP_SHARED: 'maybe' is not one of true, yes, on, 1, false, no, off, 0",
     } == set(problem(OwnSettings, file=file, environ={"DP_SHARED": "maybe"}).splitlines())
 
 
@@ -342,14 +342,14 @@ class NamedSettings(Settings):
         (
             {"named": ""},
             {},
-            "--named: '' is empty: give a text, or leave it out for 'a.b/c'",
+            "--named: '' is empty: give a value, or leave it out for 'a.b/c'",
         ),
         (
             {},
             {"NAMED": ""},
-            "environment variable NAMED: '' is empty: give a text, or leave it out for 'a.b/c'",
+            "environment variable NAMED: '' is empty: give a value, or leave it out for 'a.b/c'",
         ),
-        ({"needed": ""}, {}, "--needed: '' is empty: give a text"),
+        ({"needed": ""}, {}, "--needed: '' is empty: give a value"),
     ],
 )
 def test_an_empty_text_where_the_default_is_none_is_told(
@@ -414,7 +414,7 @@ def test_an_address_that_cannot_be_served_is_refused_with_all_else(tmp_path: Pat
         load(Settings, flags={}, environ={}, file=file)
     assert [
         f"{file}:1: http-address: 8080 is not of the form host:port or :port, or off",
-        f"{file}:1: log-level: 'loud' is none of debug, info, warning, error",
+        f"{file}:1: log-level: 'loud' is not one of debug, info, warning, error",
     ] == str(raised.value).splitlines()
     assert "off" == load(Settings, flags={"http-address": "off"}, environ={}).http_address
 
@@ -459,7 +459,7 @@ def test_all_that_is_wrong_with_a_setting_of_a_kind_is_told_with_its_place(
     file = tmp_path / "c.yaml"
     file.write_text("log-level: loud\nsensors:\n- {nam: a}\n- {name: A, every: 5}\n")
     assert [
-        f"{file}:1: log-level: 'loud' is none of debug, info, warning, error",
+        f"{file}:1: log-level: 'loud' is not one of debug, info, warning, error",
         f"{file}:3: sensors[0].nam: unknown key: did you mean 'name'?",
         f"{file}:3: sensors[0]: name is missing",
         f"{file}:4: sensors[1].name: 'A' {NAME}",
@@ -510,7 +510,7 @@ def test_a_file_by_itself_makes_settings(tmp_path: Path, monkeypatch: pytest.Mon
     file.write_text('{"log-level": "debug"}')
     assert "debug" == Settings.of_file(file).log_level
     file.write_text('{"log-level": "loud"}')
-    with pytest.raises(ConfigError, match="'loud' is none of"):
+    with pytest.raises(ConfigError, match="'loud' is not one of"):
         Settings.of_file(file)
 
 
@@ -558,7 +558,7 @@ def test_a_field_of_a_class_that_is_no_dataclass_is_told() -> None:
         model: str = "t1"
 
     expected = (
-        "Forgotten: model is no field: put @dataclass(frozen=True, kw_only=True) over the class"
+        "Forgotten: model is not a field: put @dataclass(frozen=True, kw_only=True) over the class"
     )
     assert expected == check_problem(Forgotten)
 
@@ -568,7 +568,7 @@ def test_a_type_that_is_only_there_for_type_checkers_is_told() -> None:
     class Lazy(Settings):
         model: "Nowhere" = "t1"  # type: ignore[name-defined]  # noqa: F821
 
-    expected = "Lazy: the type of a field cannot be told: name 'Nowhere' is not defined"
+    expected = "Lazy: the type of a field is unknown: name 'Nowhere' is not defined"
     assert expected == check_problem(Lazy)
 
 
@@ -590,4 +590,4 @@ def test_a_field_may_say_what_an_empty_text_means() -> None:
         load(Lenient, flags={"loud": ""}, environ={}).loud,
         load(Lenient, flags={}, environ={"DP_PREFIX": ""}).prefix,
     )
-    assert "is none of true" in problem(OwnSettings, flags={"serial": "s", "shared": ""})
+    assert "is not one of true" in problem(OwnSettings, flags={"serial": "s", "shared": ""})

@@ -100,7 +100,7 @@ def test_what_is_false(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["", "maybe", "2", 2, None, [True], 1.0])
 def test_what_is_neither_true_nor_false(value: object) -> None:
-    with pytest.raises(ValueError, match=r"^is none of true, yes, on, 1, false, no, off, 0$"):
+    with pytest.raises(ValueError, match=r"^is not one of true, yes, on, 1, false, no, off, 0$"):
         parse(value, bool)
 
 
@@ -138,10 +138,10 @@ def test_a_value_is_read_as_what_it_is(value: object, kind: Any, expected: objec
 @pytest.mark.parametrize(
     ("value", "kind", "problem"),
     [
-        (True, str, "is not a text"),
-        (None, str, "is not a text"),
-        (["a"], str, "is not a text"),
-        ({"a": 1}, str, "is not a text"),
+        (True, str, "is not a string"),
+        (None, str, "is not a string"),
+        (["a"], str, "is not a string"),
+        ({"a": 1}, str, "is not a string"),
         ("x", int, "is not a whole number"),
         ("", int, "is not a whole number"),
         (1.5, int, "is not a whole number"),
@@ -153,13 +153,13 @@ def test_a_value_is_read_as_what_it_is(value: object, kind: Any, expected: objec
         ("dev", Path, "is not an absolute path"),
         ("", Path, "is not an absolute path"),
         ("~/dev", Path, "is not an absolute path"),
-        ("loud", LEVEL, "is none of debug, info"),
-        (["debug"], LEVEL, "is none of debug, info"),
-        (None, LEVEL, "is none of debug, info"),
+        ("loud", LEVEL, "is not one of debug, info"),
+        (["debug"], LEVEL, "is not one of debug, info"),
+        (None, LEVEL, "is not one of debug, info"),
         (5, tuple[int, ...], "is not a list"),
         ({"a": 1}, tuple[str, ...], "is not a list"),
         ("1,x", tuple[int, ...], "is not a whole number"),
-        ([["a"]], tuple[str, ...], "is not a text"),
+        ([["a"]], tuple[str, ...], "is not a string"),
     ],
 )
 def test_a_value_of_another_kind_is_told(value: object, kind: Any, problem: str) -> None:

@@ -105,10 +105,10 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
     (PORTS, "{ports: [{name: a}], log: all}", {"ports": (Port("a"),), "log": "all"}),
 ]
 BAD: list[tuple[Kind[Any], str, str]] = [
-    (text(), "5", "5 is not a text: put it into quotes"),
-    (text(), "no", "no is not a text: put it into quotes"),
-    (text(), "null", "nothing is not a text"),
-    (text(), "[a]", "a list is not a text"),
+    (text(), "5", "5 is not a string: put it in quotes"),
+    (text(), "no", "no is not a string: put it in quotes"),
+    (text(), "null", "null is not a string"),
+    (text(), "[a]", "a list is not a string"),
     (text("^[ab]+$", "of a and b"), "x", "'x' is not of a and b"),
     (text("^[ab]+$", "of a and b"), '"ab\\n"', r"'ab\n' is not of a and b"),
     (text(problem=lambda raw: "is odd" if raw == "x" else ""), "x", "'x' is odd"),
@@ -135,19 +135,23 @@ BAD: list[tuple[Kind[Any], str, str]] = [
     (size(), "1.5", "1.5 is not a size, such as 512Ki, 80Gi or 1.5G"),
     (size(1), "0", "0 is not of at least 1 bytes"),
     (size(1, 9), "10", "10 is not from 1 to 9 bytes"),
-    (choice("Device", "Mount"), "mount", "'mount' is none of Device, Mount: did you mean 'Mount'?"),
-    (choice("a", "b"), "xyz", "'xyz' is none of a, b"),
+    (
+        choice("Device", "Mount"),
+        "mount",
+        "'mount' is not one of Device, Mount: did you mean 'Mount'?",
+    ),
+    (choice("a", "b"), "xyz", "'xyz' is not one of a, b"),
     (list_of(integer(), 1), "[]", "is empty"),
     (list_of(integer(), 2), "[1]", "needs 2 items"),
     (list_of(integer()), "{}", "a mapping is not a list"),
-    (list_of(text(), single=True), "{}", "a mapping is not a text, or a list"),
+    (list_of(text(), single=True), "{}", "a mapping is not a string, or a list"),
     (mapping_of(boolean(), least=1), "{}", "is empty"),
     (mapping_of(boolean()), "[]", "a list is not a mapping with keys"),
     (mapping_of(boolean(), lambda key: "is odd" if key == "x" else ""), "{x: yes}", "x: is odd"),
     (
         either(integer(), choice("all")),
         "[]",
-        "a list is not a whole number from 0 or a text",
+        "a list is not a whole number from 0 or a string",
     ),
     (either(integer(), text(), wanted="all, or how many"), "[]", "a list is not all, or how many"),
     (nothing(None), "5", "5 is not null"),
@@ -233,7 +237,7 @@ def test_all_that_is_wrong_with_a_file_is_told_in_its_order(tmp_path: Path) -> N
         f"{file}:3: ports[1]: name is missing",
         f"{file}:3: ports[1].speed: 'fast' is not a whole number from 1 to 115200",
         f"{file}:4: ports[2]: the console is not a port",
-        f"{file}:5: log: 'some' is none of all, none: did you mean 'none'?",
+        f"{file}:5: log: 'some' is not one of all, none: did you mean 'none'?",
     ] == str(raised.value).splitlines()
 
 

@@ -1,6 +1,6 @@
 """A framework for Kubernetes device plugins.
 
-Derive from ``Plugin``, say in ``discover`` which devices are here and how they are, and call
+Derive a class from ``Plugin``, return the devices and their health from its ``discover``, and call
 ``main``. Everything else has a default.
 """
 

@@ -21,44 +21,46 @@ class Command:
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "new": Command("deviceplugin.tools.new._cli", "make a plugin that works, to go on from"),
+    "new": Command("deviceplugin.tools.new._cli", "create a working plugin to start from"),
     "kubelet": Command(
         "deviceplugin.tools.kubelet._cli", "run a simulated kubelet to try plugins on"
     ),
-    "stub": Command("deviceplugin.tools.stub._cli", "run a plugin that you control, to try a node"),
+    "stub": Command(
+        "deviceplugin.tools.stub._cli", "run a plugin that you control, to test a node"
+    ),
     "conformance": Command(
         "deviceplugin.tools.conformance._cli",
         "check any device plugin against what a kubelet expects",
     ),
     "bench": Command("deviceplugin.tools.bench._cli", "measure any device plugin from outside"),
     "doctor": Command(
-        "deviceplugin.tools.doctor._cli", "check a node and say what is wrong with it"
+        "deviceplugin.tools.doctor._cli", "check a node and report what is wrong with it"
     ),
     "devices": Command(
-        "deviceplugin.tools.devices._cli", "list a node's devices and who holds them"
+        "deviceplugin.tools.devices._cli", "list a node's devices and the pods that hold them"
     ),
     "events": Command(
-        "deviceplugin.tools.events._cli", "tell the cluster which devices of a node are not well"
+        "deviceplugin.tools.events._cli", "report a node's unhealthy devices as Events"
     ),
     "evict": Command(
         "deviceplugin.tools.evict._cli", "evict pods whose device has been unhealthy for too long"
     ),
 }
-"""Imported when they are called, so that none pays for the others."""
+"""A module is imported when its command is called, so that no command pays for the others."""
 
 _HELP: Final = """\
 usage: deviceplugin COMMAND [options]
 
-Tools for Kubernetes device plugins. To develop them takes no cluster, root or hardware; doctor
-and devices look at a node, and change nothing on it.
+Tools for Kubernetes device plugins. Developing a plugin needs no cluster, root or hardware.
+doctor and devices inspect a node, and change nothing on it.
 
 commands:
 {commands}
 
-  deviceplugin COMMAND --help   describes a command
-  deviceplugin --version        prints the version
+  deviceplugin COMMAND --help   describe a command
+  deviceplugin --version        print the version
 
-Your own plugin is a command of its own: a program that calls deviceplugin.main(YourPlugin).
+Your own plugin is a separate program, which calls deviceplugin.main(YourPlugin).
 A first session, in two terminals:
 
   deviceplugin kubelet /tmp/kubelet

@@ -1,4 +1,4 @@
-"""One allocation out of the recipes of several devices."""
+"""Merging the recipes of several devices into one allocation."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _ADVICE: Final = (
 )
 
 _Claim = tuple[str, str]
-"""Where in the container, as it is called in a message: what and its name or path."""
+"""A place in the container, as messages show it: the kind, and the name or path."""
 
 
 def merged(devices: Sequence[Device]) -> Allocation:
@@ -21,8 +21,8 @@ def merged(devices: Sequence[Device]) -> Allocation:
     Devices whose recipes are equal, such as shares of one, have one position.
 
     Raises:
-        AllocationError: Two devices need different things in one place of the container, which
-            would lose one of them there.
+        AllocationError: Two devices need different things in one place of the container, so one of
+            them would be lost.
     """
     positions: dict[object, int] = {}
     owners: dict[_Claim, tuple[str, Device]] = {}
@@ -38,13 +38,13 @@ def merged(devices: Sequence[Device]) -> Allocation:
 
 
 def _identity(device: Device) -> object:
-    """Return what is equal for devices whose recipes are."""
-    texts = (frozenset(texts.items()) for texts in (device.envs, device.annotations))
-    return (device.nodes, device.mounts, device.cdi_names, *texts)
+    """Return a key that is equal for devices with equal recipes."""
+    named = (frozenset(values.items()) for values in (device.envs, device.annotations))
+    return (device.nodes, device.mounts, device.cdi_names, *named)
 
 
 def _claims(recipe: Allocation) -> Iterator[tuple[_Claim, str]]:
-    """Yield each place in the container with what is to be there."""
+    """Yield each place in the container with what the recipe puts there."""
     paths: tuple[DeviceNode | Mount, ...] = (*recipe.nodes, *recipe.mounts)
     for path in paths:
         yield ("path", posixpath.normpath(path.container_path)), posixpath.normpath(path.host_path)
@@ -59,7 +59,7 @@ def _conflict(
 ) -> AllocationError:
     (one, here), (other, there) = first, second
     what, name = claim
-    # Values are not shown: they can be secrets, and this is shown in the status of a pod.
+    # Values are not shown: they can be secrets, and a pod's status shows this message.
     problem = (
         f"{name} in the container would be {here} of {one.id} and {there} of {other.id}"
         if what == "path"

@@ -4,16 +4,16 @@
 
     DevicePluginError
     ├── ConfigError                  exit status 2, before anything is served
-    ├── DiscoveryError               the last good snapshot stays, and discovery is tried again
+    ├── DiscoveryError               the last good snapshot stays; discovery is tried again
     ├── AllocationError              refuses one request; the kubelet rejects the pod
     │   ├── UnknownDeviceError         NOT_FOUND on the wire
     │   └── UnhealthyDeviceError       FAILED_PRECONDITION on the wire
-    └── KubeletError                 authors never see these two
+    └── KubeletError                 authors of plugins never see it
         ├── KubeletUnavailableError    tried again for ever
-        └── RegistrationRefusedError   ends the one resource, until the kubelet restarts
+        └── RegistrationRefusedError   stops this resource only, until the kubelet restarts
 
-Messages are lower case, name the thing and its value, and do not end in a full stop: they are
-read in the middle of a pod's status.
+Messages are lower case, name the thing and its value, and do not end in a full stop: they appear
+in the middle of a pod's status.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ class ConfigError(DevicePluginError):
 
 
 class DiscoveryError(DevicePluginError):
-    """The devices cannot be looked at now.
+    """The devices cannot be discovered now.
 
-    Raise it from ``Plugin.discover``; the message becomes the reason that operators read.
+    Raise it from ``Plugin.discover``. Operators read its message as the reason.
     """
 
 
@@ -41,8 +41,8 @@ class AllocationError(DevicePluginError):
     of the pod that asked, so keep it short and say what to do.
 
     Attributes:
-        resource: Name of the resource that was asked for, filled in by the framework.
-        device_ids: Ids that the error is about; all of the request's where not given.
+        resource: Name of the requested resource, filled in by the framework.
+        device_ids: Ids that the error is about; by default all of the request's.
     """
 
     def __init__(self, message: str, *, resource: str = "", device_ids: Sequence[str] = ()) -> None:
@@ -56,7 +56,7 @@ class UnknownDeviceError(AllocationError):
 
 
 class UnhealthyDeviceError(AllocationError):
-    """A request names a device that is not well."""
+    """A request names a device that is unhealthy."""
 
 
 class KubeletError(DevicePluginError):
@@ -64,8 +64,8 @@ class KubeletError(DevicePluginError):
 
 
 class KubeletUnavailableError(KubeletError):
-    """No kubelet answers, or it cannot answer now."""
+    """No kubelet answers, or it cannot answer at the moment."""
 
 
 class RegistrationRefusedError(KubeletError):
-    """The kubelet will not have this resource, however often it is asked."""
+    """The kubelet will not accept this resource, however often it is asked."""

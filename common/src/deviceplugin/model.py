@@ -1,10 +1,10 @@
-"""What a plugin says: devices, their health, and what a container needs to use them.
+"""What a plugin reports: devices, their health, and what a container needs to use them.
 
-Everything here is frozen and knows nothing of gRPC. Values are checked by the framework when it
-takes a snapshot, not by the constructors: one bad device is skipped and reported, and the others
-are not harmed. An error from a constructor would end a ``discover`` that yields, and with it all
-devices that are still to come. So constructors mend what can only mean one thing, and keep the rest
-as it was given.
+Everything here is frozen and independent of gRPC. The framework checks values when it takes a
+snapshot; the constructors do not. So one bad device is skipped and reported, and the others are
+unaffected. An error from a constructor would end a ``discover`` that yields, and lose all devices
+that were still to come. Constructors therefore repair what can only mean one thing, and keep the
+rest as it was given.
 """
 
 import os
@@ -25,14 +25,14 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a device is well and, where it is not, why.
+    """Whether a device is healthy and, if it is not, why.
 
-    A truth value: ``if device.health: ...``.
+    True or false by itself: ``if device.health: ...``.
     """
 
     healthy: bool = True
     reason: str = ""
-    """Shown to operators in logs and in ``/devices``. The kubelet has no place for it."""
+    """Shown to operators in logs and in ``/devices``. The kubelet's protocol cannot carry it."""
 
     def __post_init__(self) -> None:
         if type(self.reason) is not str:
@@ -54,15 +54,15 @@ class Health:
 class Topology:
     """The NUMA nodes that a device is near, for the kubelet's topology manager.
 
-    The kubelet rejects pods over devices with and without it in one resource, so it is told of all
-    or of none: where a healthy device has none, the framework takes it from the others too.
+    The kubelet rejects pods if some devices of a resource have a node and others have none. So the
+    framework reports nodes for all or for none: if a healthy device has none, it drops the others'.
     """
 
     numa_nodes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         nodes = _listed(self.numa_nodes)
-        with suppress(TypeError):  # no numbers, which the framework reports
+        with suppress(TypeError):  # not numbers: the framework reports that
             nodes = tuple(sorted(set(nodes)))
         object.__setattr__(self, "numa_nodes", nodes)
 
@@ -73,7 +73,7 @@ class DeviceNode:
 
     host_path: str
     container_path: str = ""
-    """The same as ``host_path`` where not given."""
+    """By default the same as ``host_path``."""
     permissions: str = "rw"
     """Any of r (read), w (write) and m (mknod)."""
 
@@ -88,7 +88,7 @@ class Mount:
 
     host_path: str
     container_path: str = ""
-    """The same as ``host_path`` where not given."""
+    """By default the same as ``host_path``."""
     read_only: bool = False
 
     def __post_init__(self) -> None:
@@ -100,8 +100,8 @@ class Mount:
 class Allocation:
     """What a container gets.
 
-    ``a + b`` is both: nodes, mounts and CDI names one after the other without repetitions,
-    environment and annotations merged, where ``b`` wins.
+    ``a + b`` joins two. Nodes, mounts and CDI names of ``b`` follow those of ``a``, without
+    duplicates. Environment and annotations are merged, and ``b`` wins.
     """
 
     nodes: Sequence[DeviceNode] = ()
@@ -115,7 +115,7 @@ class Allocation:
     def __post_init__(self) -> None:
         _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=("envs", "annotations"))
         for name in ("envs", "annotations"):
-            # Only one request is lost by an error here, and it shows its author where it is.
+            # An error here costs one request only, and shows the author the place.
             if type(given := getattr(self, name)) is not MappingProxyType:
                 raise TypeError(
                     f"Allocation: {name} is of type {type(given).__name__}, not a mapping"
@@ -133,7 +133,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device: who it is, how it is, and what a container needs to use it.
+    """One device: its id, its health, and what a container needs to use it.
 
     ``Device("gpu0", nodes=[DeviceNode("/dev/gpu0")])``; everything but the id is optional.
     """
@@ -141,7 +141,7 @@ class Device:
     id: str = field(kw_only=False)
     """Unique on the node, the same after a restart or reboot, 63 characters at most."""
     resource: str = ""
-    """Resource to advertise it under; the plugin's ``resource`` where not given."""
+    """Resource to advertise it under; by default the plugin's ``resource``."""
     health: Health = Health()
     topology: Topology | None = None
     nodes: Sequence[DeviceNode] = ()
@@ -152,11 +152,11 @@ class Device:
     attributes: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Facts for people, such as model and serial number; shown in ``/devices``."""
     numbered: bool = False
-    """Whether ``{position}`` in container paths, and in names and values of environment and
-    annotations, stands for the number of the device, from 0, among those of one container."""
+    """Whether ``{position}`` is replaced by the number of the device, from 0, among the devices of
+    one container: in container paths, and in names and values of environment and annotations."""
 
     def __post_init__(self) -> None:
-        # There can be very many, mostly with nothing to freeze.
+        # There can be very many devices, and most have nothing to freeze.
         if (
             type(self.nodes) is tuple
             and type(self.mounts) is tuple
@@ -176,12 +176,12 @@ class Device:
     def from_path(cls, path: Path | str, *, sysfs: Path = _topology.SYSFS) -> "Device":
         """Return the device whose device node is at ``path``; its id is the file name.
 
-        Healthy if the path leads to a character or block device, unhealthy with the reason if
-        not. The NUMA node is read from ``sysfs``. The container gets the node under the same
-        path, for reading and writing. Use ``dataclasses.replace`` to change any of it.
+        It is healthy if the path leads to a character or block device; otherwise it is unhealthy,
+        with the reason. The NUMA node is read from ``sysfs``. The container gets the node under
+        the same path, for reading and writing. Use ``dataclasses.replace`` to change any of it.
         """
         if not _is_path(path):
-            return cls(cast("str", path))  # to be skipped: it is no id either
+            return cls(cast("str", path))  # is skipped later: it is not an id either
         path = Path(path)
         node = _topology.numa_node(path, sysfs=sysfs)
         return cls(
@@ -199,7 +199,7 @@ class Device:
     def allocation_at(self, position: int) -> Allocation:
         """Return what a container needs of this device if ``position`` others come before it.
 
-        It differs for a ``numbered`` device only.
+        Only for a ``numbered`` device does the position matter.
         """
         if not self.numbered:
             return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
@@ -223,7 +223,7 @@ def _is_path(given: object) -> bool:
 def _node_health(path: Path) -> Health:
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError) as error:  # a ValueError where it cannot be a path
+    except (OSError, ValueError) as error:  # a ValueError if it cannot be a path
         return Health.unhealthy(f"{path}: {getattr(error, 'strerror', None) or error}")
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return Health()
@@ -231,7 +231,7 @@ def _node_health(path: Path) -> Health:
 
 
 def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> None:
-    """Turn what an author gave (lists, dicts) into what cannot be changed."""
+    """Replace what an author gave (lists, dicts) by what cannot be changed."""
     for name in lists:
         given = getattr(value, name)
         if type(given) is not tuple:
@@ -239,17 +239,17 @@ def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> 
     for name in mappings:
         given = getattr(value, name)
         if type(given) is not MappingProxyType:
-            # What cannot be a mapping stays as it is, for the framework to tell of.
+            # What cannot be a mapping stays as it is: the framework reports it.
             with suppress(TypeError, ValueError):
                 frozen = MappingProxyType(dict(given)) if given else _NOTHING
                 object.__setattr__(value, name, frozen)
 
 
 def _listed(given: Any) -> tuple[Any, ...]:
-    """Return what was given for a list: nothing for None, and one thing for itself."""
+    """Return what was given for a list as a tuple. None is empty; a single value stands for one."""
     if given is None:
         return ()
-    # A text for a list of texts is a slip, and means one: not its letters.
+    # A string for a list of strings is a slip: it means one string, not its letters.
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         return (given,)
     return tuple(given)

@@ -16,69 +16,69 @@ if TYPE_CHECKING:
 
 
 class Plugin(ABC):
-    """A source of devices. Only ``discover`` has to be written.
+    """A source of devices. Only ``discover`` must be written.
 
-    The framework calls every hook from threads of its own, those that a pod waits for with a time
-    limit; whatever a hook raises is logged, counted and contained. Hooks of one plugin can run at
+    The framework calls every hook from its own threads. Hooks that a pod waits for have a time
+    limit. Whatever a hook raises is logged, counted and contained. Hooks of one plugin can run at
     the same time: guard what they share. ``docs/plugins.md`` says when each of them is called.
     """
 
     resource: str = ""
     """Extended resource name, such as ``example.com/serial``.
 
-    For devices that do not name their own. Where given it is advertised even while there are no
-    devices; a resource that only devices name comes and goes with them.
+    It applies to devices that do not name their own. If given, it is advertised even while there
+    are no devices. A resource that only devices name comes and goes with them.
     """
 
     watch_paths: Sequence[Path | str] = ()
-    """Files and directories that call for a new discovery at once when they change.
+    """Files and directories whose changes trigger a discovery at once.
 
-    Looked at again after each discovery. Paths that do not exist yet are waited for. Directories
-    below a directory are watched if it is written with ``/**`` at the end.
+    Read again after each discovery. Paths may come into being later. With ``/**`` at the end of a
+    directory, the directories below it are watched too.
     """
 
     socket_name: str = ""
     """File name, without its ``.sock``, of the socket of ``resource``.
 
-    Where not given, which is better, each socket has a name of its own that nobody else takes.
+    It is better not to give one: then each socket gets a unique name.
     """
 
     needs_process: bool = False
-    """Whether devices stop working when the plugin does.
+    """Whether devices stop working when the plugin stops.
 
-    If so they are reported unhealthy at shutdown, so that the pods that hold them show it. If not,
-    as for most hardware, running pods are left in peace while a plugin is replaced.
+    If so, they are reported unhealthy at shutdown, and the pods that hold them show it. Most
+    hardware goes on working: then running pods notice nothing while a plugin is replaced.
     """
 
     exclusive: bool = False
-    """Whether to refuse an allocation of a device that the kubelet says another pod holds.
+    """Whether to refuse to allocate a device that another pod holds, according to the kubelet.
 
-    The kubelet gives a device to two pods in rare cases. Costs nothing while it does not.
+    In rare cases the kubelet gives one device to two pods. Otherwise this costs nothing.
     """
 
     @abstractmethod
     def discover(self) -> Iterable[Device]:
         """Return every device that is here now, each with its health.
 
-        A snapshot: compare with nothing, remember nothing. Called at the start, periodically, and
-        when ``watch_paths`` or ``changes`` call for it. A device that is missing from it is
-        advertised as unhealthy until no pod can hold it any more.
+        This is a snapshot: there is no need to compare or to remember anything. It is called at the
+        start, periodically, and when ``watch_paths`` or ``changes`` trigger it. A device that is
+        missing from it is advertised as unhealthy until no pod can hold it any more.
 
         Raises:
-            DiscoveryError: The devices cannot be discovered; anything else raised counts as that.
-                The last snapshot stays in force, and turns unhealthy after a deadline.
+            DiscoveryError: The devices cannot be discovered. Any other error counts as this one.
+                The devices of the last snapshot stay, and turn unhealthy after a deadline.
         """
 
     def allocate(self, devices: Sequence[Device]) -> Allocation:
         """Return what a container that is given ``devices`` gets.
 
-        The devices are known and healthy, in natural order, without repetitions. The default is
+        The devices are known and healthy, in natural order, without duplicates. The default is
         the sum of their recipes; call ``super().allocate(devices)`` and edit the result, or build
-        your own. It can be called several times for the same devices, and is not called
-        when they are released, so it must not depend on earlier answers.
+        your own. It can be called several times for the same devices, and their release is not
+        reported here. So it must not depend on earlier answers.
 
         Raises:
-            AllocationError: To refuse; the message is shown in the pod's status. The default
+            AllocationError: The request is refused. The pod's status shows the message. The default
                 refuses devices that need different things under one path or name.
         """
         return _recipes.merged(devices)
@@ -88,7 +88,7 @@ class Plugin(ABC):
     ) -> Iterable[Device]:
         """Return the ``size`` best devices to give to one container.
 
-        Overriding it offers preferred allocation to the kubelet. ``available`` contains
+        If overridden, the plugin offers preferred allocation to the kubelet. ``available`` contains
         ``required``. The answer is a wish: the framework drops what is not available, adds what
         is required or missing, and chooses by itself if this raises or takes too long.
         """
@@ -97,8 +97,8 @@ class Plugin(ABC):
     def pre_start(self, devices: Sequence[Device]) -> None:
         """Prepare ``devices`` just before a container that holds them starts, or starts again.
 
-        Overriding it makes the kubelet call it; then no container that holds a device can
-        start while the plugin is away, so override it only where hardware needs it.
+        The kubelet calls it if it is overridden. Then no container that holds a device can start
+        while the plugin is away, so override it only if the hardware needs it.
 
         Raises:
             AllocationError: The container must not start yet; the kubelet will try again.
@@ -106,39 +106,39 @@ class Plugin(ABC):
         raise NotImplementedError
 
     def changes(self, stop: Event) -> Iterator[None]:
-        """Yield whenever a discovery should be made now.
+        """Yield to trigger a discovery.
 
-        For sources of events other than files, such as udev or NVML. Yield once as soon as you
-        listen, for what happened before, and once whenever events may have been lost. Return soon
-        after ``stop`` is set. A trigger only: discovery is also made periodically.
+        This is for sources of events other than files, such as udev or NVML. Yield once as soon as
+        you listen, because something may have happened before. Yield once whenever events may have
+        been lost. Return soon after ``stop`` is set. Discovery also runs periodically.
         """
         raise NotImplementedError
 
     def released(self, devices: Sequence[Device]) -> None:
-        """Take notice that no pod holds ``devices`` any more.
+        """Clean up ``devices``, which no pod holds any more.
 
-        Called only if overridden. Concluded from what the kubelet reports of its pods, so
-        late rather than early: some 5 to 40 s after the end of the pod, at least once, and again
-        while it raises. A device of it that is allocated meanwhile waits until it returns. Never
-        called where the pod resources socket is not mounted; nor for what was released while
-        the plugin was away, so treat free devices as used in ``start``.
+        It is called only if overridden: at least once for each release, and again while it raises.
+        The framework concludes a release from the pods that the kubelet reports, and rather late
+        than early: 5 to 40 s after the end of the pod. An allocation of one of ``devices``
+        waits until this returns. It is never called if the pod resources socket is not mounted, nor
+        for a release while the plugin was away: so treat free devices as used in ``start``.
         """
         raise NotImplementedError
 
     def metrics(self) -> "Iterable[Metric]":
         """Return metrics of the plugin's own, as families of ``prometheus_client.core``.
 
-        Called when ``/metrics`` is asked for, with a time limit, at most once a second. Whatever
-        it raises costs these metrics only. Start their names with ``deviceplugin_`` and the
-        plugin's own; a name that the framework has is left out.
+        It is called for a request of ``/metrics``, with a time limit, at most once a second. If it
+        raises, only these metrics are missing. Begin their names with ``deviceplugin_`` and the
+        name of the plugin. A metric that has a name of the framework's is dropped.
         """
         raise NotImplementedError
 
     def start(self, resource: str) -> None:
         """Get ready for ``resource``, before it is registered for the first time.
 
-        Tried again every 5 s while it raises; the resource is not registered meanwhile. Called
-        again, after the old plugin's ``stop``, when new settings bring a new plugin object.
+        While it raises, it is tried again every 5 s, and the resource is not registered. It is
+        called again when new settings replace the plugin object, after the old object's ``stop``.
         """
 
     def stop(self, resource: str) -> None:
@@ -147,9 +147,9 @@ class Plugin(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Which of the hooks that a plugin can leave out its class has; each is called only if it does.
+    """Which optional hooks a plugin's class overrides. The others are never called.
 
-    But for ``allocate``: its default is called, without a time limit.
+    ``allocate`` is an exception: its default is called, without a time limit.
     """
 
     allocate: bool
@@ -161,7 +161,7 @@ class Capabilities:
 
     @staticmethod
     def of(plugin: Plugin) -> "Capabilities":
-        """Return those of ``plugin``, found out once for its class."""
+        """Return those of ``plugin``, cached by its class."""
         return _capabilities(type(plugin))
 
 
@@ -178,5 +178,5 @@ def _capabilities(kind: type[Plugin]) -> Capabilities:
 
 
 def overrides(plugin: Plugin, hook: str) -> bool:
-    """Return whether ``plugin`` has its own version of ``hook``, whichever that is."""
+    """Return whether ``plugin`` overrides ``hook``, which may be any of its methods."""
     return getattr(type(plugin), hook) is not getattr(Plugin, hook)

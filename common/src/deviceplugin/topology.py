@@ -8,18 +8,18 @@ from typing import Final
 
 SYSFS: Final = Path("/sys")
 NUMA_NODES: Final = range(1024)
-"""As many as Linux can have. -1 stands for a device that is near none."""
+"""All that Linux can have. -1 stands for a device that is near none."""
 
 
 def numa_node(path: Path | str, *, sysfs: Path = SYSFS) -> int | None:
     """Return the NUMA node of the device node at ``path``.
 
-    None where the path is no device node, where the kernel does not say, and on machines without
+    None if the path is not a device node, if the kernel does not know, and on machines without
     NUMA. Follows links. Source: ``numa_node`` of the nearest parent device in ``sysfs``.
     """
     try:
         status = Path(path).stat()
-    except (OSError, ValueError):  # a ValueError where it cannot be a path
+    except (OSError, ValueError):  # a ValueError if it cannot be a path
         return None
     if stat.S_ISCHR(status.st_mode):
         kind = "char"
@@ -34,7 +34,7 @@ def numa_node(path: Path | str, *, sysfs: Path = SYSFS) -> int | None:
 def sysfs_numa_node(device: Path, *, sysfs: Path = SYSFS) -> int | None:
     """Return the NUMA node of the device whose sysfs directory is ``device``, or None.
 
-    A directory without a node of its own has that of the nearest directory above it.
+    A directory without a node of its own has the node of the nearest directory above it.
     """
     try:
         device = device.resolve(strict=True)
@@ -46,10 +46,10 @@ def sysfs_numa_node(device: Path, *, sysfs: Path = SYSFS) -> int | None:
 
 
 def nearest_numa_node(texts: Iterable[str]) -> int | None:
-    """Return the node that the ``numa_node`` of a device and of those above it say.
+    """Return the node from the ``numa_node`` files of a device and of those above it.
 
-    The first that is a number decides, the nearest device first. None if that is no node that
-    Linux can have, such as -1, and where there is none.
+    ``texts`` are what the files contain, the nearest device first. The first that is a number
+    decides. None if there is no number, or if Linux cannot have such a node: -1, for example.
     """
     for text in texts:
         try:

@@ -149,7 +149,7 @@ def test_a_mode_that_is_none_is_a_warning(
 ) -> None:
     api.annotate("everything")
     assert "af" == ask()
-    assert ["'everything' is none of af, region, regiondevel"] == problems(caplog)
+    assert ["'everything' is not one of af, region, regiondevel"] == problems(caplog)
 
 
 def test_a_mode_that_is_a_whole_text_is_shown_in_part(
@@ -157,7 +157,7 @@ def test_a_mode_that_is_a_whole_text_is_shown_in_part(
 ) -> None:
     api.annotate("x" * 100_000)
     assert "af" == ask()
-    assert [f"'{'x' * 80}' is none of af, region, regiondevel"] == problems(caplog)
+    assert [f"'{'x' * 80}' is not one of af, region, regiondevel"] == problems(caplog)
 
 
 def test_an_api_server_that_hangs_is_given_up(

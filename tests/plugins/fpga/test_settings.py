@@ -47,7 +47,7 @@ def test_the_mode_is_the_flags_or_the_environments_or_the_files(
 
 def test_a_mode_that_is_none_is_refused() -> None:
     done = command("--mode=everything", "--once")
-    expected = "fpga-device-plugin: --mode: 'everything' is none of af, region, regiondevel\n"
+    expected = "fpga-device-plugin: --mode: 'everything' is not one of af, region, regiondevel\n"
     assert (2, expected) == (done.returncode, done.stderr)
 
 
@@ -64,7 +64,7 @@ def test_without_a_driver_a_look_says_so(tmp_path: Path) -> None:
 def test_errors_that_are_not_looked_at_cannot_be_ignored() -> None:
     done = command("--ignore-errors=pcie1_error", "--once")
     expected = (
-        "fpga-device-plugin: ignore-errors: 'pcie1_error' is none of catfatal_errors, errors, "
+        "fpga-device-plugin: ignore-errors: 'pcie1_error' is not one of catfatal_errors, errors, "
         "fme-errors/errors, fme_errors, nonfatal_errors, pcie0_errors, pcie1_errors\n"
     )
     assert (2, expected) == (done.returncode, done.stderr)

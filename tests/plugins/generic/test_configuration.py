@@ -75,7 +75,7 @@ BAD = {
         "devices[0].nam: unknown key: did you mean 'name'?",
         "devices[0]: name is missing",
     ],
-    "devices: [null]\n": ["devices[0]: nothing is not a mapping with keys"],
+    "devices: [null]\n": ["devices[0]: null is not a mapping with keys"],
     "devices: {}\n": ["devices: a mapping is not a list"],
     "devices: 5\n": ["devices: 5 is not a list"],
     "devices: [{name: ab}]\n": ["devices[0]: groups is missing"],
@@ -83,14 +83,14 @@ BAD = {
     "devices: [{name: a_b, groups: [{paths: [{path: /x}]}]}]\n": [
         "devices[0].name: 'a_b' is not lower-case letters, digits and hyphens, 2 to 63"
     ],
-    NAMED % "null": [f"{GROUP}: nothing is not a mapping with keys"],
+    NAMED % "null": [f"{GROUP}: null is not a mapping with keys"],
     NAMED % "{}": [f"{GROUP}: needs one of paths, usb and select"],
     NAMED % "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": [
         f"{GROUP}: needs one of paths, usb and select, not paths and usb"
     ],
     NAMED % "{paths: []}": [f"{GROUP}.paths: is empty"],
-    NAMED % "{paths: [null]}": [f"{GROUP}.paths[0]: nothing is not a mapping with keys"],
-    NAMED % "{usb: [null]}": [f"{GROUP}.usb[0]: nothing is not a mapping with keys"],
+    NAMED % "{paths: [null]}": [f"{GROUP}.paths[0]: null is not a mapping with keys"],
+    NAMED % "{usb: [null]}": [f"{GROUP}.usb[0]: null is not a mapping with keys"],
     NAMED % "{paths: [{}]}": [f"{GROUP}.paths[0]: path is missing"],
     NAMED % "{paths: [{path: dev/x}]}": [f"{GROUP}.paths[0].path: 'dev/x' is not absolute"],
     NAMED % "{paths: [{path: '/mnt/[x'}]}": [
@@ -100,7 +100,7 @@ BAD = {
         f"{GROUP}.paths[0].path: '/mnt/[]x]' is malformed: see its [ and \\"
     ],
     PATHED % "type: mount": [
-        f"{GROUP}.paths[0].type: 'mount' is none of Device, Mount: did you mean 'Mount'?"
+        f"{GROUP}.paths[0].type: 'mount' is not one of Device, Mount: did you mean 'Mount'?"
     ],
     PATHED % "permissions: rwx": [
         f"{GROUP}.paths[0].permissions: 'rwx' is not of the letters m, r and w, each once"
@@ -130,7 +130,7 @@ BAD = {
     ],
     NAMED % "{usb: [{vendor: 1a86}]}": [f"{GROUP}.usb[0]: product is missing"],
     NAMED % "{select: {}}": [f"{GROUP}.select: subsystem is missing"],
-    ENTRY % "id: name": ["devices[0].id: 'name' is none of path, serial, port"],
+    ENTRY % "id: name": ["devices[0].id: 'name' is not one of path, serial, port"],
     ENTRY % "env: {A: '{seral}'}": [
         "devices[0].env.A: {seral} is no property of a device: did you mean 'serial'?"
     ],
@@ -294,9 +294,10 @@ REFUSED = {
     VALID + "listen: 8080\n": "{}:2: listen: 8080 is not of the form host:port or :port, or off",
     VALID + "domian: x.io\n": "{}:2: domian: unknown key: did you mean 'domain'?",
     VALID + "domain: X\n": "{}:2: domain: 'X' is not lower-case labels with dots between",
-    VALID + "log-level: loud\n": "{}:2: log-level: 'loud' is none of debug, info, warning, error",
+    VALID
+    + "log-level: loud\n": "{}:2: log-level: 'loud' is not one of debug, info, warning, error",
     VALID + "plugin-directory: x\n": "{}:2: plugin-directory: 'x' is not an absolute path",
-    VALID + "overlap:\n": "{}:2: overlap: nothing is none of allow, first, refuse",
+    VALID + "overlap:\n": "{}:2: overlap: null is not one of allow, first, refuse",
     VALID + "poll-interval: 5\n": "{}:2: poll-interval: 5 is not a duration above zero, such as "
     "30s, 1m30s or 24h",
 }

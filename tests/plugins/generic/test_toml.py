@@ -73,7 +73,7 @@ def test_toml_says_the_same_as_yaml(tmp_path: Path) -> None:
         ('"fuse"', '"X"', ["22: devices[1].name: 'X' is not lower-case letters"]),
         ("health.open = true", "health.opne = 1", ["7: devices[0].health.opne: unknown key"]),
         ("/dev/fuse", "dev", ["23: devices[1].groups[0].paths[0].path: 'dev' is not absolute"]),
-        ('"warn"', '"loud"', ["3: log-level: 'loud' is none of debug"]),
+        ('"warn"', '"loud"', ["3: log-level: 'loud' is not one of debug"]),
         ("domain = ", "domain ", ["2: not valid: Expected '=' after a key"]),
         ("[[devices.groups.usb]]", "[devices.name]", ["17: not valid: "]),
     ],

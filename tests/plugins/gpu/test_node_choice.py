@@ -124,12 +124,12 @@ def test_a_file_without_nodes_chooses_nothing(tmp_path: Path) -> None:
         ("nodes: [{exclude: [a]}]", "nodes[0]: needs a name, or node, model or label in match"),
         ("nodes: [{match: {modl: x}}]", "nodes[0].match.modl: unknown key: did you mean 'model'"),
         ("nodes: [{match: {label: x}}]", "nodes[0].match.label: 'x' is not a mapping with keys"),
-        ("nodes: [{match: {node: [5]}}]", "nodes[0].match.node[0]: 5 is not a text"),
+        ("nodes: [{match: {node: [5]}}]", "nodes[0].match.node[0]: 5 is not a string"),
         ("nodes: {a: b}", "nodes: a mapping is not a list"),
         ("nodes: [x]", "nodes[0]: 'x' is not a mapping with keys"),
         (
             "nodes: [{match: {node: n}, flags: {migStrategy: all}}]",
-            "nodes[0].flags.migStrategy: 'all' is none of none, single, mixed",
+            "nodes[0].flags.migStrategy: 'all' is not one of none, single, mixed",
         ),
         (
             "nodes: [{match: {node: n}, sharing: {mps: {a: 1}}}]",

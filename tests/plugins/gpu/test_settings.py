@@ -196,7 +196,7 @@ def test_a_file_of_version_v1_is_read(command: Command, tmp_path: Path, way: str
 def test_the_command_needs_no_arguments(command: Command) -> None:
     status, out, (problem,) = command.run(MIG_STRATEGY="all")
     assert (2, "") == (status, out)
-    assert problem.startswith("environment variable MIG_STRATEGY: 'all' is none of")
+    assert problem.startswith("environment variable MIG_STRATEGY: 'all' is not one of")
 
 
 def test_entries_without_a_name_are_not_called_the_same(command: Command, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
         ("flag: {}", "flag: unknown key: did you mean 'flags'?"),
         (
             "flags: {migStrategy: sngle}",
-            "flags.migStrategy: 'sngle' is none of none, single, mixed",
+            "flags.migStrategy: 'sngle' is not one of none, single, mixed",
         ),
         ("flags: [1]", "flags: a list is not a mapping with keys"),
         (
@@ -451,7 +451,7 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
         ),
         (
             "flags: {plugin: {deviceListStrategy: cdi}}",
-            "flags.plugin.deviceListStrategy: 'cdi' is none of envvar, volume-mounts,",
+            "flags.plugin.deviceListStrategy: 'cdi' is not one of envvar, volume-mounts,",
         ),
         (
             "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 0}]}}",
@@ -514,7 +514,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--mig-strategy=all"], "--mig-strategy: 'all' is none of none, single, mixed"),
+        (["--mig-strategy=all"], "--mig-strategy: 'all' is not one of none, single, mixed"),
         (["--imex-channel-ids=1"], "imex-channel-ids: [1] are not [] or [0]"),
         (["--kubelet-socket=/x.sock"], "kubelet-socket: '/x.sock' is not a path that ends in"),
         (["--sharing={mps: {}}"], "mps-root is needed for sharing with mps"),

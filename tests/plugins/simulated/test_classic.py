@@ -175,7 +175,7 @@ def _no_annotation(prefix: str, problem: str) -> str:
 def empty(variable: str, default: str) -> str:
     """Return what is said of a variable that is set to nothing."""
     where = f"environment variable {variable}: '' is empty"
-    return f"{where}: give a text, or leave it out for {default!r}"
+    return f"{where}: give a value, or leave it out for {default!r}"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def empty(variable: str, default: str) -> str:
         (
             "DP_VALUE_FORM",
             "name",
-            "environment variable DP_VALUE_FORM: 'name' is none of index, id",
+            "environment variable DP_VALUE_FORM: 'name' is not one of index, id",
         ),
     ],
 )

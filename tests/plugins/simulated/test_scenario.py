@@ -216,7 +216,7 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             "FILE: seed: true is not a whole number from 0 to 9223372036854775808",
         ),
         ({"profile": "8-gpu"}, "FILE: profile: '8-gpu' is not known: did you mean '8-gpus'?"),
-        ({"profile": True}, "FILE: profile: true is not a text: put it into quotes"),
+        ({"profile": True}, "FILE: profile: true is not a string: put it in quotes"),
         ({"resources": []}, "FILE: resources: a list is not a mapping with keys"),
         (
             {"resources": {"gpu": {}}},
@@ -305,7 +305,7 @@ def test_a_mistake_is_told_with_its_place(
         ),
         ({"envs": []}, ".envs: a list is not a mapping with keys"),
         ({"envs": {"A=": "1"}}, ": device gpu-0: 'A=' is not the name of a variable"),
-        ({"envs": {"A": None}}, ".envs.A: nothing is not a text"),
+        ({"envs": {"A": None}}, ".envs.A: null is not a string"),
         (
             {"annotations": {"a/b/c": "1"}},
             ": device gpu-0: annotation 'a/b/c' has more than one slash",

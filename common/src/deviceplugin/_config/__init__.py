@@ -1,1 +1,1 @@
-"""Settings, and where they are read from."""
+"""Settings, and the places that they are read from."""

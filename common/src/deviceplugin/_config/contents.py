@@ -1,4 +1,4 @@
-"""What a file contains, in a bounded time and size."""
+"""Reading a file, with a limit on time and size."""
 
 import errno
 import os
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 def content(path: Path, most: int) -> bytes:
-    """Return all that a regular file contains. Waits for nobody, as one may on a pipe.
+    """Return all that a regular file contains. It never blocks, as reading a pipe can.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not a regular file, or has more than ``most`` bytes; the text says so.
+        ValueError: It is not a regular file, or has more than ``most`` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""The environment: the configuration file that it names, and variables that do nothing."""
+"""The environment: the configuration file that it names, and variables without effect."""
 
 import os
 import typing
@@ -23,9 +23,9 @@ def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
 def suspicious_variables(
     settings: type[Settings], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return variables that look like misspelt settings, with what they are close to.
+    """Return variables that look like misspelt settings, each with the name it resembles.
 
-    Not errors: Kubernetes itself puts a service called ``dp-...`` into the environment.
+    They are not errors: Kubernetes puts a service called ``dp-...`` into the environment.
     """
     environ = os.environ if environ is None else environ
     known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
@@ -42,10 +42,10 @@ def hidden_variables(
     flags: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return variables that are set to no effect, with the flag or variable that wins over each.
+    """Return variables that have no effect, each with the flag or variable that overrides it.
 
-    Those that say the same as the winner, or nothing, are left out. ``flags`` is as for ``load``,
-    and may have the path of the configuration file as ``config``.
+    Variables that are empty, or have the value of the winner, are omitted. ``flags`` is as for
+    ``load``, and may have the path of the configuration file as ``config``.
     """
     environ = os.environ if environ is None else environ
     types = typing.get_type_hints(settings)

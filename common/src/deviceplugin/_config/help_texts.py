@@ -1,4 +1,4 @@
-"""The help of settings: the text below each field."""
+"""The help of settings: the docstring below each field."""
 
 import ast
 import inspect
@@ -8,7 +8,7 @@ from deviceplugin._config.settings import Settings
 
 
 def helps(settings: type[Settings]) -> dict[str, str]:
-    """Return the text below each field, by key; empty where the source is not at hand."""
+    """Return the docstring below each field, by key; an empty dict without the source code."""
     found: dict[str, str] = {}
     for owner in reversed(settings.__mro__):
         if not issubclass(owner, Settings):

@@ -1,4 +1,4 @@
-"""A JSON text as nodes: what ``json`` reads, with the line of each value."""
+"""JSON as nodes: what ``json`` reads, with the line of each value."""
 
 import json
 import re
@@ -8,17 +8,17 @@ from typing import Any, Final
 from deviceplugin._config.nodes import MAX_DEPTH, MalformedError, Node, TooDeepError, of_value
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
-"""The tokens of a valid text."""
+"""The tokens of a valid document."""
 
 Token = tuple[str, int]
-"""Its text, and its line."""
+"""The token, and its line."""
 
 
 def compose(text: str) -> Node | None:
-    """Return the outermost value; None for an empty text.
+    """Return the outermost value; None for an empty document.
 
     Raises:
-        MalformedError: The text is not valid.
+        MalformedError: The document is not valid.
     """
     if not text.strip():
         return None
@@ -26,7 +26,7 @@ def compose(text: str) -> Node | None:
         json.loads(text)
     except json.JSONDecodeError as error:
         raise MalformedError(error.msg, error.lineno) from error
-    except ValueError as error:  # a number of more digits than Python takes
+    except ValueError as error:  # a number of more digits than Python accepts
         raise MalformedError(str(error)) from error
     except RecursionError as error:
         raise TooDeepError from error
@@ -64,7 +64,7 @@ def _node(word: str, line: int, tokens: Iterator[Token], depth: int) -> Node:
 
 
 def _until(end: str, tokens: Iterator[Token]) -> Iterator[Token]:
-    """Yield the first word of each value, or of each key and value, before ``end``."""
+    """Yield the first token of each value, or of each key and value, before ``end``."""
     while (token := next(tokens))[0] != end:
         if token[0] != ",":
             yield token

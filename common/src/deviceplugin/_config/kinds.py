@@ -1,4 +1,4 @@
-"""Kinds of values: each reads a place, checks it, and describes itself as JSON Schema does."""
+"""Kinds of values: each reads a place, checks it, and has its JSON Schema."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,22 +15,23 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[_T]):
-    """A kind of value. ``read`` makes one of a place; what is wrong is noted there."""
+    """A kind of value. ``read`` turns a place into a value, and records faults at the place."""
 
     read: Callable[[Place], _T]
     schema: Schema
-    """As JSON Schema describes it. Kinds may stand in it."""
+    """The JSON Schema of the kind. It may contain other kinds."""
     takes: frozenset[str]
-    """The kinds of places that it can be made of."""
+    """The kinds of places that it can read."""
     wanted: str
-    """What it is, for messages: ``a text``."""
+    """What the value must be, for messages: ``a string``."""
     name: str = ""
-    """What it is called in a schema; it stands where it is used if it has none."""
+    """Its name among the definitions of a schema. Without one, it is written out where it is used.
+    """
     write: Callable[[Any], Any] = write
-    """The reverse: what one would write into a file."""
+    """The reverse of ``read``: what one would write into a file."""
 
     def then(self, make: Callable[[Place, _T], _U], schema: Schema | None = None) -> "Kind[_U]":
-        """Return a kind of what ``make`` makes of these values; it may note faults and raise."""
+        """Return a kind whose values ``make`` makes from these; it may record faults and raise."""
         read = self.read
         return Kind(
             lambda place: make(place, read(place)),
@@ -47,9 +48,9 @@ class Kind(Generic[_T]):
         write: Callable[[_U], Any] = write,
         schema: Schema | None = None,
     ) -> "Kind[_U]":
-        """Return a kind of what ``make`` makes of these values.
+        """Return a kind whose values ``make`` makes from these.
 
-        The text of its ``ValueError`` goes on from the value: ``'x' is not ...``.
+        The message of its ``ValueError`` continues after the value: ``'x' is not ...``.
         """
 
         def made(place: Place, value: _T) -> _U:
@@ -61,11 +62,11 @@ class Kind(Generic[_T]):
         return replace(self.then(made, schema), write=write)
 
     def called(self, name: str) -> "Kind[_T]":
-        """Return the same with a name in the schema."""
+        """Return the same kind with a name in the schema."""
         return replace(self, name=name)
 
     def described(self, description: str) -> "Kind[_T]":
-        """Return the same with a text for who writes a file in an editor."""
+        """Return the same kind with a description, which editors show."""
         return replace(self, schema={**self.schema, "description": description})
 
 
@@ -76,10 +77,10 @@ def list_of(
     single: bool = False,
     together: Callable[[Sequence[tuple[Place, _T]]], object] = len,
 ) -> Kind[tuple[_T, ...]]:
-    """Return lists of a kind, of ``least`` items at least.
+    """Return the kind of lists of ``kind`` with ``least`` items or more.
 
-    With ``single``, a value that stands there alone is a list of one. ``together`` notes what is
-    wrong with several items, of which it gets those that are well by themselves.
+    With ``single``, a value that is not a list stands for a list of one. ``together`` gets the
+    items that are valid by themselves, and records what is wrong with several of them.
     """
     wanted = f"{kind.wanted}, or a list" if single else "a list"
 
@@ -111,7 +112,10 @@ def list_of(
 def mapping_of(
     kind: Kind[_T], name_problem: Callable[[str], str] = lambda _name: "", least: int = 0
 ) -> Kind[dict[str, _T]]:
-    """Return mappings of names, which ``name_problem`` judges, to a kind."""
+    """Return the kind of mappings from names to ``kind``.
+
+    ``name_problem`` returns what is wrong with a name, or an empty string.
+    """
 
     def read(place: Place) -> dict[str, _T]:
         before = place.faults.count
@@ -138,9 +142,9 @@ def mapping_of(
 
 
 def either(*kinds: Kind[Any], wanted: str = "") -> Kind[Any]:
-    """Return what is of the first of ``kinds`` that can be made of such a value.
+    """Return the kind of values that are of any of ``kinds``; the first that fits reads the place.
 
-    ``wanted`` says for people what they are together.
+    ``wanted`` describes them all in messages.
     """
     wanted = wanted or " or ".join(dict.fromkeys(kind.wanted for kind in kinds))
 
@@ -155,7 +159,7 @@ def either(*kinds: Kind[Any], wanted: str = "") -> Kind[Any]:
 
 
 def nothing(value: _T) -> Kind[_T]:
-    """Return ``value`` for what says nothing: ``null``."""
+    """Return the kind of ``null``, which is read as ``value``."""
 
     def read(place: Place) -> _T:
         if place.kind != "nothing":
@@ -166,12 +170,12 @@ def nothing(value: _T) -> Kind[_T]:
 
 
 def anything() -> Kind[Any]:
-    """Return whatever is there, as Python has it."""
+    """Return the kind of any value, read as a plain Python object."""
     every = "text integer number boolean date nothing list mapping other"
     return Kind(lambda place: place.plain(), {}, frozenset(every.split()), "anything")
 
 
 def go_on(place: Place, before: int) -> None:
-    """Raise InvalidError if something has been noted since ``before``."""
+    """Raise InvalidError if there are more faults than ``before``."""
     if place.faults.count > before:
         raise InvalidError

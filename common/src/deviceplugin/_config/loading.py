@@ -28,12 +28,12 @@ def load(
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> S:
-    """Return ``settings`` with what flags, environment and file say, in this order.
+    """Return ``settings`` from flags, environment and file; the first that has a value wins.
 
-    ``flags`` has texts by the key of their field, or lists of them.
+    ``flags`` maps the key of a field to a string or a list of strings.
 
     Raises:
-        ConfigError: Everything that is wrong, a line each: where it stands and what would do.
+        ConfigError: Everything that is wrong, a line each: the place, and what is valid there.
     """
     environment = os.environ if environ is None else environ
     problems: list[str] = []
@@ -51,7 +51,7 @@ def load(
         where, value = found
         try:
             values[field.name] = _value(field, types[field.name], where, value)
-        except InvalidError:  # noted at its place
+        except InvalidError:  # recorded at its place
             continue
         except ConfigError as error:
             problems += str(error).splitlines()
@@ -64,14 +64,14 @@ def load(
 def _made(settings: type[S], values: Mapping[str, Any]) -> S:
     try:
         return settings(**values)
-    except ValueError as error:  # from a __post_init__ that checks what belongs together
+    except ValueError as error:  # from a __post_init__ that checks several settings together
         raise ConfigError(str(error)) from error
 
 
 def _in_file(
     settings: type[S], root: Place, known: Mapping[str, "Field[Any]"]
 ) -> Mapping[str, object]:
-    """Return the values in a file by the keys of settings; other keys are noted."""
+    """Return the values in a file by the keys of settings; unknown keys are recorded as faults."""
     try:
         found = settings.from_file(root)
     except InvalidError:
@@ -87,8 +87,8 @@ def _value(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
     """Return the value of a setting.
 
     Raises:
-        InvalidError: It is wrong, which has been noted at its place in the file.
-        ConfigError: It is wrong; a line for each problem, which says where.
+        InvalidError: It is wrong; the fault is recorded at its place in the file.
+        ConfigError: It is wrong; a line for each problem, with its place.
     """
     own: Kind[Any] | None = field.metadata.get("kind")
     if own is not None:
@@ -112,19 +112,20 @@ def _value(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
 
 
 def value_of(field: "Field[Any]", kind: Any, found: Any) -> Any:
-    """Return ``found`` as a ``kind``, if the field's own check lets it pass.
+    """Return ``found`` as a ``kind``, if it passes the field's own check.
 
-    What an empty text means is up to the field: ``field(metadata={"empty": False})``.
+    A field can give an empty string a meaning: ``field(metadata={"empty": False})``.
 
     Raises:
-        ValueError: It is none, does not pass, or is empty where the default is not, as an unset
-            variable in a template makes it; the message goes on from the value.
+        ValueError: It is not a ``kind``, or does not pass. An empty string does not if the default
+            is not empty: an unset variable in a template makes one. The message continues after
+            the value.
     """
     if found == "" and "empty" in field.metadata:
         return field.metadata["empty"]
     if found == "" and kind is str and field.default != "":
         instead = "" if field.default is MISSING else f", or leave it out for {field.default!r}"
-        raise ValueError(f"is empty: give a text{instead}")
+        raise ValueError(f"is empty: give a value{instead}")
     value = _values.parse(found, kind)
     if check := field.metadata.get("check"):
         check(value)
@@ -138,7 +139,7 @@ def _sources(
     environ: Mapping[str, str],
     by_file: Mapping[str, Any],
 ) -> Iterator[tuple[str, Any]]:
-    """Yield where ``field`` is set and to what, the strongest first."""
+    """Yield each place where ``field`` is set, and its value there, the strongest first."""
     if name in flags:
         yield f"--{name}", flags[name]
     for variable_name in variables(field):

@@ -1,13 +1,13 @@
-"""What a setting is called: in files, among the flags, in the environment."""
+"""The names of a setting: in files, as a flag, in the environment."""
 
 from collections.abc import Sequence
 from dataclasses import Field
 from typing import Any, Final
 
 PREFIX: Final = "DP_"
-"""What the names of environment variables begin with."""
+"""The prefix of environment variables."""
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
-"""Variable with the path of the configuration file, for want of the flag."""
+"""The variable with the path of the configuration file. The flag wins over it."""
 
 
 def key(field: "Field[Any]") -> str:
@@ -23,14 +23,16 @@ def variable(field: "Field[Any]") -> str:
 def variables(field: "Field[Any]") -> list[str]:
     """Return all variables that can set ``field``, the strongest first.
 
-    All but the first are those that the field asks for, by ``field(metadata={"env": "SERIAL"})``
-    or with a tuple of names.
+    A field can add some to its own: ``field(metadata={"env": "SERIAL"})``, or a tuple of names.
     """
     return [variable(field), *_names(field, "env")]
 
 
 def flags(field: "Field[Any]") -> list[str]:
-    """Return all flags that set ``field``; others by ``field(metadata={"flag": "--serial"})``."""
+    """Return all flags that set ``field``.
+
+    A field can add some to its own: ``field(metadata={"flag": "--serial"})``, or a tuple of them.
+    """
     return [f"--{key(field)}", *_names(field, "flag")]
 
 

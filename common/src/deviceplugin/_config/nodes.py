@@ -1,4 +1,4 @@
-"""The values of a document, each with its line: what YAML, JSON and TOML have in common."""
+"""The values of a document in YAML, JSON or TOML, each with its line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ Kind = Literal[
     "text", "integer", "number", "boolean", "date", "nothing", "list", "mapping", "other"
 ]
 MAX_DEPTH: Final = 200
-"""Values within values."""
+"""Levels of values within values."""
 MAX_NODES: Final = 500_000
-"""Values of a document, those that aliases repeat included."""
+"""Values of a document, including those that aliases repeat."""
 _KINDS: Final[Mapping[type, Kind]] = {
     str: "text",
     bool: "boolean",
@@ -21,7 +21,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
 
 
 class MalformedError(ValueError):
-    """A text is not valid in its language; ``line`` is where, from 1, or 0."""
+    """A document is not valid in its language. ``line`` counts from 1, and 0 means unknown."""
 
     def __init__(self, problem: str, line: int = 0) -> None:
         super().__init__(" ".join(problem.split()))
@@ -29,7 +29,7 @@ class MalformedError(ValueError):
 
 
 class TooDeepError(MalformedError):
-    """Values are nested more than anybody means."""
+    """Values are nested too deeply to be meant."""
 
     def __init__(self, line: int = 0) -> None:
         super().__init__("nested too deeply", line)
@@ -45,13 +45,13 @@ class Node:
     raw: str = ""
     """A scalar as it is written, without quotes."""
     value: Any = None
-    """A scalar as the language has it."""
+    """A scalar as a Python object."""
     readable: bool = True
-    """Whether ``value`` could be made, as it cannot of the date 2001-99-99."""
+    """Whether ``value`` could be made. It cannot from the date 2001-99-99, for example."""
     items: "list[Node]" = field(default_factory=list)
     pairs: "dict[str, Node]" = field(default_factory=dict)
     repeated: "list[tuple[str, int]]" = field(default_factory=list)
-    """Keys that are there already, with their lines."""
+    """Duplicate keys, with their lines."""
 
     @property
     def children(self) -> "list[Node]":
@@ -59,7 +59,7 @@ class Node:
         return self.items or [*self.pairs.values()]
 
     def add(self, key: str, node: "Node", line: int) -> None:
-        """Add to a mapping what is at ``key``."""
+        """Add ``node`` to a mapping at ``key``."""
         if key in self.pairs:
             self.repeated.append((key, line))
         self.pairs[key] = node
@@ -71,9 +71,9 @@ Path = tuple[str | int, ...]
 def of_value(
     value: Any, lines: Mapping[Path, int] | None = None, path: Path = (), line: int = 0
 ) -> Node:
-    """Return the node of a value of Python's, as JSON and TOML have them.
+    """Return the node of a Python object, such as JSON and TOML give.
 
-    ``lines`` has the lines of some values by their path; others have that of what they are in.
+    ``lines`` has the lines of some values by path. Another value has the line of its container.
 
     Raises:
         TooDeepError: Values are nested too deeply.
@@ -94,7 +94,7 @@ def of_value(
 
 
 def check_depth(root: Node) -> None:
-    """Raise TooDeepError for values that are nested too deeply, or for ever by an alias."""
+    """Raise TooDeepError if values are nested too deeply, or endlessly by an alias."""
     level, seen = [root], 0
     for _ in range(MAX_DEPTH):
         level = [child for parent in level for child in parent.children]

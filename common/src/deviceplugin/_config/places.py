@@ -1,4 +1,4 @@
-"""Places in a document: what stands there, and all that is wrong with it, collected."""
+"""Places in a document: the value at each, and all faults, collected."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
@@ -23,19 +23,19 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class InvalidError(Exception):
-    """Something is wrong at a place, and has been noted there."""
+    """The value at a place is wrong. The fault has been recorded."""
 
 
 class Readable(Protocol[_T_co]):
-    """What makes a value of a place."""
+    """What can turn a place into a value."""
 
     @property
     def read(self) -> "Callable[[Place], _T_co]":
-        """Return the value; raise InvalidError once what is wrong has been noted."""
+        """Return the value, or record the fault and raise InvalidError."""
 
 
 class Faults:
-    """What is wrong with a document. ``locate`` says where a line is, for people."""
+    """All faults of a document. ``locate`` describes a line for messages."""
 
     def __init__(self, locate: Callable[[int], str]) -> None:
         self._locate = locate
@@ -43,11 +43,11 @@ class Faults:
         self.count = 0
 
     def place(self, line: int, key: str) -> str:
-        """Return where in the document something is: ``FILE:LINE: KEY``."""
+        """Return a place in the document for messages: ``FILE:LINE: KEY``."""
         return ": ".join(part for part in (self._locate(line), words.bounded(key)) if part)
 
     def add(self, line: int, key: str, problem: str) -> InvalidError:
-        """Note what is wrong; the same once. What is very long, such as a value, is cut."""
+        """Record a fault; duplicates are dropped. A key or problem that is very long is cut."""
         self.count += 1
         text = ": ".join(part for part in (self.place(line, key), words.bounded(problem)) if part)
         self._found.setdefault((line, text))
@@ -55,11 +55,11 @@ class Faults:
 
     @property
     def lines(self) -> list[str]:
-        """All that is wrong, in the order of the document."""
+        """All faults, in the order of the document."""
         return [text for _, text in sorted(self._found, key=lambda found: found[0])]
 
     def refuse(self) -> None:
-        """Raise ConfigError if anything is wrong, with a line for each."""
+        """Raise ConfigError with a line for each fault, if there are any."""
         if self._found:
             raise ConfigError("\n".join(self.lines))
 
@@ -71,18 +71,18 @@ class Place:
 
     def __init__(self, faults: Faults, node: Node, key: str = "") -> None:
         self.faults = faults
-        """All that is wrong with the document."""
+        """All faults of the document."""
         self.key = key
         """The keys that lead here, as in ``devices[0].groups``."""
         self.node = node
-        """The value itself, for the framework."""
+        """The value itself, for the framework's use."""
 
     def __str__(self) -> str:
         return self.faults.place(self.node.line, self.key)
 
     @property
     def kind(self) -> Kind:
-        """What stands here: ``text``, ``integer``, ``list`` and so on."""
+        """The type of the value: ``text``, ``integer``, ``list`` and so on."""
         return self.node.kind
 
     @property
@@ -92,26 +92,26 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The value as messages show it: a text in quotes, a list as ``a list``."""
+        """The value as messages show it: a string in quotes, a list as ``a list``."""
         if self.kind == "text":
             return repr(self.raw)
         if self.kind in {"list", "mapping"}:
             return f"a {self.kind}"
-        return "nothing" if self.kind == "nothing" else self.raw
+        return "null" if self.kind == "nothing" else self.raw
 
     def fault(self, problem: str) -> InvalidError:
-        """Note what is wrong with this value; return what to raise where one cannot go on."""
+        """Record a fault of this value. Return the error to raise if reading cannot go on."""
         return self.faults.add(self.node.line, self.key, problem)
 
     def wrong(self, wanted: str) -> InvalidError:
-        """Note that the value is not what is ``wanted``."""
+        """Record that the value is not what is ``wanted``. Return the error, as ``fault`` does."""
         return self.fault(f"{self.shown} is not {wanted}")
 
     def keys(self, known: Collection[str] | None = None) -> "dict[str, Place]":
-        """Return the places of a mapping; keys other than the ``known`` ones are faults.
+        """Return the places in a mapping by key. If ``known`` is given, other keys are faults.
 
         Raises:
-            InvalidError: It is not a mapping, which has been noted.
+            InvalidError: It is not a mapping. The fault is recorded.
         """
         if self.kind != "mapping":
             raise self.wrong("a mapping with keys")
@@ -123,7 +123,7 @@ class Place:
         return found
 
     def within(self, key: str) -> "Place":
-        """Return the place that ``key`` has, or would have, in a mapping."""
+        """Return the place of ``key`` in a mapping, whether or not the key is there."""
         return Place(self.faults, self.node.pairs.get(key, self.node), self._inner(key))
 
     def _inner(self, key: str) -> str:
@@ -131,10 +131,10 @@ class Place:
         return f"{self.key}.{shown}" if self.key else shown
 
     def items(self) -> "list[Place]":
-        """Return the places of a list.
+        """Return the places in a list.
 
         Raises:
-            InvalidError: It is not a list, which has been noted.
+            InvalidError: It is not a list. The fault is recorded.
         """
         if self.kind != "list":
             raise self.wrong("a list")
@@ -144,24 +144,25 @@ class Place:
         ]
 
     def read(self, kind: Readable[_T]) -> _T:
-        """Return the value as ``kind`` has it.
+        """Return the value, read as ``kind``.
 
         Raises:
-            InvalidError: It is not one, which has been noted.
+            InvalidError: It is not one. The fault is recorded.
         """
         return kind.read(self)
 
     def take(self, kind: Readable[_T], instead: _T) -> _T:
-        """Return the value as ``kind`` has it, or ``instead`` once it has been noted as wrong."""
+        """Return the value, read as ``kind``, or record a fault and return ``instead``."""
         with suppress(InvalidError):
             return kind.read(self)
         return instead
 
     def plain(self) -> Any:
-        """Return whatever it is, as Python has it. Keys are texts.
+        """Return the value as a Python object. Keys are strings.
 
         Raises:
-            InvalidError: A scalar is not what its language takes it for, such as 2001-99-99.
+            InvalidError: A scalar is invalid in its language, such as the date 2001-99-99. The
+                fault is recorded.
         """
         if self.kind == "mapping":
             return {key: place.plain() for key, place in self.keys().items()}
@@ -173,14 +174,14 @@ class Place:
 
 
 def of_file(path: Path) -> Place:
-    """Return the outermost place of a file: TOML, JSON or YAML, as the extension says.
+    """Return the outermost place of a file in TOML, JSON or YAML, according to its extension.
 
-    YAML is what is neither ``.toml`` nor ``.json``, and needs PyYAML. Of a file that says nothing,
-    it is an empty mapping. Keys that are given twice are noted, wherever they are.
+    A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file is an
+    empty mapping. Duplicate keys are faults, wherever they are.
 
     Raises:
-        ConfigError: The file cannot be read, or is not valid. A pipe cannot, because its content
-            could not be read again.
+        ConfigError: The file cannot be read, or is not valid. A pipe is not read, because it could
+            not be read again.
     """
     faults = Faults(lambda line: f"{path}:{line}" if line else str(path))
     try:
@@ -191,12 +192,12 @@ def of_file(path: Path) -> Place:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not valid: {error.reason} of UTF-8") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}: a configuration is a file of text") from error
+        raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
     return _root(path.suffix, text, faults)
 
 
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
-    """Return the outermost place of a text, which messages call ``name``.
+    """Return the outermost place of a document in a string, which messages call ``name``.
 
     Raises:
         ConfigError: It is not valid.
@@ -210,7 +211,11 @@ def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
 
 
 def of_plain(value: Any, name: str = "") -> Place:
-    """Return the outermost place of a value as ``json`` gives it; ``name`` begins its key."""
+    """Return the outermost place of a value as ``json`` returns it; its key begins with ``name``.
+
+    Raises:
+        ConfigError: Values are nested too deeply.
+    """
     try:
         return Place(Faults(lambda _line: ""), of_value(value), name)
     except MalformedError as error:
@@ -243,12 +248,12 @@ def _root(language: str, text: str, faults: Faults) -> Place:
 
 
 def _note_repeated(root: Place) -> None:
-    """Have all keys noted that are given twice, also where nobody looks for them."""
+    """Record all duplicate keys as faults, also where nobody reads them."""
     waiting = deque([root])
     known: set[int] = set()
     while waiting:
         place = waiting.popleft()
-        if id(place.node) in known:  # an alias is the same node again
+        if id(place.node) in known:  # an alias is the same node as its anchor
             continue
         known.add(id(place.node))
         for key, line in place.node.repeated:
@@ -259,10 +264,10 @@ def _note_repeated(root: Place) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Place]:
-    """Give the outermost place of a file; in the end all that was noted is refused at once.
+    """Yield the outermost place of a file, and raise all recorded faults at the end.
 
     Raises:
-        ConfigError: All that is wrong, a line each, with file, line and key.
+        ConfigError: All faults, a line each, with file, line and key.
     """
     root = of_file(path)
     with suppress(InvalidError):

@@ -20,7 +20,7 @@ def seconds(text: str) -> float:
     """Return the seconds of a duration: ``500ms``, ``30s``, ``1m30s``, ``1.5h``, ``1d``.
 
     Raises:
-        ValueError: It is not one; the message goes on from the value.
+        ValueError: It is not one; the message continues after the value.
     """
     if not _DURATION.fullmatch(text):
         raise ValueError("is not a duration, such as 500ms, 30s or 1m30s")
@@ -28,7 +28,7 @@ def seconds(text: str) -> float:
 
 
 def write_duration(duration: timedelta) -> str:
-    """Return ``duration``, in whole milliseconds, in the largest units that say it: ``1m30s``."""
+    """Return ``duration`` in the largest units that fit, rounded to milliseconds: ``1m30s``."""
     left = round(duration.total_seconds() * 1000)
     text = ""
     for unit, size in (("d", 86400000), ("h", 3600000), ("m", 60000), ("s", 1000), ("ms", 1)):
@@ -41,7 +41,7 @@ def size_in_bytes(text: str) -> int:
     """Return the bytes of a size as Kubernetes writes it: ``512``, ``1.5G``, ``80Gi``, ``4KiB``.
 
     Raises:
-        ValueError: It is not one; the message goes on from the value.
+        ValueError: It is not one; the message continues after the value.
     """
     found = _SIZE.fullmatch(text)
     if found is None:

@@ -20,21 +20,21 @@ class Key(Generic[_T]):
 
     kind: Kind[_T]
     argument: str = ""
-    """What the value is given as; the key, with underscores, if empty."""
+    """The argument that gets the value; by default the key, with underscores."""
     needed: bool = False
 
 
 Rule = Callable[[Place, Mapping[str, Place]], object]
-"""Notes what is wrong with the keys of a record together."""
+"""Records what is wrong with several keys of a record together."""
 
 
 def needed(kind: Kind[_T], argument: str = "") -> Key[_T]:
-    """Return a key that must be there."""
+    """Return a key that is required."""
     return Key(kind, argument, needed=True)
 
 
 def as_argument(kind: Kind[_T], argument: str) -> Key[_T]:
-    """Return a key whose value is given as an argument of another name."""
+    """Return a key whose value is passed as an argument of another name."""
     return Key(kind, argument)
 
 
@@ -87,12 +87,12 @@ def record(
     schema: Schema | None = None,
     blank: bool = False,
 ) -> Kind[_T]:
-    """Return what ``make``, such as a dataclass, makes of a mapping with some keys and no others.
+    """Return the kind of mappings with these keys and no others.
 
-    A key that is not given is not passed on, so that ``make`` has the defaults. ``rules`` are
-    about several keys; ``schema`` is what they are in JSON Schema. The text of a ``ValueError`` of
-    ``make`` is a fault of the mapping. With ``blank``, a key without a value is as one that is not
-    there.
+    ``make``, such as a dataclass, makes the value. It gets only the keys that are given, so it
+    decides the defaults. If it raises ``ValueError``, the message is a fault of the mapping.
+    ``rules`` check several keys together; ``schema`` is the same in JSON Schema. With ``blank``, a
+    key whose value is null counts as absent.
     """
     known = {key: one if isinstance(one, Key) else Key(one) for key, one in keys.items()}
     made = _Record(make, known, tuple(rules), blank)
@@ -133,7 +133,7 @@ class _Definitions:
 def schema(kind: Kind[Any] | Schema, title: str) -> dict[str, Any]:
     """Return the JSON Schema of ``kind``, for editors; kinds with a name are its ``$defs``.
 
-    It may also be a schema in which kinds stand.
+    ``kind`` may also be a schema that contains kinds.
     """
     definitions = _Definitions()
     outermost = definitions.of(kind.schema if isinstance(kind, Kind) else kind)
@@ -146,19 +146,19 @@ def schema(kind: Kind[Any] | Schema, title: str) -> dict[str, Any]:
 
 
 def read(path: Path, kind: Kind[_T]) -> _T:
-    """Return the value of ``kind`` that a file in TOML, JSON or YAML has.
+    """Return the value of a file in TOML, JSON or YAML, read as ``kind``.
 
     Raises:
-        ConfigError: All that is wrong, a line each, with file, line and key.
+        ConfigError: All faults, a line each, with file, line and key.
     """
     return finished(places.of_file(path), kind)
 
 
 def finished(root: Place, kind: Kind[_T]) -> _T:
-    """Return the value of ``kind`` at the outermost place of a document.
+    """Return the value at the outermost place of a document, read as ``kind``.
 
     Raises:
-        ConfigError: All that is wrong with the document.
+        ConfigError: All faults of the document.
     """
     try:
         value = kind.read(root)

@@ -1,4 +1,4 @@
-"""Kinds of single values: texts, numbers, booleans, durations, sizes, choices."""
+"""Kinds of single values: strings, numbers, booleans, durations, sizes, choices."""
 
 import re
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def text(
     strip: bool = False,
     digits: bool = False,
 ) -> Kind[str]:
-    """Return texts that match ``pattern``, if there is one, which ``wanted`` describes.
+    """Return the kind of strings, or of those that match ``pattern``. ``wanted`` describes them.
 
-    ``problem`` says what is wrong with a text, going on from it, or returns an empty text.
-    ``strip`` takes blanks at both ends away. With ``digits``, a number is taken as it is written;
-    else it is a fault: without quotes, it may not be what is meant.
+    ``problem`` returns what is wrong with a string, as a message that continues after it, or an
+    empty string. ``strip`` removes blanks at both ends. With ``digits``, a number is accepted as it
+    is written. Otherwise it is a fault: without quotes, it may not be what was meant.
     """
 
     def read(place: Place) -> str:
@@ -37,7 +37,7 @@ def text(
             digits and place.kind in {"integer", "number"}
         ):
             raise place.wrong(
-                "a text: put it into quotes" if place.kind in _SCALARS else wanted or "a text"
+                "a string: put it in quotes" if place.kind in _SCALARS else wanted or "a string"
             )
         if pattern and not matches(place.raw, pattern):
             raise place.wrong(wanted)
@@ -48,26 +48,26 @@ def text(
     types: Schema = {"type": ["string", "number"] if digits else "string"}
     takes = {"text", "date"} | ({"integer", "number"} if digits else set())
     schema = {**types, **({"pattern": pattern} if pattern else {})}
-    return Kind(read, schema, frozenset(takes), wanted or "a text")
+    return Kind(read, schema, frozenset(takes), wanted or "a string")
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Return whether ``text`` is of a form, whose ``$`` is the very end as JSON Schema has it."""
+    """Return whether ``text`` matches. ``$`` is the very end, as in JSON Schema."""
     return re.search(pattern.replace("$", r"\Z"), text) is not None
 
 
 def name() -> Kind[str]:
-    """Return names as Kubernetes has them: 1 to 63 lower-case letters, digits and hyphens."""
+    """Return the kind of Kubernetes names: 1 to 63 lower-case letters, digits and hyphens."""
     return text(NAME_PATTERN, "a name of 1 to 63 lower-case letters, digits and hyphens")
 
 
 def path() -> Kind[Path]:
-    """Return absolute paths."""
+    """Return the kind of absolute paths."""
     return text(r"^/[^\x00]*$", "an absolute path").to(Path, str)
 
 
 def integer(least: int = 0, most: int | None = None) -> Kind[int]:
-    """Return whole numbers from ``least`` to ``most``, both included."""
+    """Return the kind of whole numbers from ``least`` to ``most``, both included."""
     wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")
 
     def read(place: Place) -> int:
@@ -84,14 +84,14 @@ def _integer(place: Place) -> int | None:
     if place.kind != "integer":
         return None
     try:
-        # Digits are meant as they are, also where YAML takes those behind a 0 for octal ones.
+        # Digits are decimal, although YAML reads them as octal after a 0.
         return int(place.raw) if place.raw.isdecimal() else place.plain()
-    except ValueError:  # of more digits than Python takes
+    except ValueError:  # more digits than Python accepts
         return None
 
 
 def number(least: float = float("-inf"), most: float = float("inf")) -> Kind[float]:
-    """Return numbers, whole or not, from ``least`` to ``most``."""
+    """Return the kind of numbers, whole or not, from ``least`` to ``most``."""
     limits = {
         key: limit
         for key, limit in (("minimum", least), ("maximum", most))
@@ -112,7 +112,7 @@ def number(least: float = float("-inf"), most: float = float("inf")) -> Kind[flo
 
 
 def boolean() -> Kind[bool]:
-    """Return ``true`` or ``false``; in YAML also ``yes``, ``no``, ``on`` and ``off``."""
+    """Return the kind of ``true`` and ``false``; in YAML also ``yes``, ``no``, ``on``, ``off``."""
 
     def read(place: Place) -> bool:
         if place.kind != "boolean":
@@ -123,7 +123,7 @@ def boolean() -> Kind[bool]:
 
 
 def duration(most: timedelta = quantities.LONGEST, *, zero: bool = False) -> Kind[timedelta]:
-    """Return durations such as ``1m30s``, above zero unless ``zero`` may be; ``most`` at most."""
+    """Return the kind of durations such as ``1m30s``, up to ``most``; 0 is valid with ``zero``."""
 
     def make(text: str) -> timedelta:
         found = quantities.seconds(text)
@@ -145,7 +145,7 @@ def duration(most: timedelta = quantities.LONGEST, *, zero: bool = False) -> Kin
 
 
 def size(least: int = 0, most: int | None = None) -> Kind[int]:
-    """Return sizes in bytes, such as ``80Gi``, ``1.5G`` or a whole number."""
+    """Return the kind of sizes in bytes, such as ``80Gi``, ``1.5G`` or a whole number."""
     wanted = "a size, such as 512Ki, 80Gi or 1.5G"
 
     def read(place: Place) -> int:
@@ -170,14 +170,14 @@ def size(least: int = 0, most: int | None = None) -> Kind[int]:
 
 
 def choice(*choices: _T) -> Kind[_T]:
-    """Return one of some texts."""
+    """Return the kind of strings that name one of ``choices``; the value is that choice."""
     names = {str(one): one for one in choices}
 
     def make(text: str) -> _T:
         if text in names:
             return names[text]
         near = words.suggestion(text, names, 0.4)
-        hint = f": {near}" if near.startswith("did") else ""
-        raise ValueError(f"is none of {', '.join(names)}{hint}")
+        advice = f": {near}" if near.startswith("did") else ""
+        raise ValueError(f"is not one of {', '.join(names)}{advice}")
 
     return replace(text().to(make, str), schema={"enum": [*names]})

@@ -1,8 +1,9 @@
-"""Settings: what they are, and reading them from flags, environment and file.
+"""The settings of every plugin, read from flags, environment and file.
 
 A settings class is a frozen dataclass. Each field is a flag (``--plugin-dir``), an environment
-variable (``DP_PLUGIN_DIR``) and a key of the file (``plugin-dir``); a flag wins over the
-environment, that over the file, and that over the default. The text below a field is its help.
+variable (``DP_PLUGIN_DIR``) and a key of the file (``plugin-dir``). A flag wins over the
+environment, the environment over the file, and the file over the default. The docstring below a
+field is its help.
 """
 
 import dataclasses
@@ -24,46 +25,45 @@ class Settings:
     """The settings of every plugin. Derive a frozen dataclass from it to add your own."""
 
     plugin_dir: Path = Path(PLUGIN_DIR)
-    """Directory of the kubelet's socket and the plugins'. Fixed in the kubelet itself: change it
-    only where the directory is mounted elsewhere, or for a simulated kubelet."""
+    """Directory of the kubelet's socket and of the plugins' sockets. The kubelet cannot be set to
+    another: change it only if the directory is mounted elsewhere, or for a simulated kubelet."""
     registration: Literal["auto", "self", "watcher"] = "auto"
     """How the plugin is registered: it calls the kubelet (self), or the kubelet finds its socket in
-    registry-dir (watcher). auto is self if plugin-dir exists, because that is quicker after a
+    registry-dir (watcher). auto is self if plugin-dir exists, because that is faster after a
     kubelet restart, and watcher if only registry-dir exists."""
     registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
-    """Directory in which the kubelet finds plugins by itself, below its --root-dir."""
+    """Directory in which the kubelet itself finds plugins, below its --root-dir."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    """Socket of the kubelet's PodResources API, which says which pods hold which devices. Used if
-    it exists; then a vanished device is forgotten as soon as no pod holds it."""
+    """Socket of the kubelet's PodResources API, which reports the pods that hold devices. It is
+    used if it exists: then a vanished device is forgotten as soon as no pod holds it."""
     pod_resources_interval: timedelta = timedelta(seconds=30)
-    """Time between polls of which pods hold devices, for metrics, the page and released(). The end
-    of a pod is noticed that late, its start a second after the allocation. Not shorter than needed:
-    all clients of a kubelet share its limit of 100 calls a second."""
+    """Time between polls of the pods that hold devices, for metrics, the page and released(). The
+    end of a pod can be noticed this late; its start is noticed a second after the allocation. Do
+    not make it too short: all clients of a kubelet share its limit of 100 calls a second."""
     http_address: str = dataclasses.field(
         default="127.0.0.1:9494", metadata={"check": _values.check_address}
     )
     """Where to serve /metrics, /healthz, /readyz, /devices and the page /: host:port, :port for
-    all addresses of the machine, or off. Only this machine by default, because there is no access
-    control."""
+    all addresses of the machine, or off. By default only this machine can connect, because there
+    is no access control."""
     discovery_interval: timedelta = timedelta(seconds=30)
-    """Time between discoveries without a trigger. Events make most changes known at once; this
-    catches the rest, and costs CPU time while nothing happens. A third of discovery-deadline at
-    most, so raise that too."""
+    """Time between discoveries without a trigger. Events trigger a discovery for most changes; this
+    one finds the rest, and costs CPU time while nothing happens. It may be at most a third of
+    discovery-deadline, so raise that too."""
     discovery_deadline: timedelta = timedelta(minutes=2)
-    """Devices that could not be discovered for this long are reported unhealthy. Several
-    intervals, so that a single failure has no effect."""
+    """Devices that could not be discovered for this long are reported unhealthy. It is several
+    intervals long, so that a single failure has no effect."""
     vanished_grace: timedelta = timedelta(minutes=1)
-    """Time that a vanished device stays listed as unhealthy, at least. It covers an allocation in
+    """Least time that a vanished device stays listed as unhealthy. It covers an allocation in
     progress: forgetting a device then can crash the kubelet."""
     vanished_retention: timedelta = timedelta(hours=24)
-    """The same if the pod resources socket does not exist, because it is unknown then whether a pod
+    """The same if the pod resources socket does not exist, because then it is unknown whether a pod
     holds the device."""
     poll_interval: timedelta = timedelta(seconds=5)
     """Time between polls of files and sockets, in case an event was lost."""
     reload: Literal["on-change", "sighup"] = "on-change"
-    """When configuration files are read again: by themselves when they say something else
-    (on-change), or when the process is sent SIGHUP only (sighup). One that is not valid changes
-    nothing."""
+    """When configuration files are read again: when their content changes (on-change), or only
+    when the process gets SIGHUP (sighup). An invalid file is ignored."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged. Info is for changes of state only."""
     log_format: Literal["auto", "text", "json"] = "auto"
@@ -71,9 +71,9 @@ class Settings:
 
     @classmethod
     def open_file(cls, path: Path) -> Place:
-        """Return the outermost place of the configuration file that ``path`` names.
+        """Return the outermost place of the configuration file at ``path``.
 
-        Override it where a path names several files, such as a directory, to choose one.
+        Override it to choose one of several files, for example if ``path`` is a directory.
 
         Raises:
             ConfigError: It cannot be read.
@@ -84,9 +84,9 @@ class Settings:
     def from_file(cls, root: Place) -> Mapping[str, object]:
         """Return the values in the configuration file, by the keys of settings.
 
-        ``root`` is its outermost place (`deviceplugin.kit.configuration`). A value is a place in
-        it, which is then read as the field's type, or is taken as it is. Override it for a file
-        whose keys are not those of the settings; note what is wrong at its place.
+        ``root`` is its outermost place (`deviceplugin.kit.configuration`). A value that is a place
+        is then read as the field's type; any other value is used unchanged. Override it for a file
+        whose keys are not those of the settings, and record faults at their places.
         """
         if root.kind != "mapping":
             raise root.fault("must have keys and values, as in 'log-level: debug'")
@@ -94,10 +94,10 @@ class Settings:
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Return the settings that a file makes by itself, without flags and environment.
+        """Return the settings of a file alone, without flags and environment.
 
         Raises:
-            ConfigError: All that is wrong, as at the start of the process.
+            ConfigError: All faults, as at the start of the process.
         """
         return loading.load(cls, flags={}, file=path, environ={})
 
@@ -114,9 +114,9 @@ def written(field: "Field[Any]", value: Any) -> Any:
 
 
 def files(settings: Settings) -> list[Path]:
-    """Return the files besides the configuration file that the settings name to be read.
+    """Return the files that the settings name, besides the configuration file.
 
-    They are fields with ``metadata={"watch": True}``.
+    Their fields have ``metadata={"watch": True}``.
     """
     named = [getattr(settings, one.name) for one in fields(settings) if one.metadata.get("watch")]
     return [path for path in named if isinstance(path, Path)]

@@ -1,4 +1,4 @@
-"""Whether a class can be a settings class."""
+"""Checking that a class can be a settings class."""
 
 import inspect
 import typing
@@ -10,8 +10,8 @@ from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
 
 _TYPES: Final = (
-    "known are str, int, float, bool, Path, timedelta, Literal of texts, tuples of one of these, "
-    "one of them or None, classes with a parse of their own, and what has a kind in its metadata"
+    "known are str, int, float, bool, Path, timedelta, Literal of strings, tuples of one of these, "
+    "one of them or None, classes with their own parse, and fields with a kind in their metadata"
 )
 
 
@@ -23,11 +23,11 @@ def check(settings: Any) -> None:
     try:
         types = typing.get_type_hints(settings)
     except Exception as error:
-        raise ConfigError(f"{name}: the type of a field cannot be told: {error}") from error
+        raise ConfigError(f"{name}: the type of a field is unknown: {error}") from error
     known = {field.name: field.metadata for field in fields(settings)}
     decorated = "__dataclass_fields__" in vars(settings)
     problems = [
-        f"{name}: {field} is no field: put @dataclass(frozen=True, kw_only=True) over the class"
+        f"{name}: {field} is not a field: put @dataclass(frozen=True, kw_only=True) over the class"
         for field in (() if decorated else inspect.get_annotations(settings))
         if field not in known and ClassVar not in (types[field], typing.get_origin(types[field]))
     ]

@@ -1,4 +1,4 @@
-"""A TOML text as nodes: what ``tomllib`` reads, with the line where each statement begins."""
+"""TOML as nodes: what ``tomllib`` reads, with the line where each statement begins."""
 
 import re
 import tomllib
@@ -12,17 +12,17 @@ _TOKEN: Final = re.compile(
     r"|(?P<open>[\[{])|(?P<close>[\]}])|(?P<end>\n)",
     re.DOTALL,
 )
-"""What tells where the statements of a valid text end."""
+"""What is needed to find where the statements of a valid document end."""
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
 
 
 def compose(text: str) -> Node | None:
-    """Return the outermost value; None for an empty text.
+    """Return the outermost value; None for an empty document.
 
     A value within another has the line of the statement that they are in.
 
     Raises:
-        MalformedError: The text is not valid.
+        MalformedError: The document is not valid.
     """
     try:
         document = tomllib.loads(text)
@@ -36,10 +36,10 @@ def compose(text: str) -> Node | None:
 
 
 def _lines(text: str) -> dict[Path, int]:
-    """Return the line of the statement that first speaks of each value."""
+    """Return the line of the statement that first mentions each value."""
     lines: dict[Path, int] = {}
     tables: dict[Path, int] = {}
-    """How many elements of each array of tables there have been."""
+    """The number of elements of each array of tables so far."""
     table: Path = ()
     for line, statement in _statements(text):
         names = list(_names(tomllib.loads(statement)))
@@ -58,7 +58,7 @@ def _lines(text: str) -> dict[Path, int]:
 
 
 def _table(names: list[str], statement: str, tables: dict[Path, int]) -> Path:
-    """Return where a header leads: into the last element of each array of tables on the way."""
+    """Return the path of a header, through the last element of each array of tables on the way."""
     place: Path = ()
     for number, name in enumerate(names, 1):
         place += (name,)
@@ -70,7 +70,7 @@ def _table(names: list[str], statement: str, tables: dict[Path, int]) -> Path:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of the key of a statement; of a value with a single key, those too."""
+    """Yield the names of the key of a statement, and of its value while that has a single key."""
     while isinstance(value, dict | list) and len(value) == 1:
         if isinstance(value, list):
             (value,) = value
@@ -80,7 +80,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements of a valid text with the line where each begins."""
+    """Yield the statements of a valid document with the line where each begins."""
     start = depth = 0
     line = 1
     for token in _TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""Values of settings, between how people write them and what they are."""
+"""Converting values of settings from the form that people write, and back."""
 
 import math
 import typing
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from deviceplugin._config import quantities
 
 _SHORTEST: Final = 0.001
-"""Seconds. Durations are whole milliseconds, so that they can be written as they were read."""
+"""Seconds. Durations are whole milliseconds, so that they are written as they were read."""
 _BOOLEANS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False,
     "no": False,
@@ -18,19 +18,19 @@ _BOOLEANS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
     "0": False,
 }
 _SHORT_BOOLEANS: Final = {"t": "true", "f": "false"}
-"""Which programs in Go take too, so that they stand in manifests."""
+"""Programs in Go accept these too, so manifests contain them."""
 
 
 def parse(value: Any, kind: Any) -> Any:
     """Return ``value``, from a flag, a variable or a file, as a ``kind``.
 
-    Known kinds: text, numbers, booleans, paths, durations (``1m30s``), choices, sequences of these
-    (with commas between, or a list), any of them or None (which is then an empty text), and classes
-    with a ``parse`` of their own, which are given what was found.
+    Known kinds: strings, numbers, booleans, paths, durations (``1m30s``), choices; sequences of
+    these, separated by commas or as a list; any of them or None, for which an empty string stands;
+    and classes with their own ``parse``, which gets ``value``.
 
     Raises:
-        ValueError: It is none; the message goes on from the value: ``'x' is not ...``.
-        TypeError: There are no settings of this kind.
+        ValueError: It is not one; the message continues after the value: ``'x' is not ...``.
+        TypeError: A setting cannot be of this kind.
     """
     if is_own(kind):
         return kind.parse(value)
@@ -78,7 +78,7 @@ def _number(text: str) -> float:
 
 def _choice(value: Any, choices: Any) -> Any:
     if value not in choices:
-        raise ValueError(f"is none of {', '.join(choices)}")
+        raise ValueError(f"is not one of {', '.join(choices)}")
     return choices[value] if isinstance(choices, dict) else value
 
 
@@ -96,10 +96,10 @@ def _path(text: str) -> Path:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ``:port`` is every address of the machine.
+    """Return host and port of ``host:port``; ``:port`` means every address of the machine.
 
     Raises:
-        ValueError: It is neither; the message goes on from the value.
+        ValueError: It is neither; the message continues after the value.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or len(port) > 5 or int(port) > 65535:  # noqa: PLR2004
@@ -121,7 +121,7 @@ _PARSERS: Final[dict[Any, Any]] = {
     timedelta: _duration,
 }
 _NAMES: Final[dict[Any, str]] = {
-    str: "a text",
+    str: "a string",
     int: "a whole number",
     float: "a number",
     Path: "an absolute path",
@@ -130,7 +130,7 @@ _NAMES: Final[dict[Any, str]] = {
 
 
 def is_own(kind: Any) -> bool:
-    """Tell whether ``kind`` is a class that parses by itself; its flags give a list of texts."""
+    """Return whether ``kind`` is a class with its own ``parse``. Its flags give it a list."""
     return hasattr(kind, "parse")
 
 
@@ -150,7 +150,7 @@ def can_parse(kind: Any) -> bool:
 
 
 def metavar(kind: Any) -> str:
-    """Return what stands for a value of ``kind`` in a usage text."""
+    """Return the placeholder for a value of ``kind`` in usage messages."""
     if type(None) in typing.get_args(kind):
         (kind,) = (one for one in typing.get_args(kind) if one is not type(None))
     if typing.get_origin(kind) is Literal:

@@ -1,21 +1,21 @@
-"""Words of messages: what somebody may have meant, and no more of a value than helps."""
+"""Words of messages: what somebody may have meant, and long values cut short."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
 
 _LONGEST: Final = 300
-"""Characters that a message shows of a key, or says of a value."""
+"""Characters of a key, or of a problem, that a message shows."""
 _MOST_NAMES: Final = 40
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the one of ``known`` that is most like ``name``; empty if none is alike."""
+    """Return the one of ``known`` that is most like ``name``; an empty string if none is."""
     return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
 
 
 def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
-    """Return what helps somebody who wrote ``name``, which is not ``known``."""
+    """Return advice for somebody who wrote ``name``, which is not ``known``."""
     if near := nearest(name, known, likeness):
         return f"did you mean {near!r}?"
     if not known:
@@ -25,9 +25,9 @@ def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
 
 
 def bounded(text: str) -> str:
-    """Return a text for a message: without its middle if it is very long.
+    """Return ``text`` for a message, without its middle if it is very long.
 
-    What to do about it is at the end.
+    The end stays, because it says what to do.
     """
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"

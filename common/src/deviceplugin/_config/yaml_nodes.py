@@ -1,4 +1,4 @@
-"""A YAML text as nodes, by PyYAML."""
+"""YAML as nodes, by PyYAML."""
 
 from typing import Any, Final
 
@@ -16,14 +16,14 @@ _KINDS: Final[dict[str, Kind]] = {
     f"{_TAG}timestamp": "date",
 }
 _UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError)
-"""What PyYAML is known to raise about scalars that are not what their tag says."""
+"""What PyYAML raises for scalars that do not fit their tag."""
 
 
 def compose(text: str) -> Node | None:
-    """Return the outermost value; None where there is nothing but comments.
+    """Return the outermost value; None for a document without any.
 
     Raises:
-        MalformedError: The text is not valid, or gives a name to what is not a mapping by ``<<``.
+        MalformedError: The document is not valid, or ``<<`` merges what is not a mapping.
         ImportError: PyYAML is not installed.
     """
     import yaml
@@ -47,7 +47,7 @@ def compose(text: str) -> Node | None:
 
 
 class _Nodes:
-    """Nodes by those of PyYAML; an alias is the same node again."""
+    """Makes nodes of PyYAML's nodes. An alias is the same node as its anchor."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -95,5 +95,5 @@ class _Nodes:
     @staticmethod
     def _key(key: Any) -> str:
         if key.id != "scalar":
-            raise MalformedError("a key must be a text", key.start_mark.line + 1)
+            raise MalformedError("a key must be a string", key.start_mark.line + 1)
         return str(key.value)

@@ -111,14 +111,14 @@ def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
         yield f"{name} is the name of a hook, and {hook!r} cannot be called: choose another name"
     elif inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
         yield (
-            f"{name}() is async, and hooks are called from threads: write def, "
+            f"{name}() is async, but hooks are called from threads: use def, "
             "and asyncio.run() in it where you need it"
         )
     elif inspect.isgeneratorfunction(hook) and name not in _GENERATORS:
         yield f"{name}() has a yield, so that nothing in it would be run: take the yield out"
     elif not _takes(hook, _ARGUMENTS[name]):
         written = ", ".join(("self", *_ARGUMENTS[name]))
-        yield f"{name}() takes other arguments than it is called with: write def {name}({written})"
+        yield f"{name}() takes other arguments than it is called with: use def {name}({written})"
 
 
 def _takes(hook: Any, arguments: Sequence[str]) -> bool:

@@ -1,1 +1,1 @@
-"""What the rest stands on: an author's code contained, file events, waiting, back-off, gRPC."""
+"""What the rest builds on: containing a plugin's code, file events, waiting, back-off, gRPC."""

@@ -1,4 +1,4 @@
-"""Waiting longer after each failure: the one place that decides how long, by tenacity."""
+"""Waiting longer after each failure. This is the only module that decides how long."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,13 +19,14 @@ _T = TypeVar("_T")
 class Backoff:
     """How long to wait before the next attempt, in seconds. For one thread.
 
-    A bound doubles from ``first`` to ``longest``, and chance takes up to a half off it, or with
-    ``full_jitter`` anything down to ``first``: those who fail together do not come back together.
+    The longest wait doubles from ``first`` to ``longest``. The actual wait is random, at least half
+    of that: clients that fail together do not try again together. With ``full_jitter`` it can be
+    any time from ``first`` on.
 
     Args:
-        first: The bound after the first failure, in seconds; more than 0.
-        longest: The bound after many failures, in seconds.
-        full_jitter: For those who fail by the thousand, such as all nodes of a cluster.
+        first: The longest wait after the first failure, in seconds; more than 0.
+        longest: The longest wait after many failures, in seconds.
+        full_jitter: Use it where thousands fail together, such as all nodes of a cluster.
     """
 
     def __init__(self, first: float, longest: float, *, full_jitter: bool = False) -> None:
@@ -38,7 +39,7 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with ``first`` again: something went well."""
+        """Begin with ``first`` again, after a success."""
         self._attempts = RetryCallState(Retrying(), None, (), {})
 
     def next_wait(self) -> float:
@@ -56,12 +57,12 @@ class Backoff:
         give_up: Callable[[], bool],
         before_wait: Callable[[BaseException | None], None],
     ) -> _T:
-        """Return what ``attempt`` returns; after each error ``on``, wait and call it again.
+        """Return what ``attempt`` returns. After each error of the class ``on``, wait and retry.
 
-        ``before_wait`` is called with the error. Waits begin with ``first``, whatever was before.
+        ``before_wait`` is called with the error. Waits begin with ``first``, as after ``reset``.
 
         Raises:
-            on: The latest, once ``waiter`` is over or ``give_up`` says so.
+            on: The last error, once ``waiter`` is over or ``give_up`` returns true.
         """
 
         def before_sleep(state: RetryCallState) -> None:

@@ -1,4 +1,4 @@
-"""The time, and waiting for it; whoever needs either is given a clock."""
+"""Time, and waiting. Code that needs either is given a clock."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from typing import Final
 
 
 class Clock:
-    """Seconds that never jump. Thread-safe.
+    """A monotonic clock, in seconds. Thread-safe.
 
-    A test gives a derived one, in which time passes when the test says so.
+    A test derives its own, in which time passes under the test's control.
     """
 
     def now(self) -> float:
-        """Return the time, in seconds since some moment."""
+        """Return the time, in seconds since an arbitrary moment."""
         return time.monotonic()
 
     def wait(self, event: threading.Event, until: float) -> None:
@@ -25,4 +25,4 @@ class Clock:
 
 
 MONOTONIC: Final = Clock()
-"""The machine's."""
+"""The clock of the machine."""

@@ -1,4 +1,4 @@
-"""Telling a file from another one of the same name."""
+"""Recognising that a file was replaced by another of the same name."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ Identity = tuple[int, int, int] | None
 
 
 def file_identity(path: Path) -> Identity:
-    """Return what changes when ``path`` is replaced by another socket; None if it is not there.
+    """Return a value that changes when another socket replaces ``path``; None if there is none.
 
-    Inode numbers are used again at once by some file systems. A socket's modification time is that
-    of its creation, and stays when its owner, mode or label change.
+    Some file systems reuse inode numbers at once. So the modification time is part of it: a socket
+    keeps the time of its creation, even when its owner, mode or label change.
     """
     try:
         status = path.lstat()

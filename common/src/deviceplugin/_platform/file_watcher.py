@@ -1,7 +1,7 @@
-"""One thread that notices changes in the file system for all of the process.
+"""One thread that notices changes in the file system, for the whole process.
 
-inotify says at once what a check of the paths every few seconds would say later. The checks go on
-beside it: events can be lost, and a node can run out of inotify instances.
+inotify reports a change at once. The paths are also polled every few seconds: events can be lost,
+and a node can run out of inotify instances.
 """
 
 import errno
@@ -21,7 +21,7 @@ import inotify_simple
 log = logging.getLogger(__name__)
 
 Callback = Callable[[str | None], None]
-"""Called with the name of the entry that changed, or None for "check for yourself"."""
+"""Called with the name of the entry that changed, or None if that is not known."""
 
 _EVENTS: Final = inotify_simple.flags
 _DIRECTORY: Final = (
@@ -35,10 +35,10 @@ _DIRECTORY: Final = (
 )
 _FILE: Final = _EVENTS.CLOSE_WRITE | _EVENTS.ATTRIB | _EVENTS.DELETE_SELF | _EVENTS.MOVE_SELF
 _WITHOUT_INOTIFY: Final = 1.0
-"""Seconds between checks where inotify is not available."""
+"""Seconds between checks while inotify is not available."""
 
 _LONGEST: Final = 24 * 3600.0
-"""Seconds between checks, at most; the kernel cannot count many more."""
+"""Most seconds between checks; the kernel cannot count many more."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 Signature = tuple[int, int, int, int] | None
@@ -48,18 +48,18 @@ Signature = tuple[int, int, int, int] | None
 class _Watch:
     path: Path
     callbacks: list[Callback]
-    """Several for one path cost hardly more than one."""
+    """Several for one path share its watch."""
     signature: Signature = None
     descriptor: int | None = None
     awaited: str = ""
-    """The one entry that matters of a directory above ``path``; empty where all do."""
+    """Of a directory above ``path``, the only entry that matters; empty if all do."""
 
 
 class FileWatcher:
-    """Watches paths. ``run`` is its thread; the rest can be called from any thread.
+    """Watches paths. ``run`` is its thread; the other methods can be called from any thread.
 
     Args:
-        interval: Seconds between checks at all paths.
+        interval: Seconds between checks of all paths.
         inotify: Whether to use inotify at all.
     """
 
@@ -68,14 +68,14 @@ class FileWatcher:
         self._lock = threading.RLock()
         self._watches: dict[Path, _Watch] = {}
         self._users: dict[int, dict[_Watch, None]] = {}
-        """What each descriptor of inotify is used by."""
+        """The watches that use each descriptor of inotify."""
         self._ticks: list[Callable[[], None]] = []
         self._wakeup: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._warned = False
         self._inotify: Any = self._open() if inotify else None
         self._short = self._inotify is None
-        """Whether something is not watched, so that one has to check more often."""
+        """Whether something is not watched, so that checks must be more frequent."""
 
     def _open(self) -> Any:
         try:
@@ -89,10 +89,10 @@ class FileWatcher:
         if self._warned:
             return
         self._warned = True
-        hint = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "mend the cause"
+        advice = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "fix the cause"
         log.warning(
             "inotify unavailable, polling files every second",
-            extra={"error": str(error), "advice": hint},
+            extra={"error": str(error), "advice": advice},
         )
 
     def every(self, tick: Callable[[], None]) -> None:
@@ -108,8 +108,8 @@ class FileWatcher:
     def watch(self, path: Path, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` after each change of ``path`` or, for a directory, of its entries.
 
-        A path that does not exist is waited for; one that is replaced is followed. Returns what
-        ends the watch. Callbacks run in the watcher's thread and must be quick.
+        A path need not exist yet, and may be replaced. Returns a function that ends the watch.
+        Callbacks run in the watcher's thread and must be quick.
         """
         with self._lock:
             watch = self._watches.get(path)
@@ -129,21 +129,21 @@ class FileWatcher:
                 self._hold(watch, None)
                 self._release([before])
 
-    def _tell(self, watch: _Watch, name: str | None) -> None:
+    def _notify(self, watch: _Watch, name: str | None) -> None:
         with self._lock:
             callbacks = list(watch.callbacks)
         for callback in callbacks:
             callback(name)
 
     def stop(self) -> None:
-        """Let ``run`` return."""
+        """Make ``run`` return."""
         with self._lock:
             if not self._stopping and self._wakeup is not None:
                 self._stopping = True
                 os.eventfd_write(self._wakeup, 1)
 
     def run(self) -> None:
-        """Watch until stopped, then give everything back."""
+        """Watch until stopped, then close everything."""
         if self._wakeup is None:
             return
         poll = select.poll()
@@ -166,7 +166,7 @@ class FileWatcher:
         return min(self._interval, _WITHOUT_INOTIFY if self._short else _LONGEST)
 
     def close(self) -> None:
-        """Give everything back; ``run`` does so at its end."""
+        """Release everything; ``run`` calls this at its end."""
         with self._lock:
             self._stopping = True
             self._watches.clear()
@@ -185,7 +185,7 @@ class FileWatcher:
             self._check(lost=True)
             return
         for watch, name in self._affected(events):
-            self._tell(watch, name)
+            self._notify(watch, name)
 
     def _affected(self, events: list[Any]) -> Iterator[tuple[_Watch, str | None]]:
         """Yield each watch with each entry that changed, once."""
@@ -193,35 +193,35 @@ class FileWatcher:
         with self._lock:
             for event in events:
                 for watch in self._users.get(event.wd, ()):
-                    # Of no name are events of the directory itself.
+                    # Events of the directory itself have no name.
                     if not watch.awaited or event.name in {"", watch.awaited}:
                         affected.setdefault(watch, {})[event.name] = None
         for watch, names in affected.items():
             old, new = self._rearm(watch)
-            if old is None and new is None:  # something happened beside the path, not to it
+            if old is None and new is None:  # another entry changed, and not the path
                 continue
             moved = (old or ())[:2] != (new or ())[:2]
             yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
 
     def _rearm(self, watch: _Watch) -> tuple[Signature, Signature]:
-        """Follow the path; return what it was and what it is now."""
+        """Watch what is at the path now; return the signatures of before and now."""
         with self._lock:
             if self._watches.get(watch.path) is not watch:  # ended meanwhile
                 return None, None
-            # Even if it looks the same: a new directory can have the number of the old one.
+            # Do so even if it seems unchanged: a new directory can have the old one's number.
             self._arm(watch)
             old, watch.signature = watch.signature, _signature(watch.path)
             return old, watch.signature
 
     def _check(self, *, lost: bool = False) -> None:
-        """Report what has changed since the last check; of everything if events were ``lost``."""
+        """Report what changed since the last check, or every path if events were ``lost``."""
         with self._lock:
             watches, ticks = list(self._watches.values()), list(self._ticks)
-            self._short = self._inotify is None  # what still cannot be watched says so again
+            self._short = self._inotify is None  # set again by what still cannot be watched
         for watch in watches:
             old, new = self._rearm(watch)
             if lost or old != new:
-                self._tell(watch, None)
+                self._notify(watch, None)
         if self._warned and not self._short:
             self._warned = False
             log.info("inotify available again")
@@ -229,11 +229,11 @@ class FileWatcher:
             tick()
 
     def _arm(self, watch: _Watch) -> None:
-        """Watch the path itself, or the nearest directory above that exists."""
+        """Watch the path itself, or the nearest existing directory above it."""
         spare = {watch.descriptor}
         last, armed = None, self._arm_nearest(watch)
         while armed not in (None, watch.path, last):
-            # Look again: what comes below may have come into being before it was watched.
+            # Try again: the next directory down may have been created before this watch.
             spare.add(watch.descriptor)
             last, armed = armed, self._arm_nearest(watch)
         self._release(spare - {watch.descriptor})
@@ -259,7 +259,7 @@ class FileWatcher:
         return None
 
     def _hold(self, watch: _Watch, descriptor: int | None) -> None:
-        """Note that ``watch`` is served by ``descriptor`` now, and by no other."""
+        """Make ``descriptor`` the only one that serves ``watch``."""
         if watch.descriptor is not None:
             self._users[watch.descriptor].pop(watch, None)
         if descriptor is not None:
@@ -267,7 +267,7 @@ class FileWatcher:
         watch.descriptor = descriptor
 
     def _release(self, descriptors: Iterable[int | None]) -> None:
-        """Give back those of ``descriptors`` that nothing uses any more."""
+        """Close those of ``descriptors`` that no watch uses any more."""
         for descriptor in descriptors:
             if descriptor is not None and not self._users.get(descriptor):
                 self._users.pop(descriptor, None)

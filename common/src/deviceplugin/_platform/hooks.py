@@ -1,4 +1,4 @@
-"""Calling a plugin author's code: whatever it raises is contained, and it cannot hang an RPC."""
+"""Calling a plugin's code: whatever it raises is contained, and it cannot block an RPC."""
 
 import logging
 import threading
@@ -17,15 +17,15 @@ _T = TypeVar("_T")
 
 _OURS: Final = __name__.partition(".")[0]
 MAX_HANGING: Final = 4
-"""Calls of one hook that may be hanging, per resource, before others are refused at once."""
+"""Calls of one hook that may hang, per resource, before further calls are refused at once."""
 
 
 class HookFailedError(DevicePluginError):
-    """A hook raised something that is no error of this framework; ``__cause__`` has it."""
+    """A hook raised something other than this framework's errors; ``__cause__`` has it."""
 
 
 class HookTimeoutError(DevicePluginError):
-    """A hook did not return in time. It goes on in a thread of its own."""
+    """A hook did not return in time. It still runs, in its own thread."""
 
 
 def call(hook: Callable[..., _T], *args: Any) -> _T:
@@ -38,44 +38,44 @@ def call(hook: Callable[..., _T], *args: Any) -> _T:
     """
     try:
         return _finished(hook(*args))
-    except BaseException as error:  # a plugin does not end the process, by whatever it raises
+    except BaseException as error:  # whatever a plugin raises, it must not end the process
         text = _text(error)
         if text is not None and isinstance(error, DevicePluginError):
             raise
         if isinstance(error, KeyboardInterrupt) and _in_main_thread():
             raise
         log.debug("hook failed", exc_info=True)
-        raise HookFailedError(_told(error, text)) from error
+        raise HookFailedError(_described(error, text)) from error
 
 
 def _finished(result: _T) -> _T:
     if isinstance(result, CoroutineType):
-        result.close()  # or Python complains that nobody has awaited it
-        raise TypeError("it is async, and hooks are called from threads: write def")
+        result.close()  # or Python warns that it was never awaited
+        raise TypeError("it is async, but hooks are called from threads: use def")
     return result
 
 
 def _text(error: BaseException) -> str | None:
-    """Return the text of ``error``, or None where its class fails to give it."""
+    """Return the message of ``error``, or None if its class fails to give one."""
     try:
         return str(error)
     except BaseException:  # an author's code, too
         return None
 
 
-def _told(error: BaseException, text: str | None) -> str:
+def _described(error: BaseException, text: str | None) -> str:
     name = type(error).__name__
     if text is None:
-        text = "its text cannot be read"
+        text = "its message cannot be read"
     place = _place(error)
     return f"{name}{text and f': {text}'}{place and f' ({place})'}"
 
 
 def _place(error: BaseException) -> str:
-    """Return file and line of the author's own from which ``error`` came; empty if it has none.
+    """Return the file and line in the plugin's code where ``error`` arose; empty if there is none.
 
-    The author's own is the package of the first that was called and is not ours. The file is
-    shown from its package on.
+    The plugin's code is the package of the outermost frame that is not ours. The path of the file
+    begins with its package.
     """
     frames = [entry for entry in walk_tb(error.__traceback__) if _package(entry[0]) != _OURS]
     if not frames:
@@ -100,7 +100,7 @@ def _in_main_thread() -> bool:
 
 
 class Hooks:
-    """Calls of one plugin's hooks, for one resource, with a time limit."""
+    """Calls hooks of one plugin, for one resource, with a time limit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,14 +109,14 @@ class Hooks:
         self._closed = False
 
     def close(self) -> None:
-        """Wait for no hook any longer: calls under way and later ones end at once."""
+        """Stop waiting for hooks: calls under way and later ones raise at once."""
         with self._lock:
             self._closed = True
             for done in self._waiting:
                 done.set()
 
     def call(self, name: str, hook: Callable[..., _T], *args: Any, timeout: float) -> _T:
-        """Return what ``hook``, called ``name`` in messages, returns within ``timeout`` seconds.
+        """Return what ``hook`` returns within ``timeout`` seconds. Messages call it ``name``.
 
         Raises:
             DevicePluginError: As for the function ``call``.
@@ -137,7 +137,7 @@ class Hooks:
                 self._leave(name, done)
 
         try:
-            # A daemon: a hook that hangs must not keep the process from ending.
+            # A daemon thread, because a hook that hangs must not keep the process from ending.
             threading.Thread(target=run, name=f"hook-{name}", daemon=True).start()
         except RuntimeError as error:  # the node has no thread left
             self._leave(name, done)

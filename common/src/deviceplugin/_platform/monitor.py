@@ -1,4 +1,4 @@
-"""What several threads share, and wait for."""
+"""State that threads share, and waiting for it to change."""
 
 import math
 import threading
@@ -12,10 +12,11 @@ _T = TypeVar("_T")
 
 
 class Monitor:
-    """A lock around what threads share, and waiting until that is as one of them wants it.
+    """A lock around shared state, and waiting for conditions on that state.
 
-    ``with monitor:`` holds the lock, which a thread may take again. Whoever changes something
-    pokes, and all who wait look again. Once the monitor is over, nobody waits any more.
+    ``with monitor:`` holds the lock, which is reentrant. A thread that changes the state calls
+    ``poke``, and all waiting threads check their conditions again. Once the monitor is over, all
+    waits end.
     """
 
     def __init__(self, clock: Clock = MONOTONIC) -> None:
@@ -31,29 +32,29 @@ class Monitor:
         self._lock.release()
 
     def poke(self) -> None:
-        """Have all who wait look again."""
+        """Make all waiting threads check their conditions again."""
         with self._lock:
             for waiter in self._waiters:
                 waiter.poke()
 
     def end(self) -> None:
-        """Be over from now on: all waits end."""
+        """End all waits, now and later."""
         self._over = True
         self.poke()
 
     def is_over(self) -> bool:
-        """Return whether there is nothing to wait for any more."""
+        """Return whether ``end`` was called."""
         return self._over
 
     def until(
         self, condition: Callable[[], _T], seconds: float = math.inf, *, every: float = math.inf
     ) -> _T:
-        """Wait as ``Waiter.until`` does; ``condition`` is asked with the lock held.
+        """Wait as ``Waiter.until`` does; ``condition`` is called with the lock held.
 
-        The thread must not hold the lock itself, because nothing could change then.
+        The thread must not hold the lock itself, because then nothing could change.
         """
 
-        def asked() -> _T:
+        def checked() -> _T:
             with self._lock:
                 return condition()
 
@@ -61,7 +62,7 @@ class Monitor:
         with self._lock:
             self._waiters.add(waiter)
         try:
-            return waiter.until(asked, seconds, every=every)
+            return waiter.until(checked, seconds, every=every)
         finally:
             with self._lock:
                 self._waiters.discard(waiter)

@@ -1,13 +1,13 @@
-"""How many files this process may still open: gRPC aborts the process where there are none left."""
+"""How many files this process may still open. gRPC aborts the process if there are none left."""
 
 import os
 import resource
 from typing import Final
 
 NEEDED: Final = 8
-"""What gRPC opens for a server, a call to the kubelet and the kubelet's stream, at the most."""
+"""The most files that gRPC opens for a server, a call to the kubelet and the kubelet's stream."""
 RESERVE: Final = 2 * NEEDED
-"""What is left for the device path by all that is not on it."""
+"""Files that everything off the device path leaves free for it."""
 
 
 def spare() -> int:
@@ -17,13 +17,13 @@ def spare() -> int:
         return RESERVE
     try:
         used = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - the one to look with is closed
-    except OSError:  # not even one to look with
+    except OSError:  # not even one for this check
         return 0
     return max(0, limit - used)
 
 
 def shortage() -> str:
-    """Return an empty text, or that there are too few for gRPC and what to do about it."""
+    """Return a message if too few files are left for gRPC; otherwise an empty string."""
     if spare() >= NEEDED:
         return ""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,6 +1,6 @@
-"""gRPC services and clients made from the descriptors in the generated messages.
+"""gRPC services and clients, made from the descriptors in the generated messages.
 
-Generated ``_pb2_grpc`` modules would pin one grpcio release for what are three small services.
+Generated ``_pb2_grpc`` modules would pin one grpcio release, only for three small services.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from google.protobuf.message_factory import GetMessageClass
 def service(
     descriptor: ServiceDescriptor, implementation: object, *, encoded: frozenset[str] = frozenset()
 ) -> "grpc.GenericRpcHandler[Any, Any]":
-    """Serve ``descriptor`` by the methods of the same names on ``implementation``.
+    """Return a handler that serves ``descriptor`` by the methods of ``implementation``.
 
-    Methods that ``implementation`` lacks are answered with ``UNIMPLEMENTED``.
-    Those named in ``encoded`` answer with bytes that are already encoded.
+    They have the same names. gRPC answers ``UNIMPLEMENTED`` for methods that it lacks. Methods
+    named in ``encoded`` return bytes that are already encoded.
     """
     handlers = {
         method.name: _handler(method, behaviour, encoded=method.name in encoded)
@@ -49,10 +49,10 @@ def _encode(message: Message) -> bytes:
 
 
 def connect(socket: Path | str, **options: int | str) -> grpc.Channel:
-    """Return a channel to the Unix ``socket`` that shares its connection with no other.
+    """Return a channel to the Unix ``socket`` that does not share its connection.
 
-    A shared one would have to wait where an earlier attempt of another failed. ``options`` are
-    gRPC's arguments of a channel, without the ``grpc.`` in front.
+    With a shared connection, a failed attempt of one channel would make the others wait.
+    ``options`` are gRPC's channel arguments, without the prefix ``grpc.``.
     """
     own = {"use_local_subchannel_pool": 1, "enable_http_proxy": 0}
     arguments = [(f"grpc.{name}", value) for name, value in (own | options).items()]
@@ -64,7 +64,8 @@ def calls(
 ) -> Mapping[str, Any]:
     """Return the callables of a client of ``descriptor``, by method name.
 
-    With ``encoded`` they return bytes: gRPC logs a traceback for each answer that it cannot decode.
+    With ``encoded`` they return bytes. The caller then decodes them, because gRPC would log a
+    traceback for each answer that it cannot decode.
     """
     return {
         method.name: (channel.unary_stream if method.server_streaming else channel.unary_unary)(
@@ -79,6 +80,6 @@ def calls(
 
 
 def status_text(error: grpc.RpcError) -> str:
-    """Return ``error`` as one line: its code and what the other side said."""
+    """Return ``error`` as one line: its code and details."""
     call = cast("grpc.Call", error)
     return f"{call.code().name}: {call.details()}"

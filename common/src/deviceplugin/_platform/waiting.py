@@ -1,4 +1,4 @@
-"""Waiting of one thread, which others can poke and end."""
+"""Waiting, which other threads can interrupt and end."""
 
 import math
 import threading
@@ -13,44 +13,44 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
-    """What one thread waits with; ``poke`` and ``end`` are for the others.
+    """Waits for one thread; ``poke`` and ``end`` are for the other threads.
 
-    A poke has the thread look again at what it waits for. It is kept for a thread that does not
-    wait at that moment, so none is lost. Once the waiter is over, nothing is waited for any more.
+    A poke makes the thread check its condition again. If the thread is not waiting at that moment,
+    the poke is kept, so none is lost. Once the waiter is over, all waits end at once.
     """
 
     clock: Clock = MONOTONIC
     _poked: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
-    _is_moot: Callable[[], bool] = bool  # which is False
+    _is_pointless: Callable[[], bool] = bool  # which is False
 
     def poke(self) -> None:
-        """Have what is waited for looked at again."""
+        """Make the thread check its condition again."""
         self._poked.set()
 
     def end(self) -> None:
-        """Be over from now on, and with it all waiters of this thread that ``unless`` made."""
+        """End all waits of this thread, now and later, also those of waiters from ``unless``."""
         self._ended.set()
         self._poked.set()
 
     def is_over(self) -> bool:
         """Return whether there is nothing to wait for any more."""
-        return self._ended.is_set() or self._is_moot()
+        return self._ended.is_set() or self._is_pointless()
 
-    def unless(self, is_moot: Callable[[], bool]) -> "Waiter":
-        """Return this waiter, which is over also while ``is_moot`` says so.
+    def unless(self, is_pointless: Callable[[], bool]) -> "Waiter":
+        """Return a waiter for the same thread that is also over while ``is_pointless()``.
 
-        A poke has that asked again.
+        A poke makes the thread check that again.
         """
-        return replace(self, _is_moot=lambda: self.is_over() or is_moot())
+        return replace(self, _is_pointless=lambda: self.is_over() or is_pointless())
 
     def until(
         self, condition: Callable[[], _T], seconds: float = math.inf, *, every: float = math.inf
     ) -> _T:
-        """Wait until ``condition`` returns something true, and return what it returned last.
+        """Wait until ``condition()`` is true, and return its last value.
 
-        That is false after ``seconds``, or once the waiter is over. It is asked after each poke,
-        and at intervals of ``every`` seconds for what nobody pokes about.
+        The value is false after ``seconds``, or once the waiter is over. The condition is checked
+        after each poke, and every ``every`` seconds for changes that nobody pokes about.
         """
         deadline = self.clock.now() + seconds
         while not (found := condition()) and not self.is_over():
@@ -61,7 +61,7 @@ class Waiter:
         return found
 
     def until_poked(self, seconds: float = math.inf) -> None:
-        """Wait for a poke, ``seconds`` at most; not at all once the waiter is over."""
+        """Wait for a poke, at most ``seconds``; return at once if the waiter is over."""
         if not self.is_over():
             self._wait(self.clock.now() + seconds)
 
@@ -70,7 +70,7 @@ class Waiter:
         self.until(lambda: False, seconds)
 
     def ticks(self, seconds: float) -> Iterator[None]:
-        """Yield after ``seconds`` each time, until the waiter is over."""
+        """Yield every ``seconds``, until the waiter is over."""
         while True:
             self.pause(seconds)
             if self.is_over():

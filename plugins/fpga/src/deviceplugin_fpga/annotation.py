@@ -52,7 +52,7 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
             return MODES[text]
         if not text:
             return settings.mode
-        problem = f"{text[:_MOST_SHOWN]!r} is none of {', '.join(MODES)}"
+        problem = f"{text[:_MOST_SHOWN]!r} is not one of {', '.join(MODES)}"
     log.warning(
         "invalid annotation ignored",
         extra={"annotation": NAME, "error": problem, "mode": settings.mode},

@@ -55,6 +55,6 @@ class FpgaSettings(dp.Settings):
         known = sorted({*OF_PORT, *OF_FME})
         for name in self.ignore_errors:
             if name not in known:
-                raise dp.ConfigError(f"ignore-errors: {name!r} is none of {', '.join(known)}")
+                raise dp.ConfigError(f"ignore-errors: {name!r} is not one of {', '.join(known)}")
         if self.node_annotation and not self.node_name:
             raise dp.ConfigError("node-annotation: needs node-name, in a pod spec.nodeName")

@@ -53,4 +53,4 @@ class Strategies:
 def _unknown(name: str) -> str:
     near = suggestion(name, STRATEGIES)
     hint = f": {near}" if near.startswith("did") else ""
-    return f"{name!r} is none of {', '.join(STRATEGIES)}{hint}"
+    return f"{name!r} is not one of {', '.join(STRATEGIES)}{hint}"

@@ -55,7 +55,7 @@ class _Match:
     label: Mapping[str, str] = field(default_factory=dict)
 
 
-_TEXT: Final = text(r"\S", "a text", strip=True)
+_TEXT: Final = text(r"\S", "a string", strip=True)
 _PATTERNS: Final = list_of(_TEXT, single=True)
 _MATCH: Final = record(
     _Match,

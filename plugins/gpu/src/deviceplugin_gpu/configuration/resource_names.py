@@ -23,7 +23,7 @@ def resource_name(given: str) -> str:
 
 
 RESOURCE: Final = text(strip=True).to(resource_name)
-_PATTERN: Final = text(r"\S", "a text", strip=True)
+_PATTERN: Final = text(r"\S", "a string", strip=True)
 
 
 @dataclass(frozen=True, slots=True)
