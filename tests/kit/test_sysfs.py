@@ -145,7 +145,7 @@ def test_a_number_is_read(tree: Sysfs, text: str, base: int, expected: int) -> N
 @pytest.mark.parametrize(
     ("text", "base", "expected"),
     [
-        ("", 10, "nothing is not a number"),
+        ("", 10, "an empty value is not a number"),
         ("1_0", 10, "'1_0' is not a number"),
         ("0x10", 10, "'0x10' is not a number"),
         ("1 2", 10, "'1 2' is not a number"),
@@ -229,7 +229,7 @@ def test_a_link_is_followed_inside_the_root(tree: Sysfs) -> None:
     [
         (None, AbsentError, "No such file or directory"),
         ("nowhere", OddError, "a broken link"),
-        ("device", OddError, "a link that leads in a circle"),
+        ("device", OddError, "a loop of links"),
         ("/proc", OddError, "leads out of {root}"),
         ("../../../..", OddError, "leads out of {root}"),
         ("{root}", OddError, "leads out of {root}"),

@@ -163,7 +163,7 @@ def test_a_vendor_other_than_intel_is_taken(any_tree: FpgaTree) -> None:
 @pytest.mark.parametrize(
     ("interface", "expected"),
     [
-        ("", "nothing is not an id of 32 hex digits"),
+        ("", "an empty value is not an id of 32 hex digits"),
         ("../../etc", "'../../etc' is not an id of 32 hex digits"),
         (INTERFACE[:-1], f"'{INTERFACE[:-1]}' is not an id of 32 hex digits"),
         (f"{INTERFACE}00", f"'{INTERFACE}00' is not an id of 32 hex digits"),
@@ -237,7 +237,7 @@ def test_a_virtual_function_whose_physical_one_is_gone_is_skipped(any_tree: Fpga
     ("target", "expected"),
     [
         ("nowhere", "a broken link"),
-        ("{0}", "a link that leads in a circle"),
+        ("{0}", "a loop of links"),
         ("/proc", "leads out of {1}"),
         ("{1}/devices", ""),
     ],
@@ -308,5 +308,5 @@ def test_a_pipe_in_the_place_of_an_attribute_does_not_hang_a_look(tree: FpgaTree
     (port / "afu_id").unlink()
     os.mkfifo(port / "afu_id")
     (found,) = look(tree.sysfs).fmes[0].ports
-    with pytest.raises(SysfsError, match="nothing is not an id"):
+    with pytest.raises(SysfsError, match="an empty value is not an id"):
         found.afu_id()

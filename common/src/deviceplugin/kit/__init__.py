@@ -1,5 +1,6 @@
-"""What plugins share: a module for each thing that most plugins need and none should write again.
+"""What plugins share: a module for each thing that most plugins need and none should rewrite.
 
-Public, like `deviceplugin` itself. Nothing is imported here, so that a plugin pays only for the
-modules it uses: `from deviceplugin.kit import NAME`. `common/docs/kit` has a page for each.
+The kit is public, like `deviceplugin` itself. Nothing is imported here, so that a plugin pays only
+for the modules that it uses: `from deviceplugin.kit import NAME`. `common/docs/kit` has a page for
+each module.
 """

@@ -1,6 +1,6 @@
-"""The best group of a few: exact where that is little work, and good where it is not.
+"""The best group of devices: exact if that takes little work, and a good guess otherwise.
 
-``best_group(scores, required, size)`` with a square of scores returns the places of the group.
+``best_group(scores, required, size)`` takes a matrix of scores, and returns the indices of a group.
 """
 
 from collections.abc import Sequence
@@ -9,33 +9,33 @@ from operator import add
 from typing import Final
 
 WORK: Final = 500
-"""Partial groups that one search looks at, at the most. 16 GPUs with links as machines have them
-take 300 at worst; a limit on work, unlike one on time, gives the same answer each time."""
+"""Most partial groups that one search examines. 16 GPUs with the links of real machines take 300 at
+worst. A limit on work, unlike one on time, gives the same answer each time."""
 
 _SEEDS: Final = 16
-"""Places from which a first guess is made."""
+"""Number of places from which a first guess is made."""
 _EXCHANGES: Final = 8
-"""Exchanges that make the guess better, at the most."""
+"""Most exchanges that improve the guess."""
 Square = Sequence[Sequence[int]]
-"""Values of pairs: the row and the column are the numbers of two devices."""
+"""Scores of pairs: the row and the column are the indices of two devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What was found."""
+    """The result of a search."""
 
     members: tuple[int, ...]
     work: int
-    """Partial groups that were looked at."""
+    """Number of partial groups that were examined."""
     is_best: bool
-    """Whether no group is better; unknown where not."""
+    """True if no group is better; False if that is unknown."""
 
 
 def value(scores: Square, members: Sequence[int]) -> tuple[int, int]:
-    """Return what a group is worth: more is better, the first number before the second.
+    """Return the value of a group, for comparison: a greater one is better.
 
-    That is the sum of scores between its members, and the one between those left, which is what
-    later requests find.
+    The first number is the sum of scores between the members. The second is the sum between all
+    others, which are left for later requests.
     """
     inside = {*members}
     outside = [place for place in range(len(scores)) if place not in inside]
@@ -43,10 +43,10 @@ def value(scores: Square, members: Sequence[int]) -> tuple[int, int]:
 
 
 def best_group(scores: Square, required: Sequence[int], size: int) -> Group:
-    """Return ``size`` places with ``required`` among them: the best, of equals the first in order.
+    """Return the best group of ``size`` that contains ``required``; of equals, the first in order.
 
-    ``scores`` are not negative, symmetric, and nothing on the diagonal. There are ``size`` places
-    at least, and no more required ones.
+    ``scores`` must be symmetric, not negative, and 0 on the diagonal. ``size`` must be at most the
+    number of devices, and at least the number of ``required``.
     """
     search = _Search(scores, required)
     chosen = search.run(size - len(required)) if size > len(required) else []
@@ -61,9 +61,9 @@ def _sum(scores: Square, members: Sequence[int]) -> int:
 class _Search:
     """Branch and bound over the places that are free to choose.
 
-    One number says both things that a group is worth: scores inside count so much that what is
-    left decides between equals only. What is left is worth more the less the group is connected
-    to it, so a member costs the sum of its scores, and a pair inside gets back what both paid.
+    One number combines both parts of a group's value. Scores inside the group have so much weight
+    that the rest decides only between equals. The rest is worth more if the group has fewer links
+    to it. So a member costs the sum of its scores, and a pair inside the group gets that back.
     """
 
     def __init__(self, scores: Square, required: Sequence[int]) -> None:
@@ -93,12 +93,12 @@ class _Search:
         return [self._free[place] for place in self._found or guess]
 
     def _worth(self, chosen: Sequence[int]) -> int:
-        """Return twice the worth of ``chosen``, which keeps halves of pairs whole numbers."""
+        """Return twice the worth of ``chosen``, so that halves of pairs are whole numbers."""
         pairs = sum(self._pairs[a][b] for a in chosen for b in chosen)
         return pairs + 2 * sum(self._gains[place] for place in chosen)
 
     def _first_twin(self, place: int) -> int:
-        """Return the place before that can stand for this one in any group; -1 for none."""
+        """Return an earlier place that can replace this one in any group; -1 if there is none."""
         own = self._pairs[place]
         for other in range(place - 1, -1, -1):
             row = self._pairs[other]
@@ -109,7 +109,7 @@ class _Search:
         return -1
 
     def _grown(self, seed: int, count: int) -> list[int]:
-        """Return ``count`` places from ``seed`` on, each time the one that adds most."""
+        """Return ``count`` places, grown from ``seed``: each step adds the most valuable one."""
         chosen: list[int] = []
         gains = list(self._gains)
         place = seed
@@ -122,7 +122,7 @@ class _Search:
             place = max(left, key=gains.__getitem__)
 
     def _exchanged(self, chosen: list[int]) -> list[int]:
-        """Return ``chosen`` after exchanges of one member each, as long as they make it better."""
+        """Return ``chosen`` after exchanging members one by one, while that improves it."""
         for _ in range(_EXCHANGES):
             inside = [sum(self._pairs[a][b] for b in chosen) for a in range(len(self._gains))]
             rest = [place for place in range(len(self._gains)) if place not in chosen]
@@ -141,9 +141,9 @@ class _Search:
         return chosen
 
     def _hope(self, start: int, count: int) -> list[int]:
-        """Return what each place from ``start`` on can bring in a group with ``count`` of them.
+        """Return an upper bound of what each place from ``start`` on adds to a group of ``count``.
 
-        That is at most the half of its ``count - 1`` best pairs; the others bring the other half.
+        It is half of its ``count - 1`` best pairs; the other members add the other half.
         """
         found = self._hopes.get((start, count))
         if found is None:
@@ -157,7 +157,7 @@ class _Search:
     def _descend(
         self, chosen: list[int], start: int, count: int, worth: int, gains: list[int]
     ) -> None:
-        """Look at groups of ``chosen`` and ``count`` more places from ``start`` on."""
+        """Examine the groups of ``chosen`` and ``count`` more places from ``start`` on."""
         self.work += 1
         hopes = sorted(map(add, gains[start:], self._hope(start, count)))
         bound = worth + sum(hopes[-count:])

@@ -1,7 +1,8 @@
-"""Wait longer after each failure, by a clock that a test can hold. The core does the same.
+"""Waiting longer after each failure, by a clock that tests can control.
 
-``Backoff`` says how long to wait. ``changes(stop)`` waits by ``clock.pause(stop, seconds)``; a
-thread of its own, which others wake and end, has a ``Waiter``.
+The framework itself uses the same classes. ``Backoff`` computes how long to wait. The hook
+``changes(stop)`` waits with ``clock.pause(stop, seconds)``. A thread that others wake and end uses
+a ``Waiter``.
 """
 
 from deviceplugin._platform.backoff import Backoff

@@ -1,11 +1,11 @@
-"""Configuration files: what is in them, by kind, and all that is wrong with them at once.
+"""Reading configuration files by a declaration, with all faults in one error.
 
-A *kind* says what stands at a place, and a `record` of kinds what a file has. `read` makes a value
-of a file in TOML, JSON or YAML. Whatever is wrong is raised as one `ConfigError` that names file,
-line and key of each fault; unknown keys, and keys that are given twice, are faults. `schema` is
-the JSON Schema of the same declaration, for editors.
+A *kind* describes a value; a `record` of kinds describes a file. `read` returns the value of a
+file in TOML, JSON or YAML. All faults are raised as one `ConfigError`, which has file, line and key
+of each. Unknown keys and duplicate keys are faults. `schema` returns the JSON Schema of the same
+declaration, for editors.
 
-A field of `Settings` may be of such a kind, by `field(metadata={"kind": KIND})`.
+A field of `Settings` can have such a kind: `field(metadata={"kind": KIND})`.
 """
 
 from deviceplugin._config.kinds import Kind, anything, either, list_of, mapping_of, nothing

@@ -1,4 +1,4 @@
-"""Files that others read while they are written: whole, or as they were before."""
+"""Writing files that others may be reading: they see the old file or the new one, never a part."""
 
 import errno
 import fcntl
@@ -15,9 +15,10 @@ from uuid import uuid4
 __all__ = ["remove", "write"]
 
 _ENDING: Final = ".draft"
-"""No reader takes a hidden file with this ending: no container runtime, no feature discovery."""
+"""Readers, such as container runtimes and feature discovery, ignore hidden files with this ending.
+"""
 _ATTEMPTS: Final = 100
-"""To make a draft that no other writer takes for abandoned, which they all would have to do."""
+"""Attempts to make a draft. One fails only if another writer takes the draft for abandoned."""
 
 
 def write(
@@ -28,26 +29,27 @@ def write(
     durable: bool = True,
     again: bool = False,
 ) -> bool:
-    """Have ``content`` at ``path``, and return whether it was not there before.
+    """Write ``content`` to ``path``; return whether the file changed.
 
-    Readers see the old file or the new one, and never a part, also when the writer is killed. What
-    is at ``path`` is replaced, not followed: a link becomes a file. The file has exactly ``mode``,
-    whatever the umask. Its directory is made where it is missing. Several can write at once, in
-    one process or in many: one of them is the last, and its content is whole. Whoever writes
-    removes the drafts that killed writers of ``path`` have left.
+    Readers see the old file or the new one, and never a part, even if the writer is killed. A link
+    at ``path`` is replaced by a file, not followed. The file has exactly ``mode``, whatever the
+    umask. Its directory is created if it is missing. Several threads or processes may write at
+    once: the last one wins, and its content is whole. A writer also removes the drafts that killed
+    writers of ``path`` have left.
 
     Args:
         path: The file.
-        content: All of it; text is written in UTF-8.
+        content: All of it; a string is encoded as UTF-8.
         mode: Its permission bits.
-        durable: Whether it is on the disk when this returns, to survive a loss of power. That may
-            take seconds on a busy disk. Without it, a loss of power can leave an empty file.
-        again: Whether to write a new file also where the same content is there.
+        durable: Whether the file must be on the disk when this returns, so that it survives a loss
+            of power. That may take seconds on a busy disk. Without it, a loss of power can leave
+            an empty file.
+        again: Whether to write a new file even if the content is the same.
 
     Raises:
-        OSError: It cannot be written, as on a full disk or a file system that is mounted
-            read-only. What was there stays. ``filename`` is ``path``, or the directory that cannot
-            be made; ``strerror`` says why.
+        OSError: It cannot be written, for example because the disk is full or mounted read-only.
+            The old file stays. ``filename`` is ``path``, or the directory that cannot be created;
+            ``strerror`` is the reason.
     """
     wanted = content.encode() if isinstance(content, str) else content
     if not again and _is(path, wanted, mode):
@@ -57,13 +59,13 @@ def write(
         _remove_abandoned(path)
         _replace(path, wanted, mode, durable=durable)
     except OSError as error:
-        # A full disk, for one, names no file; others name the draft.
+        # The error of a full disk names no file; others name the draft.
         raise OSError(error.errno, error.strerror, str(path)) from error
     return True
 
 
 def remove(path: Path) -> bool:
-    """Have nothing at ``path``, nor drafts of it that killed writers left; return whether it was.
+    """Remove ``path``, and drafts that killed writers of it left; return whether it was there.
 
     Raises:
         OSError: It cannot be removed.
@@ -95,7 +97,7 @@ def _replace(path: Path, content: bytes, mode: int, *, durable: bool) -> None:
                 os.fsync(file.fileno())
             draft.replace(path)
         finally:
-            with suppress(OSError):  # it is in its place, as a rule
+            with suppress(OSError):  # it has usually been renamed
                 draft.unlink()
     if durable:
         _sync_directory(path.parent)
@@ -108,7 +110,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _new_draft(path: Path) -> tuple[Path, FileIO]:
-    """Return a new file beside ``path``, locked until it is closed, or its writer is dead."""
+    """Return a new file beside ``path``, locked until it is closed or its writer is dead."""
     for _ in range(_ATTEMPTS):
         draft = path.with_name(f".{path.name}.{uuid4().hex}{_ENDING}")
         file = FileIO(draft, "x", opener=_private)
@@ -116,13 +118,13 @@ def _new_draft(path: Path) -> tuple[Path, FileIO]:
             _lock(file.fileno())
         except BlockingIOError:
             is_taken = True
-        except OSError:  # a file system without locks, where nobody removes drafts
+        except OSError:  # a file system without locks: nobody removes drafts there
             is_taken = False
         else:
             is_taken = not draft.exists()
         if not is_taken:
             return draft, file
-        file.close()  # before it was locked, another writer took it for abandoned
+        file.close()  # another writer took it for abandoned before it was locked
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
 
@@ -155,7 +157,7 @@ def _drafts(path: Path) -> Iterator[Path]:
 
 
 def _sync_directory(path: Path) -> None:
-    """Have the new name on the disk as well, where the file system can do that."""
+    """Write the new name to the disk too, if the file system can do that."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,7 +1,7 @@
-"""Devices as sysfs has them, of any bus, with what udev has added where its database can be read.
+"""Devices of any bus in sysfs, with udev's facts if its database can be read.
 
-What is absent or cannot be read is an empty text here: these facts describe a device, and one that
-is missing harms no other. Where the reason matters, ask ``tree.sysfs`` for the attribute.
+A fact that is absent or unreadable is an empty string here, because one missing fact must not
+affect the others. If the reason matters, read the attribute with ``tree.sysfs``.
 """
 
 import os
@@ -18,20 +18,20 @@ from deviceplugin.kit.sysfs import Sysfs
 __all__ = ["KINDS", "Device", "Tree"]
 
 KINDS: Final[Mapping[int, str]] = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
-"""Kinds of device nodes, and what sysfs calls them."""
+"""Kinds of device nodes, and their names in sysfs."""
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
 _NUMBERS: Final = {
     "usb": re.compile("([0-9a-fA-F]{4})"),
     "pci": re.compile("0x([0-9a-fA-F]{4})"),
 }
-"""How the kernel writes vendor and product."""
+"""The form in which the kernel writes vendor and product."""
 
 
 class Tree:
-    """A look at sysfs. What has been read is kept: make a new one for each look.
+    """A snapshot of sysfs. It caches what it reads: make a new one for each discovery.
 
     Args:
-        sysfs: Where and how it is read.
+        sysfs: What reads sysfs.
         dev: The directory of device nodes.
         udev: The directory of udev's database.
     """
@@ -48,14 +48,14 @@ class Tree:
         self.udev = udev
         self._sys = os.path.realpath(self.sysfs.root)
         self.events = self.text(f"{self._sys}/kernel/uevent_seqnum").strip()
-        """How many events the kernel had sent when the look began; empty if it does not say."""
+        """Number of the kernel's last event when the snapshot began; empty if it is unknown."""
         self._known: dict[str, Device] = {}
         self._of_nodes: dict[str, Device | None] = {}
         self._subsystems: dict[str, list[Device]] = {}
         self._are_nodes: dict[str, bool] = {}
 
     def text(self, path: str) -> str:
-        """Return an attribute as it stands, with blanks; bytes that are not UTF-8 are replaced."""
+        """Return an attribute unchanged, with blanks; bytes that are not UTF-8 are replaced."""
         try:
             return self.sysfs.kernel.read(path).decode(errors="replace")
         except OSError:
@@ -69,20 +69,20 @@ class Tree:
             return []
 
     def link(self, path: str) -> str:
-        """Return the last part of what a link says."""
+        """Return the last part of the target of a link."""
         try:
             return posixpath.basename(self.sysfs.kernel.link(path))
         except OSError:
             return ""
 
     def device(self, path: str) -> "Device":
-        """Return the device in the directory ``path``, which is free of links."""
+        """Return the device in the directory ``path``, which must not contain links."""
         if path not in self._known:
             self._known[path] = Device(self, path)
         return self._known[path]
 
     def subsystem(self, name: str) -> list["Device"]:
-        """Return the devices of a subsystem, by the order of their paths."""
+        """Return the devices of a subsystem, sorted by their paths."""
         if name not in self._subsystems:
             folders = (f"{self._sys}/class/{name}", f"{self._sys}/bus/{name}/devices")
             paths = {
@@ -94,7 +94,7 @@ class Tree:
         return self._subsystems[name]
 
     def of_node(self, path: str) -> "Device | None":
-        """Return the device of the node at ``path``, if it is one that sysfs knows."""
+        """Return the device of the device node at ``path``; None if sysfs does not have it."""
         try:
             status = os.stat(path)  # noqa: PTH116 - thousands of these
         except OSError:
@@ -107,7 +107,7 @@ class Tree:
         return self._of_nodes.get(link)
 
     def is_node(self, path: str) -> bool:
-        """Return whether there is a device node at ``path``, which need not be seen from here."""
+        """Return whether the host has a device node at ``path``, even if it is not mounted here."""
         if path not in self._are_nodes:
             self._are_nodes[path] = self._is_node(posixpath.normpath(path))
         return self._are_nodes[path]
@@ -120,7 +120,7 @@ class Tree:
 
     @cached_property
     def _node_names(self) -> frozenset[str]:
-        """Names below ``/dev`` of all nodes that the kernel makes."""
+        """Names below ``/dev`` of all device nodes that the kernel creates."""
         folders = [f"{self._sys}/dev/{kind}" for kind in KINDS.values()]
         paths = [f"{folder}/{name}" for folder in folders for name in self.entries(folder)]
         return frozenset(name for path in paths if (name := self._node_name(path)))
@@ -137,11 +137,11 @@ class Tree:
         return posixpath.join(self.dev, name) if name else ""
 
     def identity(self, kind: str, number: int) -> tuple[int, int] | None:
-        """Return what no other device's directory ever has, or None if sysfs knows no such one.
+        """Return a value that no other device ever has; None if sysfs does not have the device.
 
         Args:
             kind: ``char`` or ``block``.
-            number: Of the device, as ``os.stat`` has it.
+            number: The device number, as in ``os.stat``.
         """
         try:
             status = os.stat(self._of_number(kind, number))  # noqa: PTH116 - thousands of these
@@ -153,12 +153,12 @@ class Tree:
         return f"{self._sys}/dev/{kind}/{os.major(number)}:{os.minor(number)}"
 
     def contains(self, path: str) -> bool:
-        """Return whether ``path`` is that of a device in sysfs."""
+        """Return whether ``path`` is below the devices of sysfs."""
         return path.startswith(f"{self._sys}/devices/")
 
 
 class Device:
-    """A device in sysfs. What is not there is an empty text."""
+    """A device in sysfs. An absent fact is an empty string."""
 
     def __init__(self, tree: Tree, path: str) -> None:
         self.tree = tree
@@ -167,14 +167,14 @@ class Device:
         self._attributes: dict[str, str] = {}
 
     def attribute(self, name: str) -> str:
-        """Return an attribute, less one newline at its end."""
+        """Return an attribute without the newline at its end."""
         if name not in self._attributes:
             self._attributes[name] = self.tree.text(f"{self.path}/{name}").removesuffix("\n")
         return self._attributes[name]
 
     @cached_property
     def subsystem(self) -> str:
-        """Such as ``tty``. A USB device is known by its numbers too."""
+        """The subsystem, such as ``tty``. Without one, a device with a USB vendor id is ``usb``."""
         found = self.tree.link(f"{self.path}/subsystem")
         return found or ("usb" if self.attribute("idVendor") else "")
 
@@ -185,12 +185,12 @@ class Device:
 
     @cached_property
     def driver(self) -> str:
-        """The driver of the device or of the nearest one above it that has any."""
+        """The driver of the device, or of the nearest device above it that has one."""
         return next((name for one in self.line if (name := one.own_driver)), "")
 
     @cached_property
     def node(self) -> str:
-        """Path of its device node, below the tree's ``dev``."""
+        """The path of its device node, below the tree's ``dev``; empty if it has none."""
         return self.tree.node(self.path)
 
     @cached_property
@@ -200,9 +200,9 @@ class Device:
         return (self, *(self.tree.device(parent).line if self.tree.contains(parent) else ()))
 
     def nearest(self, *subsystems: str) -> "Device | None":
-        """Return the nearest USB or PCI device, whichever is asked for, or None.
+        """Return the nearest device of ``subsystems``, itself or above it, or None.
 
-        The interfaces of a USB device are not devices of their own.
+        The interfaces of a USB device do not count as devices.
         """
         for one in self.line:
             if one.subsystem in subsystems and not (one.subsystem == "usb" and ":" in one.name):
@@ -211,16 +211,16 @@ class Device:
 
     @cached_property
     def owner(self) -> "Device":
-        """The USB or PCI device that it is or is part of; or else the nearest device above it.
+        """The USB or PCI device that it is or is part of; otherwise the nearest device above it.
 
-        That is what can be plugged in, and itself where nothing is above it.
+        That is what one plugs in. If there is nothing above it, it is the device itself.
         """
         above = (one for one in self.line[1:] if one.subsystem)
         return self.nearest("usb", "pci") or next(above, self)
 
     @cached_property
     def port(self) -> str:
-        """The USB port or the PCI address of its owner; empty where that is neither."""
+        """The USB port or PCI address of its owner; empty if the owner is neither."""
         parent = self.nearest("usb", "pci")
         return parent.name if parent else ""
 
@@ -233,9 +233,9 @@ class Device:
 
     @cached_property
     def serial(self) -> str:
-        """Serial number of the device, or of the nearest above it up to its USB or PCI device.
+        """The serial number of the device, or of the nearest one up to its USB or PCI device.
 
-        What is further above says nothing of it: a root hub has the name of its controller there.
+        Devices further above do not count: a root hub has the name of its controller there.
         """
         own = self.nearest("usb", "pci")
         until = self.line.index(own) + 1 if own else len(self.line)
@@ -243,12 +243,12 @@ class Device:
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        """What udev knows of it; empty where udev's database cannot be read."""
+        """Its properties in udev's database; empty if the database cannot be read."""
         return dict(line[2:].split("=", 1) for line in self._udev("E:") if "=" in line)
 
     @property
     def links(self) -> list[str]:
-        """Paths of the links that udev has made to it."""
+        """The paths of udev's links to it."""
         return [f"/dev/{line[2:]}" for line in self._udev("S:")]
 
     def _udev(self, start: str) -> list[str]:
@@ -262,9 +262,10 @@ class Device:
         return [line for line in text.splitlines() if line.startswith(start)]
 
     def behind(self, *subsystems: str) -> Iterator["Device"]:
-        """Yield devices with nodes at or below this one; not those of devices behind a hub.
+        """Yield devices with device nodes, at or below this one, of ``subsystems``.
 
-        A USB or PCI device below it is a device of its own, as is a sub-function of a network card.
+        USB and PCI devices below it are excluded with all that is below them, as behind a hub. So
+        are sub-functions of a network card.
         """
         if self.subsystem in subsystems and self.node:
             yield self

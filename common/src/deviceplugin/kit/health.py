@@ -1,4 +1,4 @@
-"""Health that does not flicker: it turns when enough looks, for long enough, say so. No threads."""
+"""Health that does not flicker: it turns after enough checks over enough time. No threads."""
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
@@ -16,34 +16,34 @@ _K = TypeVar("_K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """What it takes for a verdict to turn: both the number of looks and the time.
+    """What it takes for the health of a device to turn: both a number of checks and a time.
 
-    The default turns at once.
+    By default it turns at once.
 
     Raises:
-        ValueError: A number of looks is less than 1, a time less than 0, or ``window`` too small.
+        ValueError: A number of checks is less than 1, a time is less than 0, or ``window`` is too
+            small.
     """
 
     failures: int = 1
-    """How many looks must find a healthy device unhealthy before it is."""
+    """Number of checks that must fail before a healthy device becomes unhealthy."""
     window: int = 0
-    """Among how many of the latest looks these are counted, n of m; 0 where they must be in a row.
-    """
+    """Number of latest checks among which failures are counted; 0 if they must be in a row."""
     successes: int = 1
-    """How many looks in a row must find an unhealthy device healthy before it is."""
+    """Number of checks in a row that must succeed before an unhealthy device becomes healthy."""
     patience: float = 0.0
-    """Seconds that must have passed since the first of these looks before it is."""
+    """Seconds since the first of the failures before a healthy device becomes unhealthy."""
     recovery: float = 0.0
-    """Seconds for which an unhealthy device must be found healthy before it is."""
+    """Seconds of successful checks before an unhealthy device becomes healthy."""
 
     def __post_init__(self) -> None:
         if min(self.failures, self.successes) < 1 or min(self.patience, self.recovery) < 0:
-            raise ValueError(f"{self}: numbers of looks begin with 1, and times with 0")
+            raise ValueError(f"{self}: numbers of checks begin with 1, and times with 0")
         if self.window and self.window < self.failures:
-            raise ValueError(f"{self}: a window of {self.window} looks never has {self.failures}")
+            raise ValueError(f"{self}: a window of {self.window} checks never has {self.failures}")
 
     def to_turn(self, *, healthy: bool) -> tuple[int, int, float]:
-        """Return of how many looks how many must disagree, and for how many seconds."""
+        """Return the number of latest checks, how many must disagree, and for how many seconds."""
         if healthy:
             return max(self.window, self.failures), self.failures, self.patience
         return self.successes, self.successes, self.recovery
@@ -51,43 +51,43 @@ class Tolerance:
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one device."""
+    """What is known about one device."""
 
     health: Health
     judged_at: float
-    looks: tuple[float, ...] = ()
-    """When each of the latest looks disagreed with ``health``; infinity for those that agreed."""
+    checks: tuple[float, ...] = ()
+    """The time of each of the latest checks that disagreed; infinity for one that agreed."""
     streak: float = inf
-    """Since when all have disagreed."""
+    """The time since which all checks have disagreed."""
     due: float = inf
-    """When another look that disagrees makes it turn."""
+    """The time from which one more check that disagrees makes it turn."""
 
     def note(self, found: Health, tolerance: Tolerance, now: float) -> None:
         disagrees = bool(found) != bool(self.health)
         window, needed, lasting = tolerance.to_turn(healthy=bool(self.health))
-        self.looks = (*self.looks, now if disagrees else inf)[-window:]
+        self.checks = (*self.checks, now if disagrees else inf)[-window:]
         self.streak = min(self.streak, now) if disagrees else inf
-        since = self.streak if window == needed else min(self.streak, *self.looks)
-        enough = disagrees and sum(at < inf for at in self.looks) >= needed
+        since = self.streak if window == needed else min(self.streak, *self.checks)
+        enough = disagrees and sum(at < inf for at in self.checks) >= needed
         self.due = since + lasting if enough else inf
         if not disagrees:
-            self.health = found  # with the reason of now
+            self.health = found  # with the latest reason
         elif now >= self.due:
             self.turn(found)
 
     def turn(self, found: Health) -> None:
-        self.health, self.looks, self.streak, self.due = found, (), inf, inf
+        self.health, self.checks, self.streak, self.due = found, (), inf, inf
 
 
 class SteadyHealth(Generic[_K]):
-    """The health of many devices, each under a key of yours. Thread-safe, and asks no hardware.
+    """The health of many devices, each under a key of yours. Thread-safe; it never asks hardware.
 
-    The first look at a device decides. From then on its health stays until looks disagree with it
-    by a ``Tolerance``; while they agree, the reason is that of the latest.
+    The first check of a device decides. From then on its health stays until checks disagree with
+    it by a ``Tolerance``. While they agree, the reason is that of the latest check.
 
     Args:
-        tolerance: Where ``judge`` is given none.
-        clock: Seconds that never jump.
+        tolerance: The default for ``judge``.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class SteadyHealth(Generic[_K]):
         *,
         at_once: bool = False,
     ) -> Health:
-        """Take note that a look has just ``found`` a device so, and return its health.
+        """Record what a check ``found`` for a device just now, and return the device's health.
 
-        With ``at_once`` it is what was found, such as for an error that leaves no doubt.
+        With ``at_once``, that is what was found: use it for an error that leaves no doubt.
         """
         now = self._clock()
         with self._lock:
@@ -123,7 +123,7 @@ class SteadyHealth(Generic[_K]):
     def latest(self, key: _K, within: float) -> Health | None:
         """Return the health of a device that was judged less than ``within`` seconds ago.
 
-        None for others: they are to be looked at now.
+        None for other devices: they must be checked now.
         """
         now = self._clock()
         with self._lock:
@@ -131,10 +131,10 @@ class SteadyHealth(Generic[_K]):
             return record.health if record and now - record.judged_at < within else None
 
     def is_due(self) -> bool:
-        """Return whether a check now could turn a verdict that only waits for time to pass.
+        """Return whether the time has come at which one more check could turn a device's health.
 
-        True once for each, so that a discovery that fails is not asked for again and again. For
-        ``changes``: such as for the parameter ``also`` of ``kit.udev``.
+        It is true once for each device, so that a failing discovery is not triggered repeatedly.
+        Use it in ``changes``, for example as ``also`` of ``kit.udev``.
         """
         now = self._clock()
         with self._lock:
@@ -144,11 +144,11 @@ class SteadyHealth(Generic[_K]):
             return bool(due)
 
     def forget(self, key: _K) -> None:
-        """Let the next look at a device be its first."""
+        """Forget a device: its next check counts as its first."""
         with self._lock:
             self._records.pop(key, None)
 
     def keep(self, keys: Collection[_K]) -> None:
-        """Forget all devices but these: those that are gone."""
+        """Forget all devices but these, because the others are gone."""
         with self._lock:
             self._records = {key: one for key, one in self._records.items() if key in keys}

@@ -1,8 +1,8 @@
-"""Labels of the node, by a file that Node Feature Discovery reads from its ``features.d``.
+"""Node labels, in a file that Node Feature Discovery reads from its directory ``features.d``.
 
-A plugin has no token of the Kubernetes API, and needs none for this: the worker of Node Feature
-Discovery on the same node labels it with what is in the file, and takes labels away that are no
-longer there.
+A plugin has no token for the Kubernetes API, and needs none for this. The worker of Node Feature
+Discovery on the same node adds the labels in the file to the node, and removes those that are no
+longer in it.
 """
 
 import re
@@ -26,37 +26,39 @@ _RULE: Final = "letters, digits, '-', '_' and '.', with a letter or digit at bot
 
 
 class Checked(NamedTuple):
-    """Labels as Kubernetes takes them."""
+    """The result of checking labels."""
 
     labels: Mapping[str, str]
-    """Those that are valid, in the order of their names."""
+    """The valid labels, sorted by name."""
     problems: list[str]
-    """Why others are not, a text for each."""
+    """A message for each invalid label."""
 
 
 def clean(text: str, blank: str = "-") -> str:
-    """Return ``text`` as the value of a label may be, or as a part of its name.
+    """Return ``text`` as a valid value of a label, or as a part of a label's name.
 
-    Characters that may not be in it are left out, ``blank`` stands for a space, and what is longer
-    than 63 characters is cut. The result can be empty, which is a valid value.
+    Invalid characters are dropped, ``blank`` replaces a space, and the result is cut to 63
+    characters. It can be empty, which is a valid value.
     """
     kept = _UNFIT.sub("", text).strip().replace(" ", blank)
     return kept[:_LONGEST].strip(_ENDS)
 
 
 def key(domain: str, *parts: str) -> str:
-    """Return a name such as ``example.com/gpu.product-name.X1000`` of parts that are cleaned.
+    """Return a name such as ``example.com/gpu.product-name.X1000``, made of cleaned parts.
 
-    Its part behind the slash is cut at 63 characters; parts of which nothing is left are left out.
+    The name after the slash is cut to 63 characters. Parts that are empty after cleaning are
+    skipped.
     """
     name = ".".join(filter(None, (clean(part, "_") for part in parts)))
     return f"{domain}/{name[:_LONGEST].strip(_ENDS)}"
 
 
 def checked(labels: Mapping[str, str]) -> Checked:
-    """Return the labels that are valid, and why others are not.
+    """Return the valid labels, and why the others are invalid.
 
-    Who reads the file can tell nobody but its own log what it leaves out; a plugin can say so.
+    Node Feature Discovery would drop invalid labels and mention that only in its own log. A plugin
+    can report it.
     """
     problems = {name: problem for name, value in labels.items() for problem in _wrong(name, value)}
     valid = {name: value for name, value in sorted(labels.items()) if name not in problems}
@@ -70,21 +72,21 @@ def publish(
     stamp: str = "",
     wall: Callable[[], float] = time.time,
 ) -> bool:
-    """Have ``path`` contain the valid ones of ``labels``; return whether it did not before.
+    """Write the valid ones of ``labels`` to ``path``; return whether the file changed.
 
-    Without labels there is no file, and Node Feature Discovery takes them from the node. The file
-    is whole or as it was before, and is not touched where nothing has changed. Call this at each
-    discovery that found anything out, and not after one that failed: then the labels stay.
+    Without labels the file is removed, and Node Feature Discovery removes them from the node.
+    Readers see the old file or the new one, never a part. An unchanged file is not written. Call
+    this after each successful discovery, and not after a failed one: then the labels stay.
 
     Args:
         path: The file, in a directory of the host such as
             ``/etc/kubernetes/node-feature-discovery/features.d``.
-        labels: Values by name; see ``checked`` for those that are left out.
-        stamp: The name of a label that says when the others last changed; none where not given.
-        wall: Seconds since the epoch.
+        labels: Values by name. Invalid ones are skipped: see ``checked``.
+        stamp: The name of a label with the time of the last change; by default there is none.
+        wall: Returns seconds since the epoch.
 
     Raises:
-        DiscoveryError: It cannot be written; the text names ``path`` and says what to do.
+        DiscoveryError: It cannot be written; the message names ``path`` and says what to do.
     """
     lines = [f"{name}={value}\n" for name, value in checked(labels).labels.items()]
     try:

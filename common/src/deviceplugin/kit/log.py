@@ -1,4 +1,4 @@
-"""Log what lasts when it begins and when it changes, and not at each look."""
+"""Log a lasting problem when it begins and when it changes, and not at each check."""
 
 import logging
 import re
@@ -12,23 +12,23 @@ from typing import Any, Final
 __all__ = ["Problems", "shape"]
 
 _MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
-"""With a digit in it: numbers, addresses and random names."""
+"""Matches numbers, addresses and random names if there is a digit in it."""
 _COMPARED: Final = 1000
-"""Characters of a text that are compared; texts that differ only behind them are alike."""
+"""Characters of a message that are compared. What comes after them makes no difference."""
 _MOST_SHAPES: Final = 8
-"""Different texts about one subject that are logged at once."""
+"""Different messages about one subject that are logged at once."""
 _FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3600.0
 _MORE: Final = "more"
-"""The subject of how many more problems of a list there are."""
+"""The subject of the message that counts the rest of a list."""
 _MANY: Final = 10
 """Problems of one list that are logged one by one; more get one line."""
 
 
 def shape(text: str) -> str:
-    """Return ``text`` without what may vary by itself: numbers, addresses and random names.
+    """Return ``text`` without its numbers, addresses and random names, which may vary by chance.
 
-    Equal for texts that say the same.
+    Messages that differ only in these have the same shape.
     """
 
     def masked(found: re.Match[str]) -> str:
@@ -38,9 +38,9 @@ def shape(text: str) -> str:
 
 
 class _Subject:
-    """What has been logged about one subject for as long as it goes on."""
+    """What has been logged about one subject while its problem lasts."""
 
-    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes")  # one for each device that is ill
+    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes")  # one for each unhealthy device
 
     def __init__(self) -> None:
         self._last: str | None = None
@@ -49,7 +49,7 @@ class _Subject:
         self._pause = _FIRST_PAUSE
 
     def is_news(self, text: str, now: float) -> bool:
-        """Return whether ``text`` is worth logging, and take it for logged if so."""
+        """Return whether to log ``text``. If so, it counts as logged."""
         if text == self._last:
             return False
         form = shape(text)
@@ -66,17 +66,17 @@ class _Subject:
 class Problems:
     """Logs a problem when it begins, and again when it changes or comes back. Thread-safe.
 
-    Call ``say`` as often as there is the problem, and ``over`` when there is none. A problem has a
-    subject, such as the id of a device, and a text, which is its event with all fields. Another
-    text is logged at once. But texts that differ from one before in no more than numbers, addresses
-    or random names, that come back, or of which there are too many wait for a pause of a minute,
-    which doubles up to an hour. So no subject, whatever a driver puts into its messages, is more
-    than some 40 lines a day.
+    Call ``say`` each time that the problem is seen, and ``over`` when it is gone. A problem has a
+    subject, such as the id of a device, and a message, which is its event with all fields. A new
+    message is logged at once. A message waits if it came before, if it differs from an earlier one
+    only in numbers, addresses or random names, or if there are too many. The wait is a minute and
+    doubles up to an hour. So a subject is logged some 40 times a day at most, whatever a driver
+    puts into its messages.
 
     Args:
-        log: Where to.
-        level: One of ``logging``'s.
-        clock: Seconds that never jump.
+        log: The logger.
+        level: A level of ``logging``.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Problems:
         self._lock = Lock()
         self._subjects: dict[str, _Subject] = {}
         self._assigned: dict[str, str] = {}
-        """The subject of each text of the last list."""
+        """The subject of each problem of the last list."""
         self._numbers = count()
 
     def say(
@@ -99,8 +99,8 @@ class Problems:
     ) -> bool:
         """Log ``event`` with its ``fields`` if it is news about ``subject``; return whether it was.
 
-        With ``cause`` its traceback is logged, too. Field names are those that ``extra`` of
-        ``logging`` takes.
+        With ``cause``, its traceback is logged too. The names of fields must be valid in ``extra``
+        of ``logging``.
         """
         if not self.is_news(subject, f"{event} {sorted(fields.items())}"):
             return False
@@ -110,9 +110,10 @@ class Problems:
     def say_all(self, event: str, problems: Sequence[str], /, **fields: Any) -> None:
         """Log ``event`` for each of ``problems`` that is news, as its field ``problem``.
 
-        They are all there are now: every other subject is over. A text that takes the place of one
-        alike, such as one that counts seconds, is the same problem. Of more than ten, the first ten
-        are logged, and how many more there are. For one thread at a time.
+        ``problems`` are all that there are now: every other subject is over. If a problem is
+        replaced by a similar one, such as a message that counts seconds, it is the same problem. Of
+        more than ten, the first ten are logged, and the number of the others. For one thread at a
+        time.
         """
         shown = list(dict.fromkeys(problems))[:_MANY]
         for problem, subject in self._assign(shown).items():
@@ -122,9 +123,9 @@ class Problems:
         self.keep({*self._assigned.values(), *([_MORE] if more else [])})
 
     def _assign(self, problems: Sequence[str]) -> Mapping[str, str]:
-        """Return the subject of each of ``problems``: as before, or that of one alike that is gone.
+        """Return the subject of each of ``problems``: its own, or that of a similar one now gone.
 
-        So what is new is logged at once, and what merely varies from look to look is not.
+        So a new problem is logged at once, and one whose message merely varies is not.
         """
         with self._lock:
             before, free = self._assigned, defaultdict[str, list[str]](list)
@@ -137,12 +138,18 @@ class Problems:
             return self._assigned
 
     def is_news(self, subject: str, text: str) -> bool:
-        """Return whether to log ``text`` about ``subject`` now, by whoever asks; it then counts."""
+        """Return whether the caller should log ``text`` about ``subject`` now.
+
+        If so, it counts as logged.
+        """
         with self._lock:
             return self._subjects.setdefault(subject, _Subject()).is_news(text, self._clock())
 
     def over(self, subject: str) -> bool:
-        """Forget ``subject``; return whether anything was logged about it, such as its end now."""
+        """Forget ``subject``; return whether anything was logged about it.
+
+        If so, the caller may want to log that the problem is over.
+        """
         with self._lock:
             return self._subjects.pop(subject, None) is not None
 

@@ -1,7 +1,8 @@
-"""NUMA nodes of devices: one rule for what the kernel says, and one for what the kubelet is told.
+"""NUMA nodes of devices: one rule for reading them, and one for reporting them to the kubelet.
 
-The kernel's -1, and whatever is absent or no number, is no node. A resource has topology for all of
-its devices or for none: under its stricter policies, the kubelet rejects pods over a mixture.
+A device has no node if the kernel says -1, has no file for it, or has no number in the file. A
+resource has topology for all of its devices or for none: with its stricter policies, the kubelet
+rejects pods that get a mixture.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ __all__ = ["Even", "even", "mixture", "nearest_node", "node", "topology"]
 
 _SYSFS: Final = Path("/sys")
 _FEW: Final = 3
-"""Devices that are named."""
+"""Devices that a message names."""
 
 nearest_node = nearest_numa_node
 
@@ -25,31 +26,31 @@ nearest_node = nearest_numa_node
 def node(folder: Path | str, *, sysfs: Path = _SYSFS) -> int | None:
     """Return the NUMA node of the device in a directory of sysfs, or None.
 
-    That of the nearest device above it, where it has none of its own. A path that is not absolute
-    is below ``sysfs``; nothing outside of it is read.
+    If it has none of its own, it has the node of the nearest device above it. A relative path is
+    below ``sysfs``; nothing outside of ``sysfs`` is read.
     """
     return sysfs_numa_node(sysfs / folder, sysfs=sysfs)
 
 
 def topology(number: int | None) -> Topology | None:
-    """Return what a device with this NUMA node tells the kubelet; nothing for None."""
+    """Return the topology of a device with this NUMA node; None without a node."""
     return None if number is None else Topology((number,))
 
 
 class Even(NamedTuple):
-    """The devices of a resource, all with topology or none."""
+    """The devices of a resource, either all with topology or all without."""
 
     devices: Sequence[Device]
     reason: str
-    """Why topology was taken from devices; empty if it was not."""
+    """Why topology was removed from devices; empty if it was not."""
 
 
 def even(devices: Iterable[Device]) -> Even:
-    """Return the devices of one resource as the kubelet can place them.
+    """Return the devices of one resource in a form that the kubelet can place.
 
-    If a healthy one has no topology, none keeps any. One that is not healthy is not given to pods,
-    so it does no harm without. The framework does this with all that it publishes; a plugin needs
-    it only to see what becomes of its devices.
+    If a healthy device has no topology, all lose theirs. An unhealthy one without topology does not
+    matter, because no pod gets it. The framework does this with all devices that it publishes. A
+    plugin needs it only to see the result.
     """
     devices = list(devices)
     reason = mixture(devices)

@@ -1,6 +1,7 @@
-"""Facts of PCI functions: who they are, who drives them, what is behind them, what goes with them.
+"""Facts about PCI functions: identity, driver, device nodes and related functions.
 
-Whatever the kernel does not say is an empty text or None, so that one odd card costs no other.
+A fact that the kernel does not have is an empty string or None, so that one odd card does not
+affect others.
 """
 
 import os
@@ -24,7 +25,7 @@ _BRIDGE: Final = "06"
 
 
 def functions(tree: Tree) -> list["Function"]:
-    """Return all PCI functions of the node by their addresses; none where there is no PCI bus."""
+    """Return all PCI functions of the node, sorted by address; an empty list without a PCI bus."""
     found = [Function(device) for device in tree.subsystem("pci")]
     return sorted(found, key=lambda one: natural(one.address))
 
@@ -35,19 +36,19 @@ def at(tree: Tree, address: str) -> "Function | None":
 
 
 def of(device: Device) -> "Function | None":
-    """Return the function that a device is or is behind, or None."""
+    """Return the PCI function that ``device`` is or that it is behind; None without one."""
     found = device.nearest("pci")
     return Function(found) if found else None
 
 
 class Function:
-    """A PCI function. Equal are those of one address."""
+    """A PCI function. Functions with the same address are equal."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        """The same as a device of any bus."""
+        """The function as a `kit.hardware.Device`."""
         self.address = device.name
-        """Such as ``0000:3b:00.0``."""
+        """Its address, such as ``0000:3b:00.0``."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Function) and self.address == other.address
@@ -60,38 +61,38 @@ class Function:
 
     @property
     def vendor(self) -> int | None:
-        """Number of the vendor, such as 0x8086."""
+        """The vendor id, such as 0x8086."""
         return _number(self.device.attribute("vendor"))
 
     @property
     def product(self) -> int | None:
-        """Number of the model among those of the vendor: ``device`` in sysfs."""
+        """The device id, ``device`` in sysfs: it names the model among those of the vendor."""
         return _number(self.device.attribute("device"))
 
     @property
     def pci_class(self) -> str:
-        """Class, subclass and interface in 6 hex digits, such as ``030000`` of a display."""
+        """Class, subclass and interface in 6 hex digits, such as ``030000`` for a display."""
         found = _CLASS.fullmatch(self.device.attribute("class").lower())
         return found[1] if found else ""
 
     @property
     def driver(self) -> str:
-        """The driver that is bound to it; empty where there is none."""
+        """The driver that is bound to it; empty if there is none."""
         return self.device.own_driver
 
     @cached_property
     def numa_node(self) -> int | None:
-        """The NUMA node that it is near; None for -1 too."""
+        """The NUMA node that it is near; None also for -1."""
         return numa.nearest_node(one.attribute("numa_node") for one in self.device.line)
 
     @property
     def iommu_group(self) -> str:
-        """Number of its IOMMU group. It changes over reboots: no id is to be made of it."""
+        """The number of its IOMMU group. A reboot can change it: do not use it in ids."""
         return self.device.tree.link(f"{self.device.path}/iommu_group")
 
     @property
     def group_members(self) -> list["Function"]:
-        """All of its IOMMU group but bridges: a container is given all of them together."""
+        """All functions of its IOMMU group but bridges. A container must get all of them."""
         tree, folder = self.device.tree, f"{self.device.path}/iommu_group/devices"
         paths = [os.path.realpath(f"{folder}/{name}") for name in tree.entries(folder)]
         members = [Function(tree.device(path)) for path in paths]
@@ -100,14 +101,14 @@ class Function:
 
     @property
     def siblings(self) -> list["Function"]:
-        """All functions of the same device, itself among them, such as the sound of a GPU."""
+        """All functions of the same card, including itself; such as the audio function of a GPU."""
         slot = self.address.rpartition(".")[0]
         found = functions(self.device.tree)
         return [one for one in found if one.address.rpartition(".")[0] == slot]
 
     @property
     def virtual_functions(self) -> list["Function"]:
-        """Its virtual functions, by their numbers from 0."""
+        """Its virtual functions, in the order of their numbers."""
         tree, path = self.device.tree, self.device.path
         names = [name for name in tree.entries(path) if _VIRTUAL.fullmatch(name)]
         paths = [os.path.realpath(f"{path}/{name}") for name in sorted(names, key=natural)]
@@ -115,7 +116,7 @@ class Function:
 
     @property
     def physical_function(self) -> "Function | None":
-        """The function that a virtual one is of; None for any other."""
+        """The physical function of a virtual function; None for any other."""
         path = f"{self.device.path}/physfn"
         if not os.path.exists(path):  # noqa: PTH110 - never raises
             return None
@@ -123,14 +124,14 @@ class Function:
 
     @property
     def is_divided(self) -> bool:
-        """Whether it has virtual functions, which are then given to pods in its place."""
+        """Whether it has virtual functions, which pods then get in its place."""
         text = self.device.attribute("sriov_numvfs")
         return bool(_COUNT.fullmatch(text)) and int(text) > 0
 
     def nodes(self, *subsystems: str) -> list[Path]:
-        """Return the device nodes behind it that exist, such as those of ``drm``, in order.
+        """Return the existing device nodes behind it, such as those of ``drm``, in order.
 
-        Those of its virtual functions and of other PCI or USB devices are not among them.
+        Nodes of its virtual functions and of other PCI or USB devices are excluded.
         """
         found = [Path(one.node) for one in self.device.behind(*subsystems)]
         return sorted(
@@ -138,9 +139,9 @@ class Function:
         )
 
     def by_path(self, folder: str = "dri") -> Iterator[Path]:
-        """Yield udev's links to its nodes in ``by-path`` of a directory below ``/dev``, in order.
+        """Yield udev's links to its nodes in ``/dev/FOLDER/by-path``, in order.
 
-        They are called by the address, such as ``pci-0000:00:02.0-render``.
+        Their names have the address, such as ``pci-0000:00:02.0-render``.
         """
         links = self.device.tree.dev / folder / "by-path"
         for name in sorted(self.device.tree.entries(str(links)), key=natural):

@@ -1,9 +1,9 @@
-"""Which of the free devices go together best, by numbers that a plugin has for them.
+"""Choosing devices that are near to each other, by scores from the plugin.
 
-``choose`` is for devices that stand each for itself, such as GPUs with links between them.
-``choose_by_parent`` is for parts of larger ones, such as partitions of GPUs: it takes parts of as
-few as can be, and these near to each other. Both always give the same answer to the same question,
-and look at a bounded number of groups: they may be called in an RPC.
+``choose`` is for independent devices, such as GPUs with links between them. ``choose_by_parent``
+is for parts of larger devices, such as partitions of GPUs: it takes them from as few larger devices
+as possible, and from ones that are near to each other. Both are deterministic and examine a bounded
+number of groups, so an RPC may call them.
 """
 
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -17,11 +17,11 @@ T = TypeVar("T", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
 
 _SEEDS: Final = 16
-"""Parents from which a set of parents is grown."""
+"""Number of parents from which a set of parents is grown."""
 
 
 def square(things: Sequence[T], score: Callable[[T, T], int]) -> list[list[int]]:
-    """Return the scores of all pairs, with nothing on the diagonal."""
+    """Return the scores of all pairs as a matrix, with 0 on the diagonal."""
     return [[0 if a == b else score(a, b) for b in things] for a in things]
 
 
@@ -33,16 +33,17 @@ def choose(
 ) -> list[T]:
     """Return the ``size`` that are nearest to each other, in the order of ``available``.
 
-    That is the group with the greatest sum of scores between its members; of equals the one that
-    leaves most to later requests, and then the first. Exact for 16 devices with links as machines
-    have them, and good beyond. Where there are too few, it is all; never fewer than are required.
+    That is the group with the greatest sum of scores between its members. Between equal groups, the
+    one that leaves the greatest sum for later requests wins, and then the first. The answer is
+    exact for 16 devices with the links of real machines, and good for more. If there are too few,
+    it is all of them; it never has fewer than are required.
 
     Args:
-        available: What is free, in the order that decides between equals.
-        required: What is in the answer anyway.
-        size: How many.
-        score: How near two are, the same in both orders, from 0. Where a plugin has distances, it
-            is the greatest of them less the distance.
+        available: The free devices, in the order that decides between equals.
+        required: Devices that must be in the answer.
+        size: How many to return.
+        score: How near two devices are, from 0, the same in both orders. If a plugin has distances,
+            use the greatest distance minus the distance.
     """
     things = _things(available, required)
     size = min(max(size, len({*required})), len(things))
@@ -58,22 +59,23 @@ def choose_by_parent(
     parent: Callable[[T], P],
     score: Callable[[P, P], int],
 ) -> list[T]:
-    """Return ``size`` that are of as few parents as can be, in the order of ``available``.
+    """Return ``size`` from as few parents as possible, in the order of ``available``.
 
-    What one parent can give is taken from one, from that with the fewest free, so that whole ones
-    stay whole. What needs several is of the fewest that have enough; of these the ones that are
-    nearest to each other, and of equals the ones with the fewest free. The parents of ``required``
-    count as taken: the rest is of them, or near to them.
+    If one parent has enough, the answer is from one: the one with the fewest free, so that whole
+    parents stay whole. Otherwise it is from the fewest parents that have enough: those nearest to
+    each other, and between equals those with the fewest free. The parents of ``required`` count as
+    chosen: the rest is from them, or from parents near to them.
 
-    The number of parents is exact. How near they are is as good as growing a set from each of 16
-    gives: exact where nearness comes in groups, such as NUMA nodes and hives.
+    The number of parents is always the least possible. Nearness is a good guess, made by growing a
+    set from each of 16 parents. It is exact if parents are near in groups, such as NUMA nodes and
+    hives.
 
     Args:
-        available: What is free, in the order that decides between equals.
-        required: What is in the answer anyway.
-        size: How many.
-        parent: What a device is part of.
-        score: How near two parents are, the same in both orders, from 0.
+        available: The free devices, in the order that decides between equals.
+        required: Devices that must be in the answer.
+        size: How many to return.
+        parent: Returns the larger device that a device is part of.
+        score: How near two parents are, from 0, the same in both orders.
     """
     things = _things(available, required)
     needed = {*required}
@@ -95,7 +97,7 @@ def _things(available: Sequence[T], required: Collection[T]) -> list[T]:
 
 
 def _filled(stocks: list[list[T]], need: int) -> list[T]:
-    """Return ``need`` of what is in ``stocks``: all of the largest, and the rest where it fits."""
+    """Return ``need`` items of ``stocks``: all of the largest, and the rest of the best fit."""
     found: list[T] = []
     while len(found) < need:
         missing = need - len(found)
@@ -109,7 +111,7 @@ def _filled(stocks: list[list[T]], need: int) -> list[T]:
 def _further(
     taken: list[P], capacity: dict[P, int], need: int, score: Callable[[P, P], int]
 ) -> list[P]:
-    """Return the fewest parents that give ``need`` together with those that are taken."""
+    """Return the fewest parents that, together with ``taken``, have ``need`` free."""
     need -= sum(capacity.get(one, 0) for one in taken)
     others = {one: count for one, count in capacity.items() if one not in taken}
     count, sizes = 0, sorted(others.values(), reverse=True)
@@ -121,7 +123,7 @@ def _further(
 
 
 class _Parents(Generic[P]):
-    """Sets of ``count`` parents that have ``need`` free together, near to those that are taken."""
+    """Sets of ``count`` parents that together have ``need`` free and are near to ``taken``."""
 
     def __init__(
         self,
@@ -139,13 +141,13 @@ class _Parents(Generic[P]):
         self._near = [sum(score(one, other) for other in taken) for one in self._names]
 
     def nearest(self) -> list[P]:
-        """Return the best of the sets that are grown."""
+        """Return the best of the grown sets."""
         seeds = [one for one in self._able([], self._need) if one < _SEEDS]
         grown = [self._grown([]), *(self._grown([seed]) for seed in seeds)]
         return [self._names[place] for place in max(grown, key=self._worth)]
 
     def _grown(self, chosen: list[int]) -> list[int]:
-        """Return a set grown from ``chosen``, each time by the nearest that can be in it."""
+        """Return a set grown from ``chosen``: each step adds the nearest possible parent."""
         chosen = list(chosen)
         missing = self._need - sum(self._sizes[place] for place in chosen)
         while len(chosen) < self._count:
@@ -157,7 +159,7 @@ class _Parents(Generic[P]):
         return sorted(chosen)
 
     def _able(self, chosen: list[int], missing: int) -> list[int]:
-        """Return who can be next, so that the set still comes to have enough."""
+        """Return the parents that can be next, so that the set can still get enough."""
         left = [place for place in range(len(self._names)) if place not in chosen]
         sizes = sorted((self._sizes[place] for place in left), reverse=True)
         others = sum(sizes[: self._count - len(chosen) - 1])

@@ -1,7 +1,7 @@
-"""Several ids for one device, so that several containers have it, and which of them go to whom.
+"""Shares: several ids for one device, so that several containers can have it.
 
-The shares of a device ``card0`` are ``card0::0``, ``card0::1`` and so on. A share says which device
-it is of, not who has it: ids stay what they are, whatever is given out and in which order.
+The shares of a device ``card0`` are ``card0::0``, ``card0::1`` and so on. The id of a share names
+its device and not its holder: so ids never change, whatever is allocated and in which order.
 """
 
 from collections import Counter
@@ -14,20 +14,20 @@ from deviceplugin.model import Device
 __all__ = ["Policy", "Shares", "share_id", "shares"]
 
 Policy: TypeAlias = Literal["spread", "packed"]
-"""Who gets the next share: the device that has given fewest away, or the one that has most."""
+"""Which device gives the next share: the one with the fewest in use, or the one with the most."""
 
 _Place: TypeAlias = tuple[str, ...]
 
 
 def share_id(device_id: str, number: int) -> str:
-    """Return the id of a share of a device, by its number from 0."""
+    """Return the id of share ``number`` of a device; numbers begin with 0."""
     return f"{device_id}::{number}"
 
 
 def shares(device: Device, count: int) -> Iterator[Device]:
-    """Yield ``count`` shares of a device, each with all that the device has but the id.
+    """Yield ``count`` shares of a device, which differ from it only in their ids.
 
-    One share is the device itself, under its own id. Health and topology are those of the device.
+    If ``count`` is 1, that is the device itself, with its own id.
     """
     if count == 1:
         yield device
@@ -37,20 +37,20 @@ def shares(device: Device, count: int) -> Iterator[Device]:
 
 
 class Shares:
-    """All shares of a resource, and which of the free ones a container should get.
+    """All shares of a resource. It chooses which of the free ones a container should get.
 
-    ``spread`` takes each from another device as long as there are any, beginning with those of
-    which fewest are used. ``packed`` fills up the device of which most are used, then the idle one
-    with the fewest free that has enough. Devices can be parts of others in turn, as partitions of a
-    card are: then the others are chosen by the same rule first, of those that have such a device.
+    ``spread`` takes each share from another device while there are any, and begins with the device
+    that has the fewest in use. ``packed`` fills up the device that has the most in use, then the
+    idle device with the fewest free shares that has enough. Devices can be parts of larger ones, as
+    partitions of a card are. Then the same rule first chooses among the larger ones.
 
-    Never changes, so it can be asked in an RPC while a new one is made.
+    It is immutable, so an RPC can use it while a new one is made.
 
     Args:
-        places: What each id is of: the device, or the names of what it is part of from the
-            outermost to the device. All that there are, given out or not, in their order.
+        places: The device of each id; or the names from the outermost device to the device itself,
+            if it is a part of others. All shares must be there, allocated or not, in their order.
         policy: ``spread`` or ``packed``.
-        distinct: Have ``packed`` take each from another device too, as long as there are any.
+        distinct: Make ``packed``, too, take each share from another device while there are any.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Shares:
     def prefer(
         self, available: Iterable[Device], required: Iterable[Device], size: int
     ) -> list[Device]:
-        """Return what ``choose`` does, of devices: for a plugin's hook of the same name."""
+        """Return devices as ``choose`` returns ids; for a plugin's hook of the same name."""
         needed = list(required)
         known = {device.id: device for device in (*available, *needed)}
         return [known[one] for one in self.choose(known, [one.id for one in needed], size)]
@@ -78,9 +78,9 @@ class Shares:
     def choose(self, available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
         """Return ``size`` of ``available``, with all of ``required`` among them, in their order.
 
-        Always the same for the same question, whatever its order. Where there are too few it is
-        all, and never fewer than are required. An id that nothing is known of is of a device of
-        its own; it is last in the order.
+        The answer is deterministic, and does not depend on the order of the arguments. If there
+        are too few, it is all of them; it never has fewer than are required. An unknown id counts
+        as a device of its own, and is last in the order.
         """
         needed = {*required}
         asked = needed.union(available)
@@ -144,10 +144,10 @@ class _Question:
         return (*again, 1, left) if left >= need else (*again, 2, -left)
 
     def _fewest(self, place: _Place) -> int:
-        """Return how many are picked of the device in ``place`` of which it is fewest.
+        """Return the least number of shares picked from any one device in ``place``.
 
-        Two shares of one partition are one device to a container, and two partitions of a card are
-        two: so no card is passed over that has a partition of which nothing is picked.
+        To a container, two shares of one partition are one device, and two partitions of a card are
+        two. So a card counts as unused as long as nothing is picked from one of its partitions.
         """
         parts = [one for one in self._below.get(place, ()) if self._left[one] > 0]
         if not parts or parts[0] not in self._below:

@@ -1,4 +1,4 @@
-"""What a plugin has to know again after a restart: a small JSON document in a file."""
+"""State that survives a restart of the plugin: a small JSON document in a file."""
 
 import errno
 import json
@@ -21,23 +21,23 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 ASIDE: Final = ".unreadable"
-"""What the name of a file has at its end that could not be used, and was set aside."""
+"""The ending of the name of a file that was set aside because it could not be used."""
 LONGEST: Final = 4 * 1024**2
-"""Bytes of a file that is read, and written."""
+"""Most bytes of a file, for reading and for writing."""
 _VERSION: Final = "version"
 
 
 class State:
-    """A document of one version in a file of mode 0600. For one thread at a time.
+    """A versioned document in a file of mode 0600. For one thread at a time.
 
-    Nothing in the file can keep a plugin from starting: what is damaged, of another version or
-    unreadable counts as empty, is logged, and is set aside under the name with ``ASIDE`` at its
-    end, so that nothing is lost in silence.
+    Nothing in the file can keep a plugin from starting. A file that is damaged, unreadable or of
+    another version counts as empty. That is logged, and the file is renamed with ``ASIDE`` at its
+    end, so that nothing is lost silently.
 
     Args:
-        path: The file; with None nothing is kept.
-        version: Of the document's form. Raise it when an older plugin, or a newer one, would not
-            understand the document.
+        path: The file; with None nothing is saved.
+        version: The version of the document's form. Raise it when older plugins could no longer
+            read the document, or newer ones could not read the old form.
     """
 
     def __init__(self, path: Path | None, version: int) -> None:
@@ -46,12 +46,12 @@ class State:
         self._problems = Problems(log)
 
     def load(self, read: Callable[[Mapping[str, Any]], _T], empty: _T) -> _T:
-        """Return what ``read`` makes of the document, or ``empty`` where there is none to be used.
+        """Return what ``read`` returns for the document, or ``empty`` if there is no usable one.
 
-        ``read`` gets the document as it was given to ``save``, with its version, or whatever
-        somebody else has put there: it need not check the form. If it fails as one does on another
-        form, by ``ValueError``, ``TypeError``, ``LookupError``, ``AttributeError`` or
-        ``ArithmeticError``, the file counts as damaged. Waits for nobody, as on a pipe.
+        ``read`` gets what ``save`` was given, with the version. The file may also have been edited,
+        but ``read`` need not check it: if it raises ``ValueError``, ``TypeError``, ``LookupError``,
+        ``AttributeError`` or ``ArithmeticError``, the file counts as damaged. This never blocks, as
+        reading a pipe can.
         """
         if self._path is None:
             return empty
@@ -73,13 +73,14 @@ class State:
             return empty
 
     def save(self, document: Mapping[str, Any]) -> bool:
-        """Keep ``document`` for the next ``load``, and return whether it is kept.
+        """Save ``document`` for the next ``load``; return whether it is saved.
 
-        Written whole or not at all, and only if it differs. What cannot be written, or has more
-        than ``LONGEST`` bytes, is logged once until it can. Of several writers, the last wins.
+        It is written whole or not at all, and only if it differs. If it cannot be written, or has
+        more than ``LONGEST`` bytes, that is logged once, until it succeeds. Of several writers, the
+        last one wins.
 
         Raises:
-            TypeError: Something in it is not of JSON.
+            TypeError: JSON cannot represent something in it.
         """
         if self._path is None:
             return False
@@ -105,13 +106,13 @@ class State:
 
 
 def _write(path: Path, text: str) -> None:
-    if len(text) > LONGEST:  # of which the next load would make nothing
+    if len(text) > LONGEST:  # the next load would refuse it
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     files.write(path, text, mode=0o600)
 
 
 def _set_aside(path: Path) -> str | None:
-    """Rename a regular file; return its new name, or None if it is not one, or must stay."""
+    """Rename a regular file and return its new name; None if it is not one or cannot be renamed."""
     aside = path.with_name(path.name + ASIDE)
     with suppress(OSError):
         if stat.S_ISREG(path.lstat().st_mode):

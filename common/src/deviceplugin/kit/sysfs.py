@@ -1,6 +1,7 @@
-"""Reading sysfs: what is absent, what cannot be read and what makes no sense are told apart.
+"""Reading sysfs, with separate errors for what is absent, unreadable or nonsense.
 
-Standard library only, Python 3.9: a plugin may ship this file to a host without the framework.
+This module needs only the standard library of Python 3.9: a plugin may ship this file to a host
+that does not have the framework.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ __all__ = [
 ]
 
 _PAGE = 4096
-"""Bytes of an attribute that are read at once: the kernel gives no more, but for binary ones."""
+"""Bytes that are read at once. Only binary attributes have more than a page."""
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _WIDEST = 63
-"""Digits of a number that natural order knows of."""
+"""Most digits of a number that natural order compares as a number."""
 _NUMBERS = {10: re.compile("-?[0-9]{1,20}"), 16: re.compile("(?:0x)?[0-9a-fA-F]{1,16}")}
 _KINDS = {10: "a number", 16: "a hexadecimal number"}
 
 
 class SysfsError(Exception):
-    """Something in sysfs cannot be used. The text is its place, a colon and the reason.
+    """Something in sysfs cannot be used. The message is its place, a colon and the reason.
 
     Args:
-        place: The path, or what the path is of.
+        place: The path, or a description of it.
         reason: What is wrong, without the place.
     """
 
@@ -50,13 +51,13 @@ class SysfsError(Exception):
 
 
 class AbsentError(SysfsError):
-    """It is not there: never was, or is gone with its device."""
+    """It is not there: it never was, or is gone with its device."""
 
 
 class UnreadableError(SysfsError):
-    """It is there, and the kernel does not give it: EACCES, EPERM, EIO, ENODEV and so on.
+    """It is there, but reading it fails with EACCES, EPERM, EIO, ENODEV or another error.
 
-    ``errno`` says which. Another look may have it.
+    ``errno`` has the number. A later attempt may succeed.
     """
 
     def __init__(self, place: str | os.PathLike[str], error: OSError) -> None:
@@ -65,18 +66,18 @@ class UnreadableError(SysfsError):
 
 
 class OddError(SysfsError):
-    """It is there and readable, and is not what it should be."""
+    """It is there and readable, but is not what it should be."""
 
 
 class Kernel:
-    """The calls that sysfs is read by, and the one seam for faults.
+    """The system calls that read sysfs. Tests replace them to inject faults.
 
-    Each raises ``OSError`` as the kernel does. ``deviceplugin.testing.FailingKernel`` is one whose
-    calls fail as a test wants it: file modes mean nothing to a test that runs as root.
+    Each raises ``OSError`` as the kernel does. ``deviceplugin.testing.FailingKernel`` fails as a
+    test wants it: a test that runs as root cannot use file modes for that.
     """
 
     def read(self, path: str, most: int = _PAGE) -> bytes:
-        """Return the first ``most`` bytes of a file, in whole pages. Never waits for anything."""
+        """Return the first ``most`` bytes of a file, rounded up to whole pages. It never blocks."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             found = page = os.read(descriptor, _PAGE)
@@ -92,26 +93,26 @@ class Kernel:
         return os.listdir(path)  # noqa: PTH208 - names, and thousands of them
 
     def link(self, path: str) -> str:
-        """Return what a link says."""
+        """Return the target of a link."""
         return os.readlink(path)  # noqa: PTH115 - thousands of these
 
     def resolve(self, path: str) -> str:
-        """Return ``path`` without links; raises unless all of it is there."""
+        """Return ``path`` with all links resolved; raise OSError if a part of it is absent."""
         try:
             return str(Path(path).resolve(strict=True))
-        except RuntimeError as error:  # a circle, until Python 3.12
+        except RuntimeError as error:  # a loop of links, until Python 3.12
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
 
 
 class Sysfs:
-    """What is below one root. Thread-safe; nothing is remembered.
+    """Reads what is below one root. Thread-safe; nothing is cached.
 
-    Paths that are not absolute are below the root. Methods raise ``AbsentError``,
-    ``UnreadableError`` or ``OddError``; those without a word on it never raise.
+    Relative paths are below the root. Methods raise ``AbsentError``, ``UnreadableError`` or
+    ``OddError``; those that do not mention errors never raise.
 
     Args:
-        root: Where sysfs is mounted.
-        kernel: By which calls it is read.
+        root: The mount point of sysfs.
+        kernel: The system calls that read it.
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/sys", kernel: Kernel | None = None) -> None:
@@ -125,14 +126,14 @@ class Sysfs:
     def read(
         self, path: str | os.PathLike[str], default: str | None = None, *, most: int = _PAGE
     ) -> str:
-        """Return an attribute without blanks at its ends; ``default`` where it is absent.
+        """Return an attribute without blanks at its ends, or ``default`` if it is absent.
 
         Bytes that are not ASCII are escaped.
 
         Args:
             path: The attribute.
-            default: What an absent one stands for.
-            most: Bytes that are read, in whole pages: only binary attributes have more than one.
+            default: The value of an absent attribute.
+            most: Bytes to read, rounded up to pages: only binary attributes have more than one.
 
         Raises:
             SysfsError: It is absent and has no default, or cannot be read.
@@ -143,7 +144,7 @@ class Sysfs:
         except OSError as error:
             if error.errno in _ABSENT and default is not None:
                 return default
-            raise _told(place, error) from error
+            raise _error(place, error) from error
         return text.decode("ascii", "backslashreplace").strip()
 
     def number(
@@ -153,11 +154,11 @@ class Sysfs:
 
         Args:
             path: The attribute.
-            base: 10, or 16 for digits with or without 0x in front.
-            default: What an absent attribute stands for.
+            base: 10, or 16 for digits with or without the prefix 0x.
+            default: The value of an absent attribute.
 
         Raises:
-            SysfsError: It is absent and has no default, cannot be read, or is no such number.
+            SysfsError: It is absent and has no default, cannot be read, or is not such a number.
         """
         try:
             text = self.read(path)
@@ -179,10 +180,10 @@ class Sysfs:
         try:
             return sorted(self.kernel.names(place), key=natural)
         except OSError as error:
-            raise _told(place, error) from error
+            raise _error(place, error) from error
 
     def entries(self, path: str | os.PathLike[str], pattern: re.Pattern[str]) -> list[Path]:
-        """Return the paths in a directory whose whole names match, in natural order.
+        """Return the paths in a directory whose names match ``pattern`` fully, in natural order.
 
         Raises:
             SysfsError: It cannot be listed.
@@ -192,9 +193,9 @@ class Sysfs:
     def matches(
         self, path: str | os.PathLike[str], patterns: Sequence[re.Pattern[str]]
     ) -> Iterator[Path]:
-        """Yield the paths below a directory whose parts match ``patterns``, one after the other.
+        """Yield the paths below a directory that match ``patterns``, one pattern for each level.
 
-        A directory that cannot be listed has nothing that matches.
+        A directory that cannot be listed counts as empty.
         """
         if not patterns:
             yield Path(self.path(path))
@@ -207,7 +208,7 @@ class Sysfs:
             yield from self.matches(entry, patterns[1:])
 
     def link(self, path: str | os.PathLike[str]) -> str:
-        """Return the last part of what a link says, such as the name of a driver.
+        """Return the last part of the target of a link, such as the name of a driver.
 
         Raises:
             SysfsError: It is absent or not a link.
@@ -218,29 +219,29 @@ class Sysfs:
         except OSError as error:
             if error.errno == errno.EINVAL:
                 raise OddError(place, "not a link") from error
-            raise _told(place, error) from error
+            raise _error(place, error) from error
 
     def follow(self, path: str | os.PathLike[str]) -> Path:
-        """Return where ``path`` leads: an absolute path free of links, below the root.
+        """Return ``path`` with all links resolved: an absolute path below the root.
 
         Raises:
-            SysfsError: It is absent, or leads nowhere, in a circle or out of the root.
+            SysfsError: It is absent, a broken link, a loop of links, or leads out of the root.
         """
         place = self.path(path)
         try:
             target, top = Path(self.kernel.resolve(place)), Path(self.kernel.resolve(self.path("")))
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise OddError(place, "a link that leads in a circle") from error
+                raise OddError(place, "a loop of links") from error
             if error.errno in _ABSENT and os.path.islink(place):  # noqa: PTH114 - never raises
                 raise OddError(place, "a broken link") from error
-            raise _told(place, error) from error
+            raise _error(place, error) from error
         if top not in target.parents:
             raise OddError(place, f"leads out of {self.root}")
         return target
 
     def text(self, path: str | os.PathLike[str]) -> str:
-        """Return an attribute as ``read`` does; an empty text where it cannot be had."""
+        """Return an attribute as ``read`` does, or an empty string if it cannot be read."""
         try:
             text = self.kernel.read(self.path(path))
         except OSError:
@@ -254,8 +255,8 @@ def natural(name: str) -> tuple[str, str]:
 
 
 def shown(text: str) -> str:
-    """Return what an attribute says as an error tells it: quoted, and not at length."""
-    return repr(text[:40]) if text else "nothing"
+    """Return the value of an attribute for an error message: quoted, and cut if it is long."""
+    return repr(text[:40]) if text else "an empty value"
 
 
 def _padded(digits: re.Match[str]) -> str:
@@ -266,7 +267,7 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _told(place: str, error: OSError) -> SysfsError:
+def _error(place: str, error: OSError) -> SysfsError:
     if error.errno in _ABSENT:
         return AbsentError(place, _reason(error))
     return UnreadableError(place, error)

@@ -1,11 +1,11 @@
-"""Kernel events (uevents) as reasons to discover devices. The only module that knows pyudev.
+"""Kernel events (uevents) that trigger a discovery. No other module uses pyudev.
 
-The kernel's own source is used, not udevd's: it needs neither udevd nor the host's network, since
-the kernel sends its events to all network namespaces of the first user namespace. A pod with a user
-namespace of its own (``hostUsers: false``) gets none. Links and properties that udev adds come a
-little later than the event: name their directories in ``watch_paths``.
+The events come from the kernel itself, not from udevd. So neither udevd nor the host's network is
+needed: the kernel sends its events to all network namespaces of the initial user namespace. A pod
+with its own user namespace (``hostUsers: false``) gets none. udev adds links and properties a
+little after the event: name their directories in ``watch_paths``.
 
-Needs ``pyudev``, which the extra ``deviceplugin[udev]`` brings, and ``libudev.so.1``.
+This module needs ``pyudev``, from the extra ``deviceplugin[udev]``, and ``libudev.so.1``.
 """
 
 import logging
@@ -23,15 +23,15 @@ __all__ = ["WITHOUT_NODES", "changes"]
 log = logging.getLogger(__name__)
 
 WITHOUT_NODES: Final = frozenset({"bdi", "module", "net", "queues"})
-"""Subsystems without device nodes, of which each container that starts brings events."""
+"""Subsystems without device nodes. Each container that starts causes events in them."""
 
-_TURN: Final = 0.5
-"""Seconds between looks at anything else."""
+_POLL: Final = 0.5
+"""Most seconds to wait for an event before checking ``stop`` and ``also``."""
 _ACTIONS: Final = frozenset({"add", "remove", "change", "move", "bind", "unbind"})
 _NS_GET_USERNS: Final = 0xB701
-"""Asks for the user namespace that a namespace belongs to."""
+"""The ioctl that returns the user namespace that owns a namespace."""
 _FIRST_USER_NAMESPACE: Final = 0xEFFFFFFD
-"""Its inode, which the kernel has fixed."""
+"""The inode of the initial user namespace, which is fixed in the kernel."""
 
 
 def changes(
@@ -42,26 +42,27 @@ def changes(
     also: Callable[[], bool] | None = None,
     heard: Callable[[Mapping[str, str]], None] | None = None,
 ) -> Iterator[None]:
-    """Yield whenever the kernel says that a device has changed, until ``stop`` is set.
+    """Yield whenever the kernel reports a change of a device, until ``stop`` is set.
 
-    For ``Plugin.changes``. Yields also for what may have been missed: when it begins to listen, and
-    after events were lost because too many came at once. Returns within half a second of ``stop``.
+    Return it from ``Plugin.changes``. It also yields when events may have been missed: when it
+    begins to listen, and after too many events came at once. It returns within half a second after
+    ``stop`` is set.
 
-    Where events can never be had, as without libudev or in a user namespace, there is one warning,
-    and only ``also`` goes on: the devices are found by the periodic discovery.
+    If events are impossible, as without libudev or in a user namespace, it logs one warning. Then
+    only ``also`` makes it yield, and the periodic discovery finds the devices.
 
     Args:
         stop: Ends it.
-        subsystems: Only of these, such as ``usb`` or ``tty``.
-        without: Of all but these, where no ``subsystems`` are given.
-        also: Asked twice a second; yields, too, while it returns True.
-        heard: Given the properties of each event that calls for a discovery, before it does, such
-            as ``ACTION``, ``DEVPATH`` and what the driver adds. For what only the event says;
-            events can be lost.
+        subsystems: Only events of these count, such as ``usb`` or ``tty``.
+        without: Without ``subsystems``, events of all subsystems but these count.
+        also: Called twice a second. While it returns True, this yields too.
+        heard: Called with the properties of each event that counts, before this yields: ``ACTION``,
+            ``DEVPATH`` and what the driver adds. Use it for facts that only the event has. Events
+            can be lost.
 
     Raises:
-        DiscoveryError: The kernel cannot be listened to now, as without free file descriptors. The
-            framework tries it again.
+        DiscoveryError: Listening fails now, for example because no file descriptor is free. The
+            framework tries again.
     """
     if problem := _problem():
         reason, advice = problem
@@ -76,7 +77,7 @@ def changes(
         yield
         try:
             while not stop.is_set():
-                event = monitor.poll(timeout=_TURN)
+                event = monitor.poll(timeout=_POLL)
                 if event is not None and not _concerns(event, subsystems, without):
                     event = None
                 if event is not None and heard is not None:
@@ -85,7 +86,7 @@ def changes(
                     yield
         except OSError as error:  # too many at once; the socket keeps its error for ever
             log.debug("kernel events lost", extra={"error": str(error)})
-            stop.wait(_TURN)
+            stop.wait(_POLL)
             monitor = _monitor()
 
 
@@ -103,7 +104,7 @@ def _problem() -> tuple[str, str] | None:
 def _without_events(stop: Event, also: Callable[[], bool] | None) -> Iterator[None]:
     if also is None:
         stop.wait()
-    while not stop.wait(_TURN):
+    while not stop.wait(_POLL):
         if also is not None and also():
             yield
 
@@ -115,7 +116,7 @@ def _concerns(event: Any, subsystems: Collection[str], without: Collection[str])
 
 
 def _are_sent(network: Path = Path("/proc/self/ns/net")) -> bool:
-    """Return whether the kernel sends events to a network namespace; True if that is not known."""
+    """Return whether the kernel sends events to a network namespace; True if that is unknown."""
     try:
         with network.open() as file:
             owner = ioctl(file, _NS_GET_USERNS)

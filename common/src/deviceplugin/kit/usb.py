@@ -1,7 +1,8 @@
-"""USB devices, and ids of what is behind them that survive being plugged in again.
+"""USB devices, and ids for the devices behind them that survive replugging.
 
-An id is made of what the device itself is and where it is, never of what else is there or in which
-order, so that it cannot come to mean another device. That holds for devices of other buses too.
+An id depends on what the device is and where it is plugged in. It never depends on other devices or
+on the order of plugging, so it cannot come to mean another device. Devices of other buses can have
+such ids too.
 """
 
 import re
@@ -21,11 +22,11 @@ __all__ = ["Ledger", "Stem", "Units", "bus_node", "escaped", "index", "interface
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _PORT: Final = re.compile(r"[0-9]+-[0-9]+(\.[0-9]+)*")
 _ONE_EACH: Final = frozenset({"hidraw", "input", "tty", "usbmisc", "video4linux"})
-"""Subsystems of which a USB interface has one device, as a rule, or several that it counts."""
+"""Subsystems of which a USB interface usually has one device, or several that it numbers."""
 
 
 class Units:
-    """The USB devices of one look, and who of them and of their parts can be taken for another."""
+    """The USB devices of one snapshot, and which of them, or of their parts, are ambiguous."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -33,17 +34,17 @@ class Units:
 
     @cached_property
     def all(self) -> list[Device]:
-        """All USB devices, hubs among them, without their interfaces."""
+        """All USB devices, including hubs, without their interfaces."""
         return [one for one in self._tree.subsystem("usb") if one.nearest("usb") is one]
 
     @cached_property
     def doubled_serials(self) -> frozenset[str]:
-        """Serial numbers that several USB devices have, whatever they are."""
+        """Serial numbers that several USB devices have, even if they are of different models."""
         numbers = Counter(one.attribute("serial") for one in self.all)
         return frozenset(text for text, number in numbers.items() if number > 1 and text)
 
     def is_crowded(self, device: Device) -> bool:
-        """Return whether others of its subsystem are in its place of a USB device."""
+        """Return whether its place in a USB device has other devices of its subsystem."""
         name = device.subsystem
         if name not in self._slots:
             parts = (one for one in self._tree.subsystem(name) if one.nearest("usb"))
@@ -54,26 +55,26 @@ class Units:
 def bus_node(device: Device, dev: Path) -> str:
     """Return the path of a USB device's node below ``dev``; empty if sysfs has no numbers for it.
 
-    A device gets another number each time that it is plugged in: it is no id.
+    A device gets a new number each time it is plugged in, so the number is not an id.
     """
-    texts = [device.attribute(name) for name in ("busnum", "devnum")]
-    if not all(_NUMBER.fullmatch(text) for text in texts):
+    found = [device.attribute(name) for name in ("busnum", "devnum")]
+    if not all(_NUMBER.fullmatch(text) for text in found):
         return ""
-    bus, number = map(int, texts)
+    bus, number = map(int, found)
     return str(dev / f"bus/usb/{bus:03}/{number:03}")
 
 
 def interface(device: Device) -> str:
-    """Return configuration and number of its USB interface, such as ``1.0``; of none above that."""
+    """Return configuration and number of its USB interface, such as ``1.0``; empty without one."""
     found = (one.name for one in _within(device) if one.attribute("bInterfaceNumber"))
     return next(found, "").partition(":")[2]
 
 
 def index(device: Device) -> str:
-    """Return which part of its USB interface it is, by what outlasts being plugged in again.
+    """Return which part of its USB interface the device is, by facts that survive replugging.
 
-    That is the device behind a receiver, the kernel's index, the number of a port, and of input
-    devices the kind.
+    They are the device behind a receiver, the kernel's index, the number of a port and, for input
+    devices, the kind.
     """
     parts = _within(device)
     hids = [one.name for one in parts if one.subsystem == "hid"]
@@ -86,28 +87,28 @@ def index(device: Device) -> str:
 
 
 def _within(device: Device) -> tuple[Device, ...]:
-    """Return the device itself and those above it, as far as they are parts of a USB device."""
+    """Return the device itself and those above it that are parts of the same USB device."""
     own = device.nearest("usb")
     return device.line[: device.line.index(own)] if own else ()
 
 
 def _slot(device: Device) -> tuple[str, str, str, str]:
-    """Return where it is among the parts of its owner, as far as the kernel does not count."""
+    """Return its place among the parts of its owner, without the numbers that the kernel counts."""
     return device.owner.path, interface(device), device.subsystem, index(device)
 
 
 @dataclass(frozen=True, slots=True)
 class Stem:
-    """What the ids of a device begin with, in its parts."""
+    """The parts that the id of a device is made from."""
 
     head: str
-    """Its serial number; or its port, or its name."""
+    """Its serial number, its port or its name."""
     port: str = ""
-    """Where it is, if ``head`` does not tell that."""
+    """Its port, unless that is in ``head``."""
     tail: str = ""
-    """Which part of the device with that number or at that port it is."""
+    """Which part of the device with that serial number or port it is."""
     name: str = ""
-    """The kernel's name, if ``tail`` may not suffice."""
+    """The kernel's name, if ``tail`` may be ambiguous."""
     is_doubled: bool = False
     """Whether others have the same ``head``."""
     is_crowded: bool = False
@@ -115,16 +116,16 @@ class Stem:
 
     @property
     def slot(self) -> str:
-        """What several devices have in common where they are told apart by their names only."""
+        """What devices have in common that differ only in their names."""
         return f"{self.port or self.head}{self.tail}"
 
     @property
     def full(self) -> str:
-        """All of it."""
+        """The id with all its parts."""
         return self.text(doubled=True, crowded=True)
 
     def text(self, *, doubled: bool, crowded: bool) -> str:
-        """Return as much of it as tells the device from others."""
+        """Return the id with as many parts as are needed to distinguish the device."""
         port = f"@{self.port}" if doubled and self.port else ""
         name = f"/{self.name}" if crowded and self.name else ""
         return f"{self.head}{port}{self.tail}{name}"
@@ -133,21 +134,21 @@ class Stem:
 def stem(
     device: Device, units: Units, *, by_serial: bool = True, port: str = "", part: str = ""
 ) -> Stem:
-    """Return what the ids of a device are made of.
+    """Return the parts that the id of a device is made from.
 
     Args:
-        device: Of any bus.
-        units: Of the same look.
-        by_serial: Whether its serial number is to be its name, where it has one: then the id moves
-            with it to another port. Else it is the port.
-        port: Where it is; the address or port of its owner where not given.
-        part: What tells one thing that is given of the device from another, if there are several.
+        device: A device of any bus.
+        units: The USB devices of the same snapshot.
+        by_serial: Whether to use its serial number, if it has one: then the id stays with the
+            device when it moves to another port. Otherwise the id has the port.
+        port: Its port; by default the address or port of its owner.
+        part: What distinguishes several allocatable parts of the device.
     """
     is_owner, in_usb = device.owner is device, device.nearest("usb") is not None
     at = interface(device)
     tail = f":{at}" if at else ""
     number = index(device)
-    tail += f".{number}" if number else ""  # of cameras, which have several nodes
+    tail += f".{number}" if number else ""  # for cameras, which have several nodes
     is_counted = in_usb and device.subsystem in _ONE_EACH
     if not is_owner and not is_counted:
         tail += f"/{device.name}"
@@ -165,16 +166,19 @@ def stem(
 
 
 def escaped(text: str, safe: str = "") -> str:
-    """Return a text without what separates the parts of an id, each other text differently."""
+    """Return ``text`` without characters that separate the parts of an id.
+
+    Different strings give different results.
+    """
     return quote(text, safe=safe, errors="surrogateescape")
 
 
 class Ledger:
-    """What devices have been called, so that their ids stay theirs. Keep one from look to look.
+    """Remembers the names of devices, so that ids stay stable. Use one for all snapshots.
 
-    A device keeps its name while it is there: a second one of the same serial number is told from
-    it by its port, and does not rename it. Once several have been seen, those that come later are
-    told apart even if they are alone.
+    A device keeps its name while it is present. A second device of the same serial number gets its
+    port in its name; the first is not renamed. Once several have been seen, later ones get their
+    port in the name even if they are alone.
     """
 
     def __init__(self) -> None:
@@ -183,7 +187,7 @@ class Ledger:
         self._held: dict[str, str] = {}
 
     def names(self, stems: Sequence[Stem]) -> list[str]:
-        """Return the names of all devices that are there now, in the order of ``stems``."""
+        """Return the names of all present devices, in the order of ``stems``."""
         ports: dict[str, str] = {}
         for one in stems:
             if one.is_doubled or ports.setdefault(one.head, one.port) != one.port:

@@ -1,8 +1,9 @@
-"""CDI specification files, by which a container runtime makes devices appear in containers.
+"""CDI specification files, from which a container runtime adds devices to containers.
 
-Say what devices need by `Edits`, put them into a `Specification`, have a `Directory` contain that.
-A runtime leaves out a file with one fault, silently, and then starts no container that names its
-devices; so what is wrong is an error here, and the version of a file is the oldest that will do.
+Describe what each device needs by `Edits`, put these into a `Specification`, and write it to a
+`Directory`. If a file has one fault, a runtime silently ignores it, and then starts no container
+that names its devices. So any fault is an error here. The version of a file is the oldest that
+suffices.
 """
 
 from pathlib import Path
@@ -30,4 +31,4 @@ __all__ = [
 ]
 
 DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where runtimes look. What is in the last one wins; a reboot empties it."""
+"""The directories that runtimes read. Files in the last one win; a reboot empties it."""

@@ -1,4 +1,4 @@
-"""A directory with specifications, of which some are ours."""
+"""A directory with CDI specifications, some of which are ours."""
 
 import json
 import re
@@ -14,9 +14,9 @@ _KIND: Final = re.compile(r"\bkind[\"']?\s*:\s*[\"']?([A-Za-z0-9_.-]+)/")
 
 
 class Directory:
-    """A directory of specifications, in which the files of ``vendor`` are ours and no others.
+    """A directory of specifications. Only the files of ``vendor`` in it are ours.
 
-    Safe to be used by several threads. One process at a time owns a vendor.
+    Thread-safe. Only one process at a time may use a vendor.
     """
 
     def __init__(self, path: Path, vendor: str) -> None:
@@ -25,14 +25,14 @@ class Directory:
         self._writing = Lock()
 
     def write(self, specification: Specification, file: str = "") -> bool:
-        """Have ``specification`` in a file, and return whether it was not there already.
+        """Write ``specification`` to a file; return whether the file changed.
 
-        The directory is made. A reader sees the whole file or what was there before, and nothing
-        is written where it says the same. The file is called ``file``, or by custom if not given.
+        The directory is created if needed. A reader sees the new file or the old one, and never a
+        part. An unchanged file is not written. The default of ``file`` is the conventional name.
 
         Raises:
-            ValueError: A runtime would refuse it, or another vendor's is meant.
-            OSError: It cannot be written, and what was there stays. ``filename`` is set.
+            ValueError: A runtime would refuse it, or it is of another vendor.
+            OSError: It cannot be written, and the old file stays. ``filename`` is set.
         """
         if not specification.kind.startswith(f"{self._vendor}/"):
             raise ValueError(f"kind {specification.kind!r} is not of vendor {self._vendor}")
@@ -41,10 +41,10 @@ class Directory:
             return files.write(self.path / (file or specification.file), content)
 
     def publish(self, specifications: Iterable[Specification]) -> frozenset[str]:
-        """Have these specifications in the directory, and no others of ours.
+        """Write these specifications to the directory, and remove all others of ours.
 
-        Those without devices are left out. Returns the qualified names of their devices, which a
-        runtime can resolve now.
+        Specifications without devices are skipped. Returns the qualified names of the devices,
+        which a runtime can resolve now.
 
         Raises:
             ValueError: As for `write`.
@@ -59,7 +59,7 @@ class Directory:
         return frozenset(name for one in wanted.values() for name in one.names)
 
     def own(self) -> list[Path]:
-        """Return the files that are ours, drafts included: ours by name, nobody else's inside."""
+        """Return the files of our vendor, including drafts, by their names and their content."""
         if not self.path.is_dir():
             return []
         prefixes = (f"{self._vendor}-", f".{self._vendor}-")
@@ -70,7 +70,7 @@ class Directory:
         )
 
     def _is_own(self, path: Path) -> bool:
-        # vendor.com-gpu.json may be of vendor.com, and of another called vendor.com-gpu.
+        # vendor.com-gpu.json can belong to vendor.com, or to a vendor called vendor.com-gpu.
         text = path.read_text(errors="replace") if path.is_file() else ""
         found = _KIND.search(text)
         return found is None or found[1] == self._vendor

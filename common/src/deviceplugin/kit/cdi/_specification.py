@@ -1,4 +1,4 @@
-"""What is in a specification, which version that needs, and what runtimes would refuse."""
+"""The content of a CDI specification, the version it needs, and what runtimes would refuse."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,26 +18,26 @@ HookName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A program of the host that the runtime calls while it makes a container."""
+    """A program of the host that the runtime calls while it creates a container."""
 
     name: HookName
     path: str
     args: Sequence[str] = ()
-    """All of them: the first one is the program's name."""
+    """All arguments; the first is the name of the program."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What a container gets, each once. ``a + b`` is both; variables of ``b`` win."""
+    """What a container gets, without duplicates. ``a + b`` joins two; variables of ``b`` win."""
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     nodes: Sequence[DeviceNode] = ()
     mounts: Sequence[Mount] = ()
-    """Without set-user-id programs and device nodes in them."""
+    """Mounted with ``nosuid`` and ``nodev``."""
     hooks: Sequence[Hook] = ()
     gids: Sequence[int] = ()
-    """Further groups of the container's process. No runtime of before 2024 knows them."""
+    """Supplementary groups of the container's process. Runtimes from before 2024 reject them."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "mounts", "hooks", "gids"):
@@ -56,7 +56,7 @@ class Edits:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it as a specification has it, without what is empty."""
+        """Return it as JSON of a specification, without empty fields."""
         made: dict[str, Any] = {
             "env": [f"{name}={value}" for name, value in self.env.items()],
             "deviceNodes": [_node(node) for node in self.nodes],
@@ -69,7 +69,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """Devices of one kind, by name, and what a container gets beside if it has any of them."""
+    """Devices of one kind, by name, and what a container gets for having any of them."""
 
     kind: str
     """Vendor and class, such as ``vendor.example.com/gpu``."""
@@ -83,14 +83,14 @@ class Specification:
 
     @property
     def file(self) -> str:
-        """The name that its file has by custom."""
+        """The conventional name of its file."""
         return f"{self.kind.replace('/', '-')}.json"
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it, of the least version.
+        """Return it as JSON, with the oldest version that has all it uses.
 
         Raises:
-            ValueError: A runtime would refuse it. All reasons, a line each.
+            ValueError: A runtime would refuse it. The message has all reasons, a line each.
         """
         if faults := "\n".join(_faults(self)):
             raise ValueError(faults)
@@ -104,7 +104,7 @@ class Specification:
         return {"cdiVersion": least_version(document), **document}
 
     def __add__(self, other: "Specification") -> "Specification":
-        """Return one file for what both have; of a device that both have, it has both edits.
+        """Return a specification of the devices of both. A device in both has the edits of both.
 
         Raises:
             ValueError: They are of different kinds.
@@ -137,8 +137,8 @@ def is_device_name(text: str) -> bool:
 def least_version(document: Mapping[str, Any]) -> str:
     """Return the oldest version of CDI that has all that ``document`` uses, such as ``0.5.0``.
 
-    A runtime refuses a version that is newer than what it knows, and one that is too old for what
-    is in the file.
+    A runtime refuses a version that is newer than it knows, and one that is too old for the
+    content of the file.
     """
     return max(_versions(document), key=lambda one: tuple(map(int, one.split("."))))
 
