@@ -1,8 +1,8 @@
 """Say how much of each package the tests have covered, and fail where that is too little.
 
-    .venv/bin/python build/coverage_gate.py [DATA]
+    .venv/bin/python build/coverage_gate.py [CHECKOUT]
 
-DATA is the file that `coverage combine` has written; without it, `.coverage` in the root.
+CHECKOUT is where `coverage combine` has written `.coverage`; without it, this one.
 Exits with 1 if a package is below what is asked of it, with the lines that are missing.
 """
 
@@ -59,14 +59,15 @@ def judged(gate: Gate, data: Coverage) -> tuple[float, str]:
 
 def main(words: Sequence[str]) -> int:
     """Print a line for each package, and what is missing of those that are below; 1 if any is."""
-    file = Path(words[0]) if words else ROOT / ".coverage"
+    root = Path(words[0]) if words else ROOT
+    file = root / ".coverage"
     if not file.is_file():
         sys.stderr.write(f"coverage_gate.py: {file}: is not there; run: coverage combine\n")
         return 2
-    data = Coverage(str(file), config_file=str(ROOT / "pyproject.toml"))
+    data = Coverage(str(file), config_file=str(root / "pyproject.toml"))
     data.load()
     failed = False
-    for gate in gates():
+    for gate in gates(root):
         covered, table = judged(gate, data)
         below = covered < gate.least
         failed = failed or below

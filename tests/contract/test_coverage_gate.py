@@ -7,12 +7,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from coverage import Coverage
 
-import coverage_gate
-from coverage_gate import Gate, gates, judged
+from coverage_gate import Gate, gates
 
 ROOT = Path(__file__).parents[2]
+GATE = ROOT / "build/coverage_gate.py"
 CODE = """\
 def half(number):
     if number % 2:
@@ -47,40 +46,43 @@ def test_a_plugin_that_is_added_has_a_gate(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coverage:
-    """Return the data of a run of one module, of six statements and branches of which two fail."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made/halves.py").write_text(CODE)
-    (tmp_path / "rc").write_text("[run]\nbranch = true\n")
-    words = ["run", "--rcfile=rc", "made/halves.py"]
-    subprocess.run(
-        [sys.executable, "-m", "coverage", *words],
-        env={k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")},
-        check=True,
+def checkout(tmp_path: Path) -> Path:
+    """Return one whose only plugin has been run: 5 of its 7 statements and branches."""
+    (tmp_path / "pyproject.toml").write_text("[tool.coverage.run]\nbranch = true\n")
+    (tmp_path / "plugins/lamp/src").mkdir(parents=True)
+    (tmp_path / "plugins/lamp/src/halves.py").write_text(CODE)
+    run(tmp_path, "-m", "coverage", "run", "plugins/lamp/src/halves.py").check_returncode()
+    return tmp_path
+
+
+def run(folder: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run Python without measuring it.
+
+    In a process of its own: a second ``Coverage`` in this one ends the measurement of the first.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
     )
-    found = Coverage(".coverage", config_file="rc")
-    found.load()
-    return found
 
 
-def test_statements_and_branches_count_and_missing_lines_are_named(data: Coverage) -> None:
-    covered, table = judged(Gate("made", 100, "made/*"), data)
-    assert 100 * 5 / 7 == pytest.approx(covered)  # 4 of 5 statements, 1 of 2 branches
-    assert "halves.py" in table
-    assert table.splitlines()[2].endswith(" 3")
+def test_packages_that_are_below_are_told_with_their_lines(checkout: Path) -> None:
+    done = run(checkout, GATE, checkout)
+    assert 1 == done.returncode
+    assert (
+        "the core                 0.000 %  below 100\nnothing of it has been run\n" in done.stdout
+    )
+    assert "lamp                    71.429 %  below 90\n" in done.stdout
+    (row,) = (line for line in done.stdout.splitlines() if "halves.py" in line)
+    assert "3" == row.split()[-1]
 
 
-def test_a_package_of_which_nothing_was_run_is_not_covered(data: Coverage) -> None:
-    covered, table = judged(Gate("other", 90, "other/*"), data)
-    assert (0, "nothing of it has been run\n") == (covered, table)
-
-
-@pytest.mark.usefixtures("data")
-def test_the_command_fails_where_packages_are_below_and_where_there_is_no_data(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert 1 == coverage_gate.main([".coverage"])
-    assert "the core                 0.000 %  below 100\n" in capsys.readouterr().out
-    assert 2 == coverage_gate.main(["nowhere"])
-    assert "nowhere: is not there; run: coverage combine\n" in capsys.readouterr().err
+def test_a_checkout_that_has_not_been_measured_is_told_so(tmp_path: Path) -> None:
+    done = run(tmp_path, GATE, tmp_path)
+    assert 2 == done.returncode
+    assert f"{tmp_path}/.coverage: is not there; run: coverage combine\n" in done.stderr
