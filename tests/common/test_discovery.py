@@ -215,7 +215,7 @@ def test_what_cannot_be_advertised_is_skipped_and_the_rest_goes_on(
         node.wait_for(RESOURCE, {"good", "twice"})
         node.wait_for("example.com/here", {"here"})
     assert {
-        "discover() must give Device objects, not NoneType",
+        "discover() must return Device objects, not NoneType",
         "device id 'twice' is given more than once",
         "device odd-node: device node path 'dev/null' is not absolute",
         "id '' must be a string that is not empty",
@@ -238,7 +238,7 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         (record,) = (r for r in caplog.records if r.getMessage() == "device list rejected")
         assert (
             "the list of 100001 devices for example.com/thing has 5200016 bytes, and the kubelet "
-            "takes 4194304 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
+            "accepts 4194304 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
         )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)
         other.set("x", "y")
@@ -471,7 +471,7 @@ def test_what_cannot_be_seen_is_said_at_the_start(
             node.wait_for(RESOURCE, set())
         advices += [vars(record)["advice"] for record in caplog.records if "advice" in vars(record)]
     assert [
-        f"it has sub-directories only, which are not watched: write {bus}/** to watch them too",
+        f"it has only sub-directories, which are not watched: write {bus}/** to watch them too",
         "the kernel reports no changes in /sys: use changes()",
     ] == advices
 

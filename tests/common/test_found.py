@@ -155,7 +155,7 @@ def test_devices_without_a_resource_are_counted_and_told() -> None:
 
 
 def test_a_discovery_without_an_end_has_failed() -> None:
-    with pytest.raises(DiscoveryError, match=r"discover\(\) gives more than 300000 devices"):
+    with pytest.raises(DiscoveryError, match=r"discover\(\) returns more than 300000 devices"):
         discover(Given(itertools.repeat(Device("a"))))
 
 

@@ -152,7 +152,7 @@ def test_a_list_that_is_too_long_for_the_kubelet_leaves_the_last_one(resource: R
     with pytest.raises(DiscoveryError) as raised:
         resource.publish(many)
     assert (
-        "the list of 60000 devices for x.io/dev has 4680000 bytes, and the kubelet takes 4194304 "
+        "the list of 60000 devices for x.io/dev has 4680000 bytes, but the kubelet accepts 4194304 "
         "at most: use fewer devices or shorter ids"
     ) == str(raised.value)
     assert ["a"] == list(resource.devices)

@@ -105,13 +105,13 @@ ASYNC = "is async, but hooks are called from threads: use def, and asyncio.run()
         ({"discover": coroutine}, f"discover() {ASYNC}"),
         ({"discover": stream}, f"discover() {ASYNC}"),
         ({"start": coroutine}, f"start() {ASYNC}"),
-        ({"pre_start": generator}, "pre_start() has a yield, so that nothing in it would be run"),
+        ({"pre_start": generator}, "pre_start() has a yield, so nothing in it would run"),
         ({"released": generator}, "released() has a yield"),
         (
             {"metrics": {}},
-            "metrics is the name of a hook, and {} cannot be called: choose another name",
+            "metrics is the name of a hook, but {} cannot be called: choose another name",
         ),
-        ({"pre_start": None}, "pre_start is the name of a hook, and None cannot be called"),
+        ({"pre_start": None}, "pre_start is the name of a hook, but None cannot be called"),
         ({"preStart": with_one}, "preStart() is never called: did you mean pre_start()?"),
         ({"Allocate": with_one}, "Allocate() is never called: did you mean allocate()?"),
         ({"allocate_": with_one}, "allocate_() is never called: did you mean allocate()?"),
@@ -129,7 +129,7 @@ def test_a_hook_that_could_never_be_called_is_a_configuration_error(
 def test_an_attribute_that_takes_the_place_of_a_hook_is_an_error() -> None:
     lamp = plugin()
     lamp.start = 12.5  # type: ignore[method-assign, assignment]
-    assert hook_problem(lamp).startswith("start is the name of a hook, and 12.5 cannot be called")
+    assert hook_problem(lamp).startswith("start is the name of a hook, but 12.5 cannot be called")
 
 
 class Mixin:

@@ -205,8 +205,8 @@ def test_an_allocation_is_under_the_same_rules_as_the_recipe_of_a_device(
         ("my-device-plugin", ""),
         (7, "it must be a string"),
         ("a/b", "it must be the name of a file, without a slash"),
-        ("a\0", "it must be of readable characters"),
-        ("a\udcff", "it must be of readable characters"),
+        ("a\0", "it must consist of printable characters"),
+        ("a\udcff", "it must consist of printable characters"),
         ("kubelet", "kubelet.sock is the kubelet's own socket"),
     ],
 )
@@ -220,7 +220,7 @@ def test_the_first_problem_is_the_one_that_is_told() -> None:
 
 
 def test_what_is_no_device_at_all_is_said_to_be_none() -> None:
-    assert "discover() must give Device objects, not str" == device_problem("/dev/a")
+    assert "discover() must return Device objects, not str" == device_problem("/dev/a")
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""From ``discover()`` to the devices of a resource: when, what is found, what is kept."""
+"""From ``discover()`` to the devices of a resource: triggers, checks, and what is kept."""

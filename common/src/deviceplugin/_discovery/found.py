@@ -1,4 +1,4 @@
-"""Calling ``discover()``; sorting out, counting and describing the devices that it found."""
+"""Calling ``discover()``; grouping, counting and describing the devices that it returns."""
 
 import itertools
 from collections import Counter
@@ -19,7 +19,7 @@ from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
 
 MAX_DEVICES: Final = 300_000
-"""No list of more devices can be short enough for the kubelet, whatever their ids."""
+"""With more devices than this, a list is too long for the kubelet, whatever their ids."""
 
 NOT_RETURNING: Final = "discover() does not return"
 
@@ -33,27 +33,27 @@ Groups = dict[str, dict[str, Device]]
 def discover(
     plugin: Plugin, known: Mapping[str, Mapping[str, Device]] = _NOTHING
 ) -> tuple[Groups, Counter[str]]:
-    """Return what ``plugin`` discovers, sorted out while it comes; see ``sort_out``.
+    """Return the devices that ``plugin`` discovers, grouped as by ``sort_out``.
 
     Raises:
-        DevicePluginError: It raised something, or goes on without an end.
+        DevicePluginError: It raised something, or yields without end.
     """
 
     def found() -> tuple[Groups, Counter[str]]:
-        # Not kept in a list first: memory that is used again at once is still in the caches.
+        # Without a list in between, memory that is reused at once is still in the CPU's caches.
         limited = itertools.islice(_iterate(plugin.discover()), MAX_DEVICES + 1)
         return sort_out(limited, plugin.resource, known)
 
     groups, problems = hooks.call(found)
     if sum(map(len, groups.values())) + problems.total() > MAX_DEVICES:
-        raise DiscoveryError(f"discover() gives more than {MAX_DEVICES} devices")
+        raise DiscoveryError(f"discover() returns more than {MAX_DEVICES} devices")
     return groups, problems
 
 
 def _iterate(found: Iterable[Device]) -> Iterator[Device]:
     try:
         return iter(found)
-    except TypeError:  # of an author without a type checker, who forgot the return or the list
+    except TypeError:  # without a type checker, one can forget the return or the list
         raise TypeError(
             f"discover() must return a list of devices, or yield them, not {shown(found)}"
         ) from None
@@ -62,11 +62,11 @@ def _iterate(found: Iterable[Device]) -> Iterator[Device]:
 def sort_out(
     found: Iterable[Device], default: str, known: Mapping[str, Mapping[str, Device]] = _NOTHING
 ) -> tuple[Groups, Counter[str]]:
-    """Return the devices by resource, and why how many others had to be left out.
+    """Return the devices by resource, and how many others were skipped for which reason.
 
-    Devices that name no resource belong to ``default``, which is there even without devices.
-    One that is equal to one of ``known`` is not checked again, and the known object is returned
-    in its place: whoever comes after can tell by identity that nothing has changed.
+    Devices that name no resource belong to ``default``, which is included even without devices.
+    A device that equals a known one is not checked again, and is replaced by the known object.
+    So later steps see by identity that it is unchanged.
     """
     groups: Groups = {default: {}} if default else {}
     problems: Counter[str] = Counter()
@@ -93,13 +93,13 @@ def sort_out(
 def _known(
     device: object, default: str, known: Mapping[str, Mapping[str, Device]]
 ) -> Device | None:
-    """Return that of ``known`` which is equal to ``device``."""
-    if type(device) is not Device:  # a subclass may call equal what we tell apart
+    """Return the device in ``known`` that equals ``device``, or None."""
+    if type(device) is not Device:  # a subclass may define equality differently
         return None
     try:
         before = known.get(device.resource or default, _NO_DEVICES).get(device.id)
         same = before is device or (type(before) is Device and before == device)
-    except Exception:  # an author's values that cannot be looked up or compared
+    except Exception:  # values of the plugin that cannot be hashed or compared
         return None
     return before if same else None
 
@@ -111,7 +111,7 @@ def counts(devices: Mapping[str, Device]) -> tuple[int, int]:
 
 
 def describe(device: Device, since: float) -> Mapping[str, Any]:
-    """Return ``device`` ready for JSON; ``since`` is when its health last changed."""
+    """Return ``device`` for JSON. ``since`` is the time when its health last changed."""
     return {
         "id": device.id,
         "healthy": device.health.healthy,
@@ -123,6 +123,6 @@ def describe(device: Device, since: float) -> Mapping[str, Any]:
     }
 
 
-@lru_cache  # most devices of a node have turned up together
+@lru_cache  # most devices of a node appeared at the same time
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Reporting devices whose health has changed: in the log, and on the page."""
+"""Reporting devices whose health has changed, in the log and on the page."""
 
 import logging
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from deviceplugin.model import Device
 log = logging.getLogger(__name__)
 
 _MANY: Final = 10
-"""Changes of health that are reported one by one; more get one line."""
+"""Changes of health that are reported one by one; one line counts the rest."""
 
 
 class HealthChanges:
-    """What is reported of the devices of one plugin. Not thread-safe by itself.
+    """Reports changes of health of one plugin's devices. Not thread-safe by itself.
 
-    A device that stays unhealthy, for a reason that varies by itself, is not reported each time.
+    While a device stays unhealthy, a reason that merely varies is not reported each time.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._reasons: dict[str, Problems] = {}
-        """Of devices that are unhealthy, by resource."""
+        """The reasons of unhealthy devices, by resource."""
 
     def report(self, resource: Resource, changed: Sequence[Device]) -> None:
-        """Report those of ``changed``, which ``publish`` returned, that are news."""
+        """Report the news among ``changed``, which ``publish`` returned."""
         if not changed:
             return
         reasons = self._reasons.setdefault(resource.name, Problems(log))
@@ -39,7 +39,7 @@ class HealthChanges:
             self._report_more(resource.name, more)
 
     def forget(self, resource: str) -> None:
-        """Notice that ``resource`` is there no longer."""
+        """Forget ``resource``, which was withdrawn."""
         self._reasons.pop(resource, None)
 
     def _report_one(self, resource: str, device: Device) -> None:

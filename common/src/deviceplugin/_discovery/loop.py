@@ -1,4 +1,4 @@
-"""Discovering the devices of one plugin again and again, and publishing what has changed."""
+"""Discovering the devices of one plugin repeatedly, and publishing what has changed."""
 
 import logging
 import threading
@@ -23,13 +23,13 @@ from deviceplugin.plugin import Plugin
 log = logging.getLogger(__name__)
 
 _REST: Final = 0.02
-"""Seconds of rest between discoveries, at the least."""
+"""Least seconds between discoveries."""
 _SOON: Final = 0.25
-"""Seconds until the next discovery as long as it is not known what pods hold."""
+"""Seconds between discoveries while it is unknown what pods hold."""
 
 
 class Discovery:
-    """The devices of one plugin. ``run`` is its thread."""
+    """Discovers the devices of one plugin. ``run`` is its thread."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Discovery:
         self._stopping = threading.Event()
         self._problems = Problems(log)
         self._failure = ""
-        self._looking_since: float | None = None
+        self._discovering_since: float | None = None
         self._completed_at: float | None = None
-        """When the last discovery that succeeded did so."""
+        """The time of the last successful discovery."""
         metrics.expect_plugin(name)
 
-    # What it does.
+    # Discovering.
 
     def run(self) -> None:
-        """Look whenever there is a trigger, and periodically, until stopped."""
+        """Discover at each trigger, and periodically, until stopped."""
         self._watcher.every(self._resources.check_deadline)
         with self._replacing:
             self._triggers.listen(self.plugin)
@@ -79,7 +79,7 @@ class Discovery:
                 self._watch_paths()
                 took = self.discover()
                 self._watch_paths()
-                # However many triggers there are, at most half of the time goes into looking.
+                # However many triggers there are, discovery takes at most half of the time.
                 rest = max(_REST, took)
                 self._stopping.wait(rest)
                 pause = _SOON if self.waiting else self._timing.interval
@@ -91,16 +91,16 @@ class Discovery:
 
     def discover(self) -> float:
         """Discover once, publish what has changed, and return how many seconds that took."""
-        start = self._looking_since = time.monotonic()
+        start = self._discovering_since = time.monotonic()
         plugin = self.plugin
         try:
             groups, problems = discover(plugin, self._resources.present())
-            # Whatever an author's values still do in here ends nothing else.
+            # Values of the plugin can raise even in here, and must not end anything else.
             hooks.call(self._publish, groups, problems, plugin)
         except DevicePluginError as error:
             self._fail(error)
         finally:
-            self._looking_since = None
+            self._discovering_since = None
             took = time.monotonic() - start
             self._metrics.discovery_seconds.labels(self.name).observe(took)
         return took
@@ -116,7 +116,7 @@ class Discovery:
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
         if holdings is None and self._holdings.waiting:
-            return  # a list without what pods hold can crash the kubelet
+            return  # a list that lacks a device held by a pod can crash the kubelet
         self._resources.update(groups, holdings)
         self._completed_at = time.monotonic()
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
@@ -141,28 +141,28 @@ class Discovery:
             self._triggers.watch(paths)
 
     def stop(self) -> None:
-        """Let ``run`` return after the discovery that is under way."""
+        """Make ``run`` return after the discovery that is under way."""
         self._stopping.set()
         self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:
-        """Go on with ``plugin``: the same one as before with other settings."""
+        """Continue with ``plugin``, which is the same plugin with other settings."""
         with self._replacing:
             self._resources.replace(plugin)
             self._triggers.listen(plugin)
         self._triggers.fire()
 
-    # How it is.
+    # Its state.
 
     @property
     def plugin(self) -> Plugin:
-        """The plugin that is asked; another one after ``replace``."""
+        """The plugin that discovers; ``replace`` changes it."""
         return self._resources.plugin
 
     @property
     def hanging(self) -> bool:
         """Whether a discovery has been under way for longer than the deadline."""
-        since = self._looking_since
+        since = self._discovering_since
         return since is not None and time.monotonic() - since > self._timing.deadline
 
     @property
@@ -172,18 +172,18 @@ class Discovery:
 
     @property
     def overdue(self) -> bool:
-        """Whether the last discovery that succeeded is longer ago than the deadline."""
+        """Whether the last successful discovery is older than the deadline."""
         since = self._completed_at
         return since is not None and time.monotonic() - since > self._timing.deadline
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing is advertised yet because it is not known what pods hold."""
+        """Whether nothing is advertised yet because it is unknown what pods hold."""
         return self._holdings.waiting
 
     @property
     def failure(self) -> str:
-        """Why no discovery succeeds; empty if the last one has, or the first is under way."""
+        """Why discovery fails; empty if the last one succeeded, or the first is under way."""
         return NOT_RETURNING if self.hanging else self._failure
 
     def troubles(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""Whether a plugin can be used, and its hooks called: said at the start, not at the first pod.
+"""Checking at the start that a plugin can be used and that its hooks can be called.
 
-Only what is certain is an error. A class is its author's own, so a method whose name merely comes
-near to that of a hook is asked about and no more.
+Only what is certain is an error. A class may have methods of its own, so a method whose name merely
+resembles a hook's is only a warning.
 """
 
 import inspect
@@ -22,19 +22,20 @@ _ARGUMENTS: Final = {
     for name, hook in vars(Plugin).items()
     if inspect.isfunction(hook)
 }
-"""What each hook is called with, by its name."""
+"""The arguments of each hook, by its name."""
 _ALWAYS: Final = frozenset({"discover", "allocate", "start", "stop"})
-"""Hooks that are called whether a plugin overrides them or not, also if ``__init__`` sets them."""
+"""Hooks that are called whether or not a plugin overrides them, even if ``__init__`` sets them."""
 _GENERATORS: Final = frozenset({"discover", "changes", "prefer", "metrics"})
-"""Hooks whose result is iterated over, so that they may yield it."""
+"""Hooks whose result is iterated over, so they may yield."""
 _ALIKE: Final = 0.8
-"""A letter too many, too few or in the wrong place."""
+"""Allows for one letter too many, too few or in the wrong place."""
 
 
 def check_plugins(plugins: Iterable[object]) -> None:
-    """Raise ConfigError if one is no plugin, or cannot be used as it is; warn of what is odd.
+    """Raise ConfigError for what is not a plugin or cannot be used; warn about what is odd.
 
-    That is a resource name which the kubelet would refuse, or a hook that could not be called.
+    A plugin cannot be used if the kubelet would refuse its resource name, or if one of its hooks
+    cannot be called.
     """
     for plugin in plugins:
         if isinstance(plugin, type):
@@ -64,9 +65,9 @@ def hook_problem(plugin: Plugin) -> str:
 
 
 def doubtful_methods(plugin: Plugin) -> dict[str, str]:
-    """Return methods of ``plugin`` that may be misspelt hooks, with what they are close to.
+    """Return methods of ``plugin`` that may be misspelt hooks, each with the hook it resembles.
 
-    Only those that a hook's arguments could be given to, and of hooks that it does not have.
+    A method counts only if it accepts the hook's arguments, and if the plugin lacks that hook.
     """
     missing = [hook for hook in _ARGUMENTS if not overrides(plugin, hook)]
     near = {name: words.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
@@ -78,7 +79,7 @@ def doubtful_methods(plugin: Plugin) -> dict[str, str]:
 
 
 def _own_methods(plugin: Plugin) -> Iterator[str]:
-    """Yield the public methods that are no hooks; of classes of plugins, and not of mixins."""
+    """Yield the public methods that are not hooks, of plugin classes and not of mixins."""
     for owner in type(plugin).__mro__:
         if issubclass(owner, Plugin) and owner is not Plugin:
             for name, value in vars(owner).items():
@@ -103,28 +104,28 @@ def _plain(name: str) -> str:
 def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
     try:
         hook = getattr(plugin, name)
-    except Exception:  # a property of the author's, which fails when it is called, too
+    except Exception:  # a property of the plugin; it will fail again when it is called
         return
     if getattr(hook, "__func__", None) is getattr(Plugin, name):
         return
     if not callable(hook):
-        yield f"{name} is the name of a hook, and {hook!r} cannot be called: choose another name"
+        yield f"{name} is the name of a hook, but {hook!r} cannot be called: choose another name"
     elif inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
         yield (
             f"{name}() is async, but hooks are called from threads: use def, "
             "and asyncio.run() in it where you need it"
         )
     elif inspect.isgeneratorfunction(hook) and name not in _GENERATORS:
-        yield f"{name}() has a yield, so that nothing in it would be run: take the yield out"
+        yield f"{name}() has a yield, so nothing in it would run: remove the yield"
     elif not _takes(hook, _ARGUMENTS[name]):
         written = ", ".join(("self", *_ARGUMENTS[name]))
         yield f"{name}() takes other arguments than it is called with: use def {name}({written})"
 
 
 def _takes(hook: Any, arguments: Sequence[str]) -> bool:
-    """Return whether ``hook`` takes so many arguments; true where that is not certain.
+    """Return whether ``hook`` accepts so many arguments; True if that is uncertain.
 
-    It can of plain functions: what a decorator says of itself need not be what it takes.
+    It is certain for plain functions only: the signature of a decorator need not be true.
     """
     bound = isinstance(hook, MethodType)
     function = hook.__func__ if bound else hook

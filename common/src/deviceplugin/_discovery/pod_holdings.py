@@ -1,4 +1,4 @@
-"""What a discovery has to know of what pods hold: when it asks, and how long it waits for that."""
+"""Asking what pods hold, for a discovery: when it asks, and how long it waits for the answer."""
 
 import logging
 import time
@@ -14,9 +14,9 @@ from deviceplugin.kit.log import Problems
 log = logging.getLogger(__name__)
 
 _ASK_INTERVAL: Final = 10.0
-"""Seconds, at most, between questions to the kubelet about what pods hold."""
+"""Most seconds between two requests to the kubelet."""
 _PATIENCE: Final = 30.0
-"""Seconds from the start to wait for an answer about what pods hold, before going on without."""
+"""Seconds from the start to wait for an answer before going on without one."""
 
 Ask = Callable[[], Holdings]
 """Returns what all pods hold now, or raises KubeletUnavailableError."""
@@ -25,8 +25,8 @@ Ask = Callable[[], Holdings]
 class PodHoldings:
     """Asks the kubelet what pods hold, for the discovery of one plugin and in its thread.
 
-    It is asked about a resource before that is advertised for the first time, since a list without
-    what pods hold can crash the kubelet, and now and then while devices have vanished.
+    It asks before a resource is advertised for the first time, because a list that lacks a device
+    held by a pod can crash the kubelet. It also asks periodically while devices have vanished.
     """
 
     def __init__(self, plugin: str, ask: Ask, retention: Retention) -> None:
@@ -35,29 +35,29 @@ class PodHoldings:
         self._interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
         self._asked_at = float("-inf")
         self._unknown: set[str] = set()
-        """Resources of which it has never been known what pods hold."""
+        """Resources for which it has never been known what pods hold."""
         self._give_up_at = time.monotonic() + _PATIENCE
         self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
-        """The same in the time of people."""
+        """The same as wall-clock time."""
         self._problems = Problems(log)
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing should be advertised yet because it is not known what pods hold."""
+        """Whether nothing should be advertised yet because it is unknown what pods hold."""
         return bool(self._unknown) and time.monotonic() < self._give_up_at
 
     def expect(self, resource: str) -> None:
-        """Have it asked what pods hold of ``resource``, which is new."""
+        """Ask what pods hold of ``resource``, which is new, at the next discovery."""
         self._unknown.add(resource)
 
     def forget(self, resource: str) -> None:
-        """Have nothing more asked because of ``resource``: it is known, or has gone."""
+        """Stop asking for ``resource``: its holders are known, or it was withdrawn."""
         self._unknown.discard(resource)
 
     def ask(self, *, vanished: bool) -> Holdings | None:
-        """Return what pods hold, if that matters and can be known now.
+        """Return what pods hold; None if that does not matter now or cannot be known.
 
-        ``vanished`` says whether there are devices that are kept until no pod holds them.
+        ``vanished`` is whether devices are kept until no pod holds them.
         """
         now = time.monotonic()
         due = vanished and now - self._asked_at >= self._interval
@@ -74,7 +74,7 @@ class PodHoldings:
         return holdings
 
     def _log_unknown(self, error: str) -> None:
-        """Log that there is no answer about what pods hold, and what that means now."""
+        """Log that the kubelet does not answer, and what that means now."""
         fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
         if self.waiting:
             fields["until"] = self._waiting_until.isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""The resources of one plugin: what is kept of their devices, and published."""
+"""The resources of one plugin: keeping and publishing their devices."""
 
 import logging
 import threading
@@ -30,10 +30,10 @@ class Catalogue(Protocol):
         """Return the resource for ``plugin``, or None if another plugin has it."""
 
     def advertise(self, resource: Resource) -> None:
-        """Serve ``resource`` from now on, if that is not done yet."""
+        """Serve ``resource``, if it is not served yet."""
 
     def withdraw(self, resource: Resource) -> None:
-        """Serve ``resource`` no longer."""
+        """Stop serving ``resource``."""
 
 
 class DiscoveredResources:
@@ -53,7 +53,7 @@ class DiscoveredResources:
         metrics: Metrics,
     ) -> None:
         self.plugin = plugin
-        """The plugin that they belong to; another one after ``replace``."""
+        """The plugin that they belong to; ``replace`` changes it."""
         self._name = name
         self._timing = timing
         self._catalogue = catalogue
@@ -68,33 +68,33 @@ class DiscoveredResources:
         self._changes = HealthChanges(metrics.events)
 
     def replace(self, plugin: Plugin) -> None:
-        """Have ``plugin`` serve all of them from now on."""
+        """Make ``plugin`` serve all of them from now on."""
         with self._lock:
             self.plugin = plugin
             for resource in self._resources.values():
                 resource.plugin = plugin
 
     def present(self) -> Mapping[str, Mapping[str, Device]]:
-        """Return the devices that were here at the last discovery, by id, by resource."""
+        """Return the devices of the last discovery, by id, by resource."""
         return {name: kept.present for name, kept in self._kept.items()}
 
     @property
     def any_vanished(self) -> bool:
-        """Whether devices are kept that are no longer here."""
+        """Whether vanished devices are kept."""
         return any(kept.vanished for kept in self._kept.values())
 
     def troubles(self) -> list[str]:
-        """Return why the devices of a resource are not what discovery says, a message for each."""
+        """Return why resources do not have the devices that were discovered, a message for each."""
         with self._lock:
             return [f"{name}: {text}" for name, text in self._troubles.items()]
 
     def fail(self, error: str) -> None:
-        """Note that the devices could not be discovered."""
+        """Record that the devices could not be discovered."""
         with self._lock:
             self._troubles.update(dict.fromkeys(self._kept, error))
 
     def claim(self, groups: Groups) -> None:
-        """Claim the resources in ``groups`` that are new; add those to it that were not found."""
+        """Claim the new resources in ``groups``, and add to it the known ones that it lacks."""
         with self._lock:
             for name in self._kept.keys() - groups.keys():
                 groups[name] = {}
@@ -115,10 +115,10 @@ class DiscoveredResources:
             self._holdings.expect(name)
 
     def update(self, groups: Groups, holdings: Holdings | None) -> None:
-        """Publish ``groups``, which have been claimed, and what is kept beside them.
+        """Publish ``groups``, which have been claimed, with the vanished devices that are kept.
 
-        Resources of which nothing is left are withdrawn. ``holdings`` is None where
-        it is not known now what pods hold.
+        Resources without any device left are withdrawn. ``holdings`` is None if it is unknown what
+        pods hold.
         """
         with self._lock:
             names = sorted(groups.keys() & self._resources.keys())
@@ -128,12 +128,12 @@ class DiscoveredResources:
             self._catalogue.withdraw(resource)
 
     def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
-        """Publish what has become of the resource; False if nothing is left of it."""
+        """Publish the devices of a resource; return False if it has none left."""
         resource, kept = self._resources[name], self._kept[name]
         now = time.monotonic()
         held = None if holdings is None else holdings.of(name)
         if holdings is not None:
-            # Kept even if the list is refused: what pods hold is not asked again at once.
+            # Stored even if the list is rejected, because pod resources are not asked for again.
             kept = self._kept[name] = kept.expecting(held or frozenset(), now)
             self._holdings.forget(name)
         kept = kept.updated(present, now)
@@ -167,7 +167,7 @@ class DiscoveredResources:
         return self._resources.pop(name)
 
     def check_deadline(self) -> None:
-        """Report devices unhealthy that have not been discovered for too long."""
+        """Report devices as unhealthy if they have not been discovered for too long."""
         now = time.monotonic()
         with self._lock:
             for name, kept in self._kept.items():

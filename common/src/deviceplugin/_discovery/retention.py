@@ -1,7 +1,7 @@
-"""Which devices of one resource to list: those that are here and those that left.
+"""Which devices of one resource to list: the present ones and the vanished ones.
 
-A 1.36 kubelet can crash when a device that a pod holds is dropped from the list, so a device that
-vanishes is kept, unhealthy, until no pod can hold it any more.
+A 1.36 kubelet can crash when a device that a pod holds disappears from the list. So a vanished
+device is kept as unhealthy until no pod can hold it any more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,28 +19,28 @@ class Retention:
     """How long vanished devices are kept, in seconds."""
 
     grace: float
-    """At least, where it is known what pods hold: covers an allocation that is under way."""
+    """The least time if it is known what pods hold. It covers an allocation that is under way."""
     unknown: float
-    """Where it is not known what pods hold."""
+    """The time if it is unknown what pods hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptDevices:
-    """The devices of one resource, here or vanished. Never changes. Times are monotonic seconds."""
+    """The present and vanished devices of one resource. Immutable; times are monotonic seconds."""
 
     fresh_at: float
-    """When a discovery last spoke for this resource."""
+    """The time of the last successful discovery of this resource."""
     present: Mapping[str, Device] = field(default_factory=dict)
     vanished: Mapping[str, tuple[Device, float]] = field(default_factory=dict)
-    """The devices that left, and since when."""
+    """The vanished devices, each with the time when it vanished."""
 
     def __len__(self) -> int:
         return len(self.present) + len(self.vanished)
 
     def updated(self, present: Mapping[str, Device], now: float) -> "KeptDevices":
-        """Return what is kept with ``present`` as all devices that are here at ``now``.
+        """Return what is kept if ``present`` has all devices that are present at ``now``.
 
-        It refers to ``present`` itself, which must not be changed afterwards.
+        The result refers to ``present`` itself, which must not be changed afterwards.
         """
         vanished = {i: entry for i, entry in self.vanished.items() if i not in present}
         if not self.present.keys() <= present.keys():
@@ -49,7 +49,7 @@ class KeptDevices:
         return KeptDevices(now, present, vanished)
 
     def expecting(self, held: AbstractSet[str], now: float) -> "KeptDevices":
-        """Return this with those that pods hold but nobody has found here."""
+        """Return this with the devices added that pods hold but that were never discovered."""
         absent = held - self.present.keys() - self.vanished.keys()
         lost = {device_id: (_gone(Device(device_id), HELD_BUT_ABSENT), now) for device_id in absent}
         return replace(self, vanished={**self.vanished, **lost})
@@ -57,9 +57,9 @@ class KeptDevices:
     def retired(
         self, held: AbstractSet[str] | None, now: float, retention: Retention
     ) -> "KeptDevices":
-        """Return this without the vanished that no pod can hold any more.
+        """Return this without the vanished devices that no pod can hold any more.
 
-        ``held`` is None where it is not known what pods hold.
+        ``held`` is None if it is unknown what pods hold.
         """
         wait = retention.unknown if held is None else retention.grace
         kept = {
@@ -75,7 +75,7 @@ class KeptDevices:
 
 
 def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
-    """Return ``devices``, those that are healthy as unhealthy for ``reason``."""
+    """Return ``devices``, with the healthy ones made unhealthy for ``reason``."""
     return [_gone(device, reason) if device.health else device for device in devices]
 
 

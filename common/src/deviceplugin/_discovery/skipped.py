@@ -1,4 +1,4 @@
-"""Devices that a discovery has found and that are not advertised: counted and logged."""
+"""Counting and logging devices that were discovered but are invalid."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ _MANY: Final = 10
 
 
 class SkippedDevices:
-    """What is skipped of the devices of one plugin. For one thread."""
+    """Reports the skipped devices of one plugin. For one thread."""
 
     def __init__(self, plugin: str, metrics: Metrics) -> None:
         self._plugin = plugin
         self._metrics = metrics
         self._log = Problems(log)
         self.reasons: Sequence[str] = ()
-        """Why devices were skipped the last time, at most as many texts as are logged."""
+        """Why the last discovery skipped devices; as many messages as are logged."""
 
     def report(self, problems: Mapping[str, int]) -> None:
-        """Report that the last discovery skipped so many devices for each of these reasons."""
+        """Report the reasons why the last discovery skipped devices, each with their number."""
         self._metrics.skipped_devices.labels(self._plugin).set(sum(problems.values()))
         self._log.say_all("device skipped", list(problems), plugin=self._plugin)
         shown = list(problems)[:_MANY]

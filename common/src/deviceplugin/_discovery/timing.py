@@ -1,4 +1,4 @@
-"""When a plugin's devices are looked for, and what becomes of them meanwhile."""
+"""The intervals and time limits of discovery."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from deviceplugin._discovery.retention import Retention
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryTiming:
-    """When to discover and what to make of it; seconds."""
+    """The intervals and time limits of a plugin's discovery, in seconds."""
 
     interval: float
     deadline: float
-    """Devices that could not be looked at for this long are unhealthy."""
+    """Devices that could not be discovered for this long are unhealthy."""
     retention: Retention

@@ -1,4 +1,7 @@
-"""Topology for all devices of a resource or for none: the kubelet rejects pods over a mixture."""
+"""Advertising topology for all devices of a resource or for none.
+
+The kubelet rejects pods that get a mixture.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -12,17 +15,17 @@ log = logging.getLogger(__name__)
 
 
 class Topologies:
-    """Takes the topology from the devices of resources where a healthy one has none."""
+    """Removes the topology from all devices of a resource if a healthy one has none."""
 
     def __init__(self) -> None:
         self._mixtures = Problems(log)
         self._bare: dict[str, dict[str, tuple[Device, Device]]] = {}
-        """Devices as they were given and without topology, by id, by resource."""
+        """Each device as it was given, and without topology; by id, by resource."""
 
     def even(self, resource: str, devices: Iterable[Device]) -> list[Device]:
-        """Return ``devices`` as they can be published. Why they are changed is logged once.
+        """Return ``devices`` as they can be published. The reason for a change is logged once.
 
-        The same device gives the same object again, which costs nothing to publish.
+        The same device gives the same object each time, so that publishing it again costs nothing.
         """
         given = list(devices)
         reason = numa.mixture(given)
@@ -47,6 +50,6 @@ class Topologies:
         return [bare for _, bare in pairs.values()]
 
     def forget(self, resource: str) -> None:
-        """Forget a resource: a mixture is told again."""
+        """Forget a resource, so that its next mixture is logged again."""
         self._mixtures.over(resource)
         self._bare.pop(resource, None)

@@ -1,4 +1,4 @@
-"""Reasons to discover now: files that change, and events that a plugin knows of."""
+"""Triggers of a discovery: changes of files, and events from a plugin's ``changes``."""
 
 import logging
 import threading
@@ -17,36 +17,36 @@ from deviceplugin.plugin import Capabilities, Plugin
 log = logging.getLogger(__name__)
 
 _LISTEN_AGAIN: Final = 5.0
-"""Seconds before ``changes()`` is called again after it ended."""
+"""Seconds until ``changes()`` is called again after it ended."""
 _UNHEARD: Final = (1.0, 10.0)
-"""Seconds after the call of ``changes()`` at which to discover as long as it has not yielded."""
+"""Seconds after a call of ``changes()`` at which to discover if it has not yielded yet."""
 
 
 class Triggers:
-    """What calls for discoveries of one plugin. Triggers that come before ``clear`` are one."""
+    """The triggers of one plugin's discoveries. All triggers before ``clear`` count as one."""
 
     def __init__(self, watcher: FileWatcher) -> None:
         self._watcher = watcher
         self._given = threading.Event()
         self._watches: dict[Path, Callable[[], None]] = {}
         self._named: set[Path] = set()
-        """What is watched as its author named it."""
+        """The watched paths, as the plugin named them."""
         self._large = Problems(log)
         self._lock = threading.Lock()
         self._listening: threading.Event | None = None
         self._due: list[float] = []
-        """When to discover although nothing has called for it."""
+        """Times at which to discover although there was no trigger."""
 
     def fire(self) -> None:
-        """Call for a discovery."""
+        """Trigger a discovery."""
         self._given.set()
 
     def clear(self) -> None:
-        """Forget the triggers so far."""
+        """Forget all triggers so far."""
         self._given.clear()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a trigger, ``seconds`` at most; less while a source may not be listening yet."""
+        """Wait for a trigger, ``seconds`` at most; less if ``changes`` may not be listening yet."""
         with self._lock:
             due = min(self._due, default=float("inf"))
         self._given.wait(min(seconds, max(0.0, due - time.monotonic())))
@@ -54,24 +54,24 @@ class Triggers:
             self._due = [at for at in self._due if at > time.monotonic()]
 
     def watch(self, paths: Iterable[Path | str]) -> None:
-        """Call for a discovery whenever one of ``paths``, and no others, changes.
+        """Trigger a discovery whenever one of ``paths`` changes, and stop watching all others.
 
-        For one that ends in ``/**``, whenever anything below that directory does.
+        A path that ends in ``/**`` stands for everything below its directory.
         """
         named = {Path(path) for path in paths}
         trees = {path: watched_paths.expanded(path) for path in named}
         wanted = {path for tree in trees.values() for path in tree[: watched_paths.MAX_DIRECTORIES]}
-        self._tell(named - self._named, wanted)
-        self._tell_large(trees)
+        self._log_blind_spots(named - self._named, wanted)
+        self._log_large(trees)
         self._named = named
         for path in self._watches.keys() - wanted:
             self._watches.pop(path)()
         for path in wanted - self._watches.keys():
             self._watches[path] = self._watcher.watch(path, lambda _name: self.fire())
-            self.fire()  # it may have changed before the watch was there
+            self.fire()  # it may have changed before it was watched
 
-    def _tell(self, new: Iterable[Path], watched: Collection[Path]) -> None:
-        """Say once what of ``new`` paths can change unseen."""
+    def _log_blind_spots(self, new: Iterable[Path], watched: Collection[Path]) -> None:
+        """Log which of the ``new`` paths can change unnoticed."""
         for path in sorted(new):
             if advice := watched_paths.blind_spot(path, watched):
                 log.info(
@@ -79,7 +79,7 @@ class Triggers:
                     extra={"path": str(path), "advice": advice},
                 )
 
-    def _tell_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
+    def _log_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
         large = [path for path, tree in trees.items() if len(tree) > watched_paths.MAX_DIRECTORIES]
         for path in large:
             self._large.say(
@@ -92,10 +92,10 @@ class Triggers:
         self._large.keep(set(map(str, large)))
 
     def listen(self, plugin: Plugin) -> None:
-        """Call for one whenever ``plugin.changes`` yields; no longer listen to any other plugin.
+        """Trigger a discovery whenever ``plugin.changes`` yields. Stop listening to other plugins.
 
-        What happens before it listens is not lost: either it yields once when it does, or triggers
-        are given for it a while after the call.
+        Events before it listens are not lost. Either it yields once when it begins to listen, or
+        discoveries are made a while after the call.
         """
         stop = threading.Event() if Capabilities.of(plugin).changes else None
         with self._lock:
@@ -125,17 +125,17 @@ class Triggers:
             self._expect(stop, ())
             stop.wait(_LISTEN_AGAIN)
             self._expect(stop)
-            self.fire()  # for whatever happened while nobody listened
+            self.fire()  # because events may have been missed while nobody listened
 
     def _expect(self, stop: threading.Event, delays: Iterable[float] = _UNHEARD) -> None:
-        """Look after ``delays`` if that is still the source that is listened to."""
+        """Discover after ``delays``, unless another plugin is listened to by now."""
         now = time.monotonic()
         with self._lock:
             if self._listening is stop:
                 self._due = [now + delay for delay in delays]
 
     def close(self) -> None:
-        """Watch and listen no longer."""
+        """Stop watching and listening."""
         with self._lock:
             if self._listening is not None:
                 self._listening.set()

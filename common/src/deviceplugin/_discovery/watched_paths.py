@@ -1,4 +1,4 @@
-"""What is watched for the paths that an author names, and what cannot be seen there."""
+"""Expanding the paths that a plugin watches, and finding changes that cannot be noticed."""
 
 import os
 from collections import deque
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Final
 
 MAX_DIRECTORIES: Final = 256
-"""Directories that are watched for one path that ends in ``/**``."""
+"""Most directories that are watched for one path that ends in ``/**``."""
 _BELOW: Final = "**"
 _SILENT: Final = ("/sys", "/proc")
-"""File systems that inotify says nothing of when the kernel changes them."""
+"""File systems for which inotify does not report changes by the kernel."""
 
 
 def expanded(path: Path) -> list[Path]:
-    """Return ``path`` or, if it ends in ``/**``, the directory before that and all below it.
+    """Return ``path`` or, if it ends in ``/**``, its directory and all directories below.
 
-    Those near the top come first; where there are more than ``MAX_DIRECTORIES``, one more than
-    that are returned. Links are not followed, nor other file systems entered.
+    Those near the top come first. If there are more than ``MAX_DIRECTORIES``, one more than that
+    are returned. Links are not followed, and other file systems are not entered.
     """
     if path.name != _BELOW:
         return [path]
@@ -34,28 +34,28 @@ def expanded(path: Path) -> list[Path]:
 
 
 def blind_spot(path: Path, watched: Collection[Path]) -> str:
-    """Return what to do about changes of ``path`` that give no event, or an empty string.
+    """Return advice if changes of ``path`` give no event; otherwise an empty string.
 
-    ``watched`` is all that is watched.
+    ``watched`` has all watched paths.
     """
     if any(path.is_relative_to(top) for top in _SILENT):
         return f"the kernel reports no changes in /{path.parts[1]}: use changes()"
     try:
         with os.scandir(path) as entries:
             mixed = any(not entry.is_dir(follow_symlinks=False) for entry in entries)
-    except OSError:  # no directory
+    except OSError:  # not a directory
         return ""
     below = [] if mixed else _directories(path)
     if not below or any(one in watched for one in below):
         return ""
-    return f"it has sub-directories only, which are not watched: write {path}/** to watch them too"
+    return f"it has only sub-directories, which are not watched: write {path}/** to watch them too"
 
 
 def _directories(path: Path) -> list[Path]:
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:  # gone by now, or not to be read
+    except OSError:  # removed meanwhile, or unreadable
         return []
     return [path / name for name in sorted(names)]
 

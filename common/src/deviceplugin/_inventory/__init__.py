@@ -1,1 +1,1 @@
-"""What the kubelet is offered: resources, their devices, the rules for both, their encoding."""
+"""What the kubelet is offered: resources and devices, the rules for them, and their encoding."""

@@ -1,7 +1,6 @@
-"""A long list in chunks: only those in which something has changed are encoded again.
+"""Encoding a long list in chunks, so that only changed chunks are encoded again.
 
-Lists that are encoded one by one and joined are the list of them all: that is how protobuf
-defines repeated fields.
+Encoded chunks that are joined are the encoded list: protobuf defines repeated fields so.
 """
 
 from collections.abc import Sequence
@@ -14,24 +13,24 @@ from deviceplugin._inventory.encoding import encode_list
 from deviceplugin.model import Device
 
 _LENGTH: Final = 256
-"""Devices of a chunk: little to encode again, and few chunks to join."""
+"""Devices in a chunk: few enough to encode quickly, and many enough that there are few chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some devices that follow each other in a list."""
+    """Consecutive devices of a list."""
 
     devices: Sequence[Device]
     encoded: bytes
     healthy: int
-    """How many of them are."""
+    """Number of healthy devices."""
 
 
 def encode_chunks(devices: Sequence[Device], before: Sequence[Chunk] = ()) -> list[Chunk]:
-    """Return ``devices`` in chunks; one that is the same as its place in ``before`` is that one.
+    """Return ``devices`` in chunks. An unchanged chunk is the object from ``before``.
 
-    The same are those with the same objects in it, which costs next to nothing to see; what is
-    equal is up to the classes of plugins.
+    A chunk is unchanged if it has the same objects. Comparing identities is cheap, and equality
+    would depend on classes of plugins.
     """
     parts = [devices[start : start + _LENGTH] for start in range(0, len(devices), _LENGTH)]
     return [

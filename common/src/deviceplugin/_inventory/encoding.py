@@ -1,4 +1,4 @@
-"""The model as v1beta1 messages, and back."""
+"""Converting the model to v1beta1 messages, and back."""
 
 from collections.abc import Iterable
 
@@ -12,11 +12,11 @@ def encode_list(devices: Iterable[Device]) -> bytes:
     response = pb.ListAndWatchResponse()
     add = response.devices.add
     for device in devices:
-        entry = add()  # filled in place: three times as fast as building messages to copy
+        entry = add()  # filling it in place is three times as fast as copying a message into it
         entry.ID = device.id
         entry.health = HEALTHY if device.health.healthy else UNHEALTHY
         if device.topology is not None:
-            # Never present but empty: the kubelet then hides the device from PodResources.
+            # It must not be present but empty: then the kubelet hides the device in PodResources.
             for node in device.topology.numa_nodes:
                 entry.topology.nodes.add(ID=node)
     return response.SerializeToString()

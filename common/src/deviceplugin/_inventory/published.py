@@ -1,4 +1,4 @@
-"""The latest list of each resource, and waiting for the next one."""
+"""The latest list of each resource, and waiting for the next."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 _LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 _FEW: Final = 16
-"""To put one device into its place costs as much as to sort this many, about."""
+"""Inserting one device into a sorted list costs about as much as sorting this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Snapshot:
 
     devices: Mapping[str, Device]
     encoded: bytes
-    """The same as the kubelet gets it; encoded once, however many streams send it."""
+    """The same as the kubelet gets it, encoded once for all streams."""
     chunks: Sequence[Chunk]
-    """Of which ``encoded`` is made."""
+    """The chunks of ``encoded``."""
 
 
 _NOTHING: Final = Snapshot(_NO_DEVICES, b"", ())
@@ -48,7 +48,7 @@ class Resource:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """The devices as last published."""
+        """The devices of the latest snapshot."""
         snapshot = self._snapshot
         return _NO_DEVICES if snapshot is None else snapshot.devices
 
@@ -66,12 +66,12 @@ class Resource:
         new = _ordered({device.id: device for device in devices}, before.devices)
         chunks = encode_chunks(list(new.values()), before.chunks)
         encoded = b"".join(chunk.encoded for chunk in chunks)
-        # It must still fit when the devices turn unhealthy, which is a longer word.
+        # It must still fit when all devices turn unhealthy, because "Unhealthy" is longer.
         longest = len(encoded) + _LONGER * sum(chunk.healthy for chunk in chunks)
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
-                f"the list of {len(new)} devices for {self.name} has {longest} bytes, and the "
-                f"kubelet takes {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
+                f"the list of {len(new)} devices for {self.name} has {longest} bytes, but the "
+                f"kubelet accepts {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
             )
         changed = list(_changed(chunks, before))
         now = time.time()
@@ -88,15 +88,15 @@ class Resource:
         return changed
 
     def close(self) -> None:
-        """Keep the present snapshot for good."""
+        """Ignore all later snapshots."""
         with self._changed:
             self._final = True
 
     def next_list(self, last: bytes | None, done: Callable[[], bool]) -> bytes | None:
-        """Wait for an encoded list other than ``last`` and return it; None once ``done`` says so.
+        """Wait for an encoded list other than ``last`` and return it; None once ``done()``.
 
-        A list that is waiting when ``done`` comes true is still returned: a stream that is being
-        closed sends what it has to say first. Call ``wake`` to have ``done`` asked again.
+        A list that is ready when ``done`` becomes true is still returned: so a stream that is
+        being closed sends it first. Call ``wake`` after ``done`` may have changed.
         """
         with self._changed:
             while True:
@@ -108,18 +108,18 @@ class Resource:
                 self._changed.wait()
 
     def wake(self) -> None:
-        """Let everyone in ``next_list`` look at ``done``."""
+        """Make all calls of ``next_list`` check ``done`` again."""
         with self._changed:
             self._changed.notify_all()
 
 
 def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str, Device]:
-    """Return ``devices`` in natural order, that in which ``old`` is."""
+    """Return ``devices`` in natural order; ``old`` is in that order."""
     ids = list(old)
     if list(devices) == ids:
         return devices
     if devices.keys() != old.keys():
-        # The keys of the order cost more than all the rest: make as few of them as possible.
+        # Sort keys cost more than all the rest, so this computes as few of them as possible.
         added = [device_id for device_id in devices if device_id not in old]
         if len(added) * _FEW > len(devices):
             ids = sorted(devices, key=natural_key)
@@ -131,7 +131,7 @@ def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str,
 
 
 def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
-    """Yield the devices that were not there before, or whose health was another one."""
+    """Yield the devices that are new, or whose health has changed."""
     old = {id(chunk) for chunk in before.chunks}
     for chunk in chunks:
         for device in chunk.devices if id(chunk) not in old else ():
@@ -141,4 +141,4 @@ def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
 
 
 def _same(one: Health, other: Health) -> bool:
-    return one is other or one == other  # mostly the same object, and comparing costs more
+    return one is other or one == other  # it is usually the same object, and == is slower

@@ -1,4 +1,4 @@
-"""What the kubelet and container runtimes accept: names, ids, paths. And the order of the wire."""
+"""What the kubelet and container runtimes accept: names, ids and paths. Also the order of lists."""
 
 import itertools
 import re
@@ -12,7 +12,7 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.topology import NUMA_NODES
 
 MAX_ID_LENGTH: Final = 63
-_MAX_DOMAIN: Final = 244  # the kubelet's 253 less its own "requests." in front
+_MAX_DOMAIN: Final = 244  # the kubelet's limit of 253, minus its prefix "requests."
 _DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _ENV_NAME: Final = re.compile(r"[^=\0]+")
@@ -24,7 +24,7 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+>")
 _MAX_SHOWN: Final = 200
 
 natural_key: Final = natural
-"""A sort key that puts ``gpu2`` before ``gpu10``. Different texts never tie."""
+"""A sort key that puts ``gpu2`` before ``gpu10``. Different strings never tie."""
 
 
 def resource_name_problem(name: str) -> str:
@@ -54,7 +54,7 @@ def socket_name_problem(name: object) -> str:
     if "/" in name:
         return "it must be the name of a file, without a slash"
     if not name.isprintable():
-        return "it must be of readable characters"
+        return "it must consist of printable characters"
     if f"{name}.sock" == KUBELET_SOCKET:
         return f"{KUBELET_SOCKET} is the kubelet's own socket"
     return ""
@@ -63,18 +63,18 @@ def socket_name_problem(name: object) -> str:
 def device_problem(device: object) -> str:
     """Return why ``device`` cannot be advertised, or an empty string."""
     if not isinstance(device, Device):
-        return f"discover() must give Device objects, not {type(device).__name__}"
+        return f"discover() must return Device objects, not {type(device).__name__}"
     if problem := _id_problem(device.id):
         return f"id {_shortened(device.id)!r} {problem}"
     try:
         problem = next(_problems(device), "")
-    except Exception as error:  # a class of the author's own, whose fields do what they like
+    except Exception as error:  # the plugin's own class, whose fields may do anything
         problem = f"{type(error).__name__}: {error}"
     return problem and f"device {device.id}: {problem}"
 
 
 def _problems(device: Device) -> Iterator[str]:
-    yield from _mapping_problems(device)  # first: the others take mappings for mappings
+    yield from _mapping_problems(device)  # first, because the other checks rely on it
     yield from _kind_problems((*_description(device), *_recipe(device)))
     yield from _device_problems(device)
 
@@ -82,17 +82,18 @@ def _problems(device: Device) -> Iterator[str]:
 def _mapping_problems(device: Device) -> Iterator[str]:
     for what in ("envs", "annotations", "attributes"):
         if type(given := getattr(device, what)) is not MappingProxyType:
-            yield f"{what} is of type {type(given).__name__}, not a mapping"  # it may have secrets
+            # The value is not shown, because it can contain secrets.
+            yield f"{what} is of type {type(given).__name__}, not a mapping"
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for a message: short, and the same whenever an equal one is made.
+    """Return ``value`` for a message: short and without addresses.
 
-    A message that had an address in it would be logged anew at each discovery.
+    A message with an address in it would be logged again at each discovery.
     """
     try:
         text = repr(value)
-    except Exception:  # an author's class
+    except Exception:  # the plugin's own class
         return f"<{type(value).__name__}>"
     text = _ADDRESS.sub(">", text)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
@@ -106,7 +107,7 @@ def allocation_problem(allocation: Allocation) -> str:
 
 
 _Kinds = tuple[tuple[str, type, Iterable[object]], ...]
-"""What it is called, of which type it is declared, and what there is of it."""
+"""The name of a field for messages, its declared type, and its values."""
 
 
 def _recipe(of: Device | Allocation) -> _Kinds:
@@ -132,7 +133,7 @@ def _description(device: Device) -> _Kinds:
 
 
 def _kind_problems(kinds: _Kinds) -> Iterator[str]:
-    """Yield what is not of its declared type: authors need not run a type checker."""
+    """Yield values that are not of their declared type: authors may not use a type checker."""
     for what, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):

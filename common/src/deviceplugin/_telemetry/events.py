@@ -1,4 +1,4 @@
-"""What happened lately, for people: the last events, in memory only."""
+"""The latest events, for people. They are kept in memory only."""
 
 import threading
 import time
@@ -6,16 +6,16 @@ from collections import deque
 from typing import Final, NamedTuple
 
 MAX_EVENTS: Final = 100
-"""Events that are kept; those before are in the log."""
+"""Events that are kept; earlier ones are in the log."""
 _MAX_TEXT: Final = 300
-"""Characters of each text that are kept."""
+"""Characters of each string that are kept."""
 
 
 class Event(NamedTuple):
-    """One thing that happened."""
+    """Something that happened."""
 
     at: float
-    """When, in seconds since the epoch."""
+    """The time, in seconds since the epoch."""
     event: str
     """A constant text, the same as in the log."""
     resource: str
@@ -24,19 +24,19 @@ class Event(NamedTuple):
 
 
 class Events:
-    """The last events. Thread-safe."""
+    """The latest events. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def add(self, event: str, *, resource: str = "", device: str = "", detail: str = "") -> None:
-        """Remember that ``event`` happened now."""
+        """Record that ``event`` happened now."""
         new = Event(time.time(), event, resource, device[:_MAX_TEXT], detail[:_MAX_TEXT])
         with self._lock:
             self._events.append(new)
 
     def latest(self) -> list[Event]:
-        """Return all that are kept, the latest first."""
+        """Return all kept events, the latest first."""
         with self._lock:
             return list(reversed(self._events))

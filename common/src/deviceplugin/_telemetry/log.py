@@ -1,4 +1,4 @@
-"""Log records as lines: an event and its fields, as JSON or for people."""
+"""Writing log records as lines, as JSON or as text: an event and its fields."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     ``form`` is ``json``, ``text``, or ``auto``: text on a terminal and JSON elsewhere.
     """
     stream = stream or sys.stderr
-    # gRPC's own lines are no JSON; what matters in them comes up as errors here.
+    # gRPC's own lines are not JSON. What matters in them is also raised as errors.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if form == "auto":
         form = "text" if stream.isatty() else "json"
@@ -53,7 +53,7 @@ class _JsonFormatter(logging.Formatter):
             line["traceback"] = self.formatException(record.exc_info)
         try:
             return json.dumps(line, default=str, allow_nan=False)
-        except (TypeError, ValueError):  # no number, a key that is no text, or a circle
+        except (TypeError, ValueError):  # NaN, a key that is not a string, or a circular reference
             return json.dumps({name: str(value) for name, value in line.items()})
 
 
@@ -75,10 +75,10 @@ def _quoted(value: object) -> str:
 
 
 class Seldom:
-    """Says a thing once for as long as it goes on, however many say it. Thread-safe.
+    """Logs a problem once while it lasts, even if many threads report it. Thread-safe.
 
-    It goes on until nobody has wanted to say it for ``pause`` seconds. Texts that differ in no more
-    than numbers, addresses or random names are the same thing.
+    The problem is over when nobody has reported it for ``pause`` seconds. Messages that differ only
+    in numbers, addresses or random names are the same problem.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Seldom:
         self._lately: dict[str, float] = {}
 
     def say(self, event: str, **fields: Any) -> None:
-        """Log ``event`` as a warning, if nobody has wanted to lately."""
+        """Log ``event`` as a warning, unless it was reported less than ``pause`` seconds ago."""
         text = shape(f"{event} {sorted(fields.items())}")
         now = self._clock()
         with self._lock:
-            lately = {said: at for said, at in self._lately.items() if now - at < self._pause}
+            lately = {known: at for known, at in self._lately.items() if now - at < self._pause}
             self._lately = {**lately, text: now}
         if text not in lately:
             self._log.warning(event, extra=fields)

@@ -1,4 +1,4 @@
-"""What is counted and measured. Names and labels are promised in ``docs/metrics.md``."""
+"""The metrics of the framework. ``docs/metrics.md`` promises their names and labels."""
 
 # ruff: noqa: RUF009 - the rows of the table are calls
 import platform
@@ -21,9 +21,9 @@ _M = TypeVar("_M", Info, Counter, Gauge, Histogram)
 
 _HELD: Final = "deviceplugin_device_allocated"
 _END: Final = b"# EOF\n"
-"""How OpenMetrics ends."""
+"""The last line of the OpenMetrics format."""
 _CHUNK: Final = 250
-"""Lines that are written at once."""
+"""Lines that are written before other threads may run."""
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 Count = tuple[str, int, int]
@@ -42,12 +42,12 @@ _SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def series(family: Metric) -> set[str]:
-    """Return the names that ``family`` takes in any format, so that no other may have them."""
+    """Return the names that ``family`` has in any format, which no other family may have."""
     return {family.name, *(family.name + suffix for suffix in _SUFFIXES.get(family.type, ()))}
 
 
 class Attribution(NamedTuple):
-    """What there is to tell about the allocation of one resource."""
+    """The allocation of one resource."""
 
     resource: str
     allocatable: int
@@ -55,11 +55,11 @@ class Attribution(NamedTuple):
     free: int
     """Healthy devices that nobody holds."""
     holders: Mapping[str, Iterable[Holder]] | None
-    """Who holds a device, by its id; None where that is not known."""
+    """The holders of each held device, by its id; None if they are unknown."""
 
 
 def _family(kind: Callable[..., _M], name: str, text: str, *labels: str, **options: Any) -> _M:
-    """Return a row of ``Metrics``: a metric that each of them makes anew."""
+    """Return a field of ``Metrics``: each instance creates its own metric."""
     make = partial(kind, name, text, labels, registry=None, **options)
     return field(init=False, default_factory=make)
 
@@ -70,7 +70,7 @@ _seconds = partial(_family, Histogram, buckets=_SECONDS)
 
 
 class _BuildInfo(Info):
-    """Reads the versions at the first scrape: that takes too long for a start."""
+    """Reads the versions at the first scrape, because that would delay the start."""
 
     _is_read = False
 
@@ -88,7 +88,7 @@ class _BuildInfo(Info):
 
 @dataclass(eq=False, repr=False)
 class Metrics:
-    """The metrics of one process, on a registry of their own."""
+    """The metrics of one process, in their own registry."""
 
     build: Info = _family(
         _BuildInfo, "deviceplugin_build", "Versions of the framework, Python and grpcio."
@@ -159,27 +159,27 @@ class Metrics:
         for family in fields(self):
             self.registry.register(getattr(self, family.name))
         self.events = Events()
-        """What happened lately, beside the numbers."""
+        """The latest events, which the page shows."""
         self._attribution: Callable[[], Iterable[Attribution]] = tuple
 
     def count_skipped_samples(self, plugin: str, number: int) -> None:
-        """Set how many of its own metrics' samples ``plugin`` gave in vain."""
+        """Set how many samples of the metrics of ``plugin`` were dropped."""
         self.skipped_samples.labels(plugin).set(number)
 
     def count_pod_resources(self, method: str, code: str) -> None:
-        """Count a question to the kubelet."""
+        """Count a request to the kubelet."""
         self.pod_resources_requests.labels(method, code).inc()
 
     def attribute(self, source: Callable[[], Iterable[Attribution]]) -> None:
-        """Report who holds which devices, as ``source`` says, asked at each scrape."""
+        """Report the holders of devices. ``source`` is called at each scrape."""
         self._attribution = source
         self.registry.register(_Attributed(source))
 
     def expose(self, accept: str) -> tuple[str, bytes]:
-        """Return all metrics in a form that ``accept``, an HTTP header, asks for, and its type."""
+        """Return the content type and all metrics, in a format that ``accept`` (a header) allows."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (ValueError, TypeError):  # a header that makes no sense
+        except (ValueError, TypeError):  # an invalid header
             encode, content_type = choose_encoder("")
         body = encode(self.registry)
         held = "".join(_write_held(self._attribution())).encode()
@@ -187,27 +187,27 @@ class Metrics:
         return content_type, body[:end] + held + body[end:]
 
     def count_devices(self, source: Callable[[], Iterable[Count]]) -> None:
-        """Report the numbers that ``source`` gives, asked at each scrape."""
+        """Report the numbers of devices. ``source`` is called at each scrape."""
         self.registry.register(_Devices(source))
 
     def add(self, source: Callable[[Collection[str]], Collector]) -> None:
-        """Add the metrics of ``source``, which is given the names that are taken."""
+        """Add the collector that ``source`` returns. It gets the names that are taken."""
         taken = {name for family in self.registry.collect() for name in series(family)}
         self.registry.register(source({*taken, _HELD}))
 
     def expect_plugin(self, plugin: str) -> None:
-        """Have the counters of a plugin start at 0, so that the first increase is seen."""
+        """Start the counters of a plugin at 0, so that the first increase is visible."""
         self.discovery_errors.labels(plugin)
 
     def expect_resource(self, resource: str) -> None:
-        """Have the counters of a resource start at 0, so that the first increase is seen."""
+        """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
         self.allocations.labels(resource, "OK")
         for reason in ("unavailable", "refused"):
             self.registration_failures.labels(resource, reason)
 
     def forget(self, resource: str) -> None:
-        """Drop the gauges of a resource that has gone; its counters stay."""
+        """Remove the gauges of a withdrawn resource; its counters stay."""
         for gauge in (self.registered, self.streams):
             gauge.remove(resource)
 
@@ -250,7 +250,7 @@ class _Attributed(Collector):
         )
         for each in self._source():
             allocatable.add_metric([each.resource], each.allocatable)
-            if each.holders is None:  # unknown, which is not 0
+            if each.holders is None:  # unknown is not 0
                 continue
             allocated.add_metric([each.resource], len(each.holders))
             free.add_metric([each.resource], each.free)
@@ -258,16 +258,16 @@ class _Attributed(Collector):
 
 
 def _write_held(source: Iterable[Attribution]) -> Iterator[str]:
-    """Yield the one metric that can have very many lines, in a tenth of the library's time.
+    """Yield the lines of the only metric that can have very many, ten times as fast as the library.
 
-    Both formats write it in the same way.
+    The lines are the same in both formats.
     """
     yield f"# HELP {_HELD} 1 for each device allocated to a container.\n"
     yield f"# TYPE {_HELD} gauge\n"
     holders = (h for each in source for held in (each.holders or {}).values() for h in held)
     for number, holder in enumerate(holders):
         if number % _CHUNK == 0:
-            time.sleep(0)  # whoever waits for the interpreter goes first: an Allocate, maybe
+            time.sleep(0)  # let another thread run, which may answer an Allocate
         resource, device, namespace, pod, container = map(_quoted, holder)
         yield (
             f'{_HELD}{{resource="{resource}",device="{device}",namespace="{namespace}",'

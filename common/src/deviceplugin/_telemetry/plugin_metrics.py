@@ -1,4 +1,4 @@
-"""The metrics that plugins add to those of the framework."""
+"""The metrics that plugins add to the framework's."""
 
 import logging
 import threading
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT: Final = 2.0
 """Seconds for ``metrics`` to return; Prometheus waits 10 for the whole scrape."""
 _FRESH: Final = 1.0
-"""Seconds that an answer is good for, however many scrape."""
+"""Seconds for which an answer is cached, for all scrapers."""
 _PART: Final[Mapping[str, str]] = {
     "histogram": "le",
     "gaugehistogram": "le",
@@ -36,11 +36,12 @@ _PART: Final[Mapping[str, str]] = {
 
 
 class Additions(Collector):
-    """What the ``metrics`` hooks of ``plugins``, by their names, return, asked when scraped.
+    """Collects the metrics that the ``metrics`` hooks of ``plugins`` return at each scrape.
 
-    A hook that raises, hangs or returns what cannot be written costs its own metrics only. So does
-    one that returns what is there already: who scrapes would refuse all. ``taken`` has the names
-    that are no longer free, and ``skipped`` is called with the number of samples that were dropped.
+    If a hook raises, hangs or returns what cannot be written, only its own metrics are missing.
+    Duplicate metrics are dropped too, because a scraper would refuse all metrics for one duplicate.
+    ``taken`` has names that plugins may not use. ``skipped`` is called with a plugin's name and the
+    number of its dropped samples.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Additions(Collector):
         self._skipped = skipped
         self._lock = threading.Lock()
         self._hooks: defaultdict[str, _hooks.Hooks] = defaultdict(_hooks.Hooks)
-        """By the names of plugins: calls that hang keep only those of the same one away."""
+        """By the name of the plugin: calls that hang prevent only calls of the same plugin."""
         self._problems = Problems(log)
         self._answer: Sequence[Metric] = ()
         self._asked_at = float("-inf")
@@ -80,12 +81,12 @@ class Additions(Collector):
                 )
                 continue
             self._problems.over(name)
-            left_out = sum(self._add(families, family, name) for family in found)
-            self._skipped(name, left_out)
+            dropped = sum(self._add(families, family, name) for family in found)
+            self._skipped(name, dropped)
         return tuple(families.values())
 
     def _add(self, families: dict[str, Metric], family: Metric, plugin: str) -> int:
-        """Add what is new in ``family``, and return how many samples are not."""
+        """Add the samples of ``family`` that are new; return how many are not."""
         first = families.get(family.name)
         others = (series(other) for other in families.values() if other is not first)
         taken = self._taken.union(*others)
@@ -94,9 +95,9 @@ class Additions(Collector):
                 family.name, "duplicate metric dropped", plugin=plugin, metric=family.name
             )
             return len(family.samples)
-        earlier = () if first is None else first.samples  # from the same class of plugin, maybe
+        earlier = () if first is None else first.samples  # maybe of the same class of plugin
         new = _new(family, earlier)
-        if left_out := len(family.samples) - len(new):
+        if dropped := len(family.samples) - len(new):
             self._problems.say(
                 f"samples of {family.name}",
                 "duplicate metric samples dropped",
@@ -105,13 +106,13 @@ class Additions(Collector):
             )
         families[family.name] = copy(family)
         families[family.name].samples = [*earlier, *new]
-        return left_out
+        return dropped
 
 
 def _new(family: Metric, earlier: Iterable[Sample]) -> Sequence[Sample]:
-    """Return the samples of ``family`` that may stand beside ``earlier`` ones of its name.
+    """Return the samples of ``family`` that do not conflict with ``earlier`` ones of its name.
 
-    Where one of a histogram or summary may not, none of its parts is taken.
+    A histogram or a summary is returned with all its parts or not at all.
     """
     part = _PART.get(family.type, "")
     there = {_labels(sample, part) for sample in earlier}
@@ -123,7 +124,7 @@ def _new(family: Metric, earlier: Iterable[Sample]) -> Sequence[Sample]:
 
 
 def _labels(sample: Sample, without: str = "") -> frozenset[tuple[str, str]]:
-    """Return what identifies ``sample``; a label without value is as good as none."""
+    """Return what identifies ``sample``; an empty label counts as absent."""
     return frozenset(
         (name, value) for name, value in sample.labels.items() if value and name != without
     )
