@@ -530,13 +530,13 @@ def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None
 def turned(node: Node, count: int) -> None:
     """Wait for that many more turns of the thread, which may ask nobody."""
     turns = threading.Semaphore(0)
-    turn = node.host._tracker._turn
+    turn = node.host._tracker._poll_once
 
     def counted() -> None:
         turn()
         turns.release()
 
-    node.host._tracker._turn = counted  # type: ignore[method-assign]
+    node.host._tracker._poll_once = counted  # type: ignore[method-assign]
     assert all(turns.acquire(timeout=PATIENCE) for _ in range(count))
 
 
@@ -733,10 +733,10 @@ def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
         pass
     lists: list[bool] = []
     service.on_list = lambda: lists.append(True)
-    asking._turn()
-    asking._turn()
+    asking._poll_once()
+    asking._poll_once()
     service.answer = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
-    asking._turn()
+    asking._poll_once()
     assert [True] * 3 == lists
     current = asking.current()
     assert current
@@ -750,7 +750,7 @@ def test_a_pod_that_seems_to_have_gone_is_asked_for_again(tmp_path: Path) -> Non
     held = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
     free = Holdings(frozenset(), frozenset({("default", "other")}))
     for service.answer in (held, free, held, free, free):
-        asking._turn()
+        asking._poll_once()
     assert [frozenset({("default", "door")})] * 4 == service.got
     assert [] == plugin.released_ids  # two looks in a row are one
 
@@ -777,7 +777,7 @@ def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: 
             pass
 
     def forgotten() -> bool:
-        asking._turn()
+        asking._poll_once()
         return not asking._schedule.unseen
 
     eventually(forgotten, "all to be forgotten")

@@ -237,7 +237,7 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         eventually(lambda: "device list rejected" in events(caplog), "the list to be refused")
         (record,) = (r for r in caplog.records if r.getMessage() == "device list rejected")
         assert (
-            "the list of 100001 devices for example.com/thing has 5200016 bytes, and the kubelet "
+            "the list of 100001 devices for example.com/thing has 5200016 bytes, but the kubelet "
             "accepts 4194304 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
         )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)

@@ -1,1 +1,1 @@
-"""Which pods hold which devices, and when they have given them back."""
+"""Which pods hold which devices, and when pods have released them."""

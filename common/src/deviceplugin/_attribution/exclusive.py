@@ -1,4 +1,4 @@
-"""Refusing a device that a kubelet gives to a second pod."""
+"""Refusing a device that the kubelet gives to a second pod."""
 
 import logging
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from deviceplugin.errors import AllocationError, KubeletUnavailableError
 log = logging.getLogger(__name__)
 
 _TIMEOUT: Final = 1.0
-"""Seconds for the one question that an Allocate may ask: its node waits."""
+"""Seconds for the only request that an Allocate may make, because the node waits for it."""
 
 
 def refuse_held(
@@ -18,8 +18,8 @@ def refuse_held(
 ) -> None:
     """Raise AllocationError if a pod holds one of ``ids``.
 
-    What is remembered may be over by now, so that the pod itself is asked for, and only that:
-    a Get waits for nothing that an admission keeps, and collects nothing.
+    A remembered pod may have ended by now, so the kubelet is asked about these pods only, by Get:
+    it does not wait for the admission that is under way, and does not collect finished pods.
     """
     held = remembered.holders(resource) if remembered else {}
     pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}

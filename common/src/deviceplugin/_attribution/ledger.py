@@ -1,4 +1,4 @@
-"""Which devices have been given back, by what was seen of them."""
+"""Which devices pods have released, concluded from observations."""
 
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
@@ -14,25 +14,27 @@ class Observation:
 
     held: AbstractSet[Key]
     kubelet: Identity
-    """Which kubelet said so."""
+    """The kubelet that reported it."""
     complete: bool
-    """Whether that kubelet knows of all pods, also of those that it has never listed."""
+    """Whether that kubelet knows all pods. After a restart it does not at first."""
 
 
 @dataclass(slots=True)
 class _Track:
     kubelet: Identity
-    """The one that last had the device held."""
+    """The kubelet that last reported the device as held."""
     allocated_at: float
     free_since: float | None = None
 
 
 class Ledger:
-    """The devices that pods were given and have not been seen to give back. Seconds, monotonic.
+    """The devices that were allocated and whose release has not been observed.
+
+    Times are monotonic seconds.
 
     Args:
         confirm: Time between the two polls that must find a device free.
-        admission: Time from an allocation until its pod is listed, or has been rejected.
+        admission: Time from an allocation until its pod is listed or rejected.
     """
 
     def __init__(self, confirm: float, admission: float) -> None:
@@ -41,20 +43,20 @@ class Ledger:
         self._tracks: dict[Key, _Track] = {}
 
     def allocated(self, keys: Iterable[Key], kubelet: Identity, now: float) -> None:
-        """Take ``keys`` for given to a pod, most likely."""
+        """Record that ``keys`` were allocated to a pod, which may still be rejected."""
         self._tracks.update((key, _Track(kubelet, now)) for key in keys)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Note that ``keys`` were released, and reported."""
+        """Forget ``keys``, whose release was reported."""
         for key in keys:
             self._tracks.pop(key, None)
 
     def observe(self, observation: Observation, busy: Collection[Key], now: float) -> list[Key]:
-        """Return what has been given back by now. ``busy`` is being allocated at this moment.
+        """Return the devices that are released by now. ``busy`` are being allocated at the moment.
 
-        A device is if it was free in this poll and in one ``confirm`` seconds before, and in all
-        between. Free is what nobody holds according to the kubelet that had it held before, or to
-        another that knows of all pods.
+        A device is released if it was free in this poll, in one at least ``confirm`` seconds
+        earlier, and in all between. It is free if no pod holds it, according to the kubelet that
+        last reported it as held, or to another kubelet that knows all pods.
         """
         for key in observation.held - self._tracks.keys():
             self._tracks[key] = _Track(observation.kubelet, float("-inf"))
@@ -75,12 +77,12 @@ class Ledger:
         return known and now - track.allocated_at >= self._admission
 
     def still_free(self, keys: Iterable[Key]) -> list[Key]:
-        """Return those of ``keys`` that have not been allocated since they were seen free."""
+        """Return those of ``keys`` that have not been allocated since they were found free."""
         tracks = ((key, self._tracks.get(key)) for key in keys)
         return [key for key, track in tracks if track and track.free_since is not None]
 
     def confirm_in(self, now: float) -> float | None:
-        """Return the seconds until a poll that could confirm something; None without any."""
+        """Return the seconds until a poll could confirm a release; None if there is none."""
         waits = [
             track.free_since + self._confirm - now
             for track in self._tracks.values()

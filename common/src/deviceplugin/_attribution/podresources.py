@@ -1,4 +1,4 @@
-"""What pods hold, asked from the kubelet's PodResources socket where it is mounted."""
+"""Asking the kubelet's PodResources socket, if it is mounted, what pods hold."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,21 +17,21 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 
 _TIMEOUT: Final = 2.0
 _MAX_BYTES: Final = 16 * 1024 * 1024
-"""The kubelet sets no bound to its answers."""
+"""The limit on the length of an answer; the kubelet itself has none."""
 _TOO_LONG: Final = "Received message larger than max"
 _ANSWERS: Final[Mapping[str, Any]] = {
     "List": pb.ListPodResourcesResponse,
     "Get": pb.GetPodResourcesResponse,
 }
 _NOT_FOUND: Final = "not found"
-"""How the kubelet says that a pod has gone; the code is the same as for all its other troubles."""
+"""A part of the kubelet's message if a pod does not exist; the gRPC code is that of all errors."""
 
 PodName = tuple[str, str]
-"""Namespace and name. The kubelet does not tell a pod's uid."""
+"""Namespace and name. The kubelet does not report the UID of a pod."""
 
 
 class Hold(NamedTuple):
-    """One device in the hands of one container."""
+    """One device that one container holds."""
 
     resource: str
     device: str
@@ -46,19 +46,19 @@ class Hold(NamedTuple):
 
 
 class NoGetError(KubeletUnavailableError):
-    """This kubelet does not answer Get; ask it for a list."""
+    """This kubelet does not support Get: use List."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Who holds what; ``holds`` is None where that cannot be known on this node."""
+    """Who holds what. ``holds`` is None if that cannot be known on this node."""
 
     holds: frozenset[Hold] | None = None
     pods: frozenset[PodName] = frozenset()
-    """All pods that were listed, with devices or without."""
+    """All listed pods, with or without devices."""
     complete: bool = True
-    """Whether what is not in here is not held. A kubelet that has just started, and has not heard
-    of its pods yet, lists none at all, or its static ones."""
+    """Whether a device that is not in here is free. A kubelet that has just started, and does not
+    know its pods yet, lists none at all, or only static ones."""
     _index: dict[str, dict[str, list[Hold]]] = field(
         default_factory=dict, init=False, compare=False
     )
@@ -68,18 +68,18 @@ class Holdings:
             self._index.setdefault(hold.resource, {}).setdefault(hold.device, []).append(hold)
 
     def holders(self, resource: str) -> Mapping[str, Sequence[Hold]]:
-        """Return who holds devices of ``resource``, by the device's id."""
+        """Return the holders of devices of ``resource``, by the device's id."""
         return self._index.get(resource, {})
 
     def of(self, resource: str) -> AbstractSet[str] | None:
-        """Return the ids of ``resource`` that are held; None where that cannot be known."""
+        """Return the ids of held devices of ``resource``; None if that cannot be known."""
         return None if self.holds is None else self.holders(resource).keys()
 
 
 class PodResources:
     """The kubelet's PodResources service at ``socket``.
 
-    ``count`` is called for each call, with the method and the gRPC code of the answer.
+    ``count`` is called for each request, with the method and the gRPC code of the answer.
     """
 
     def __init__(self, socket: Path, count: Callable[[str, str], None]) -> None:
@@ -89,12 +89,12 @@ class PodResources:
     def list(self) -> Holdings:
         """Return what all active pods hold.
 
-        It cannot be known where the socket's directory does not exist, so has not been mounted.
-        Devices of ordinary init containers are absent: the kubelet does not list them. Each
-        call also makes the kubelet collect the devices of finished pods, so call it seldom.
+        That cannot be known if the socket's directory does not exist, because it is not mounted.
+        Devices of ordinary init containers are absent: the kubelet does not list them. Each call
+        also makes the kubelet collect the devices of finished pods, so call it rarely.
 
         Raises:
-            KubeletUnavailableError: There is no answer now.
+            KubeletUnavailableError: The kubelet does not answer now.
         """
         if not self._exists(self.socket.parent):
             return Holdings()
@@ -108,13 +108,13 @@ class PodResources:
         )
 
     def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> frozenset[Hold]:
-        """Return what ``pods`` hold; nothing for those that are not active. No side effect.
+        """Return what ``pods`` hold; inactive ones hold nothing. It has no side effect.
 
         ``timeout`` is for all of them together.
 
         Raises:
-            NoGetError: This kubelet cannot be asked so.
-            KubeletUnavailableError: There is no answer now.
+            NoGetError: This kubelet does not support Get.
+            KubeletUnavailableError: The kubelet does not answer now.
         """
         found: set[Hold] = set()
         deadline = time.monotonic() + timeout
@@ -129,7 +129,7 @@ class PodResources:
     def _exists(self, path: Path) -> bool:
         try:
             return path.exists()
-        except OSError as error:  # not permitted, maybe, which is not for us to mend
+        except OSError as error:  # such as a lack of permission
             raise KubeletUnavailableError(f"{self.socket}: {error.strerror}") from error
 
     @contextmanager
@@ -169,18 +169,18 @@ def _says_not_found(method: str, error: grpc.RpcError) -> bool:
 
 
 def _failure(method: str, error: grpc.RpcError, socket: Path) -> KubeletUnavailableError:
-    # The latter is what a kubelet says that has the method, but not switched on.
+    # UNKNOWN is the code of a kubelet that has the method but disables it.
     disabled = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
     without = method == "Get" and cast("grpc.Call", error).code() in disabled
     kind = NoGetError if without else KubeletUnavailableError
     text = rpc.status_text(error)
-    if _TOO_LONG in text:  # with its length, which changes
+    if _TOO_LONG in text:  # gRPC's text has the length, which varies
         text = f"{method}: the answer is longer than {_MAX_BYTES} bytes"
     return kind(f"{socket}: {text}")
 
 
 def _holds(pod: pb.PodResources) -> Iterator[Hold]:
-    """Yield what ``pod`` holds; as often as it is listed, so once for each NUMA node."""
+    """Yield what ``pod`` holds. A device is listed once for each of its NUMA nodes."""
     for container in pod.containers:
         for devices in container.devices:
             for device_id in devices.device_ids:

@@ -1,7 +1,8 @@
-"""Telling a plugin that a pod has given devices back, which the kubelet never does.
+"""Calling a plugin's ``released`` when a pod has released devices. The kubelet never reports that.
 
-Concluded from what PodResources no longer shows, so never at once, and not lightly: a list that
-a kubelet gives before it has heard of its pods must release nothing.
+The release is concluded from what PodResources no longer shows, so it is never immediate. It must
+also be certain: a kubelet that does not know its pods yet gives a list without them, and that must
+not release anything.
 """
 
 import logging
@@ -28,13 +29,13 @@ from deviceplugin.plugin import Capabilities
 log = logging.getLogger(__name__)
 
 _TIMEOUT: Final = 10.0
-"""Seconds that ``released()`` may take, and that an Allocate of the same device waits for it."""
+"""Most seconds that ``released()`` may take, and that an Allocate of the same device waits."""
 _MANY: Final = 10
-"""Devices that are named one by one; more are counted."""
+"""Most devices that one log line names."""
 
 
 class Releases:
-    """Calls ``released`` of plugins that have it. Thread-safe."""
+    """Calls ``released`` of plugins that override it. Thread-safe."""
 
     def __init__(
         self, find: Callable[[str], Resource | None], ledger: Ledger, metrics: Metrics
@@ -44,14 +45,14 @@ class Releases:
         self._metrics = metrics
         self._changed = threading.Condition()
         self._busy: Counter[Key] = Counter()
-        self._telling: set[Key] = set()
+        self._reporting: set[Key] = set()
         self._hooks: dict[str, _hooks.Hooks] = {}
         self._closed = False
         self._problems = Problems(log)
         self._kubelet: Identity = None
 
     def close(self) -> None:
-        """Call nothing more, and wait for no call any longer."""
+        """Make no more calls, and stop waiting for those under way."""
         with self._changed:
             self._closed = True
             hooks = list(self._hooks.values())
@@ -60,16 +61,16 @@ class Releases:
 
     @contextmanager
     def allocating(self, resource: Resource, ids: Iterable[str]) -> Iterator[None]:
-        """Take ``ids`` for held by a pod from now on, unless the body raises.
+        """Count ``ids`` as held by a pod after the context, unless its body raises.
 
-        Waits first for a ``released`` that is under way for one of them, as long as that may take.
+        First it waits for a ``released`` that is under way for one of them, up to its time limit.
         """
         if not Capabilities.of(resource.plugin).released:
             yield
             return
         keys = {(resource.name, device_id) for device_id in ids}
         with self._changed:
-            self._changed.wait_for(lambda: not keys & self._telling, _TIMEOUT)
+            self._changed.wait_for(lambda: not keys & self._reporting, _TIMEOUT)
             self._busy.update(keys)
         try:
             yield
@@ -80,12 +81,12 @@ class Releases:
                 self._busy -= Counter(keys)
 
     def confirm_in(self) -> float | None:
-        """Return the seconds until a poll would be useful; None where none is wanted."""
+        """Return the seconds until a poll could confirm a release; None if there is none."""
         with self._changed:
             return self._ledger.confirm_in(time.monotonic())
 
     def observe(self, observation: Observation) -> None:
-        """Call ``released`` of the plugins concerned. Takes as long as their hooks do."""
+        """Call ``released`` of the plugins concerned. This takes as long as their hooks take."""
         names = {name for name, _ in observation.held}
         wanting = {name for name in names if _wants(self._find(name))}
         wanted = {key for key in observation.held if key[0] in wanting}
@@ -96,16 +97,16 @@ class Releases:
             observation = Observation(wanted, observation.kubelet, observation.complete)
             due = sorted(self._ledger.observe(observation, self._busy, time.monotonic()))
         for name, keys in groupby(due, key=lambda key: key[0]):
-            self._tell(name, list(keys))
+            self._report(name, list(keys))
 
-    def _tell(self, name: str, keys: list[Key]) -> None:
+    def _report(self, name: str, keys: list[Key]) -> None:
         resource = self._find(name)
         with self._changed:
-            # The hooks of other resources took their time, in which much can have happened.
+            # Devices may have been allocated while the hooks of other resources ran.
             if self._closed:
                 return
             keys = [key for key in self._ledger.still_free(keys) if key not in self._busy]
-            self._telling = set(keys)
+            self._reporting = set(keys)
         if not keys:
             return
         over = False
@@ -115,7 +116,7 @@ class Releases:
             with self._changed:
                 if over:
                     self._ledger.forget(keys)
-                self._telling = set()
+                self._reporting = set()
                 self._changed.notify_all()
 
     def _call(self, resource: Resource, keys: list[Key]) -> bool:

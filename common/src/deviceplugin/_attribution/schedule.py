@@ -1,4 +1,4 @@
-"""When to poll what pods hold, and whether that must be a list."""
+"""When to poll the kubelet for what pods hold, and whether that poll must be a List."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class AttributionTiming:
-    """When to poll and how long to believe what is seen; seconds."""
+    """The intervals of polls, and how long an answer is valid; in seconds."""
 
     interval: float
     soon: float
-    """After the end of an allocation: the kubelet writes it down and admits the pod."""
+    """From the end of an allocation to a poll: the kubelet records it and admits the pod first."""
     at_last: float
-    """After the first of a row of allocations."""
+    """From the first of several allocations to a poll, even if more follow."""
     retry: float
     stale: float
-    """Age from which on the last answer says nothing any more."""
+    """The age at which the last answer is no longer valid."""
     settle: float
-    """From the start of another kubelet until it has heard of all pods."""
+    """From the start of another kubelet until it knows all pods."""
     confirm: float
     """Between two polls that find a device free."""
     admission: float
-    """From an allocation until its pod is listed, or has been rejected."""
+    """From an allocation until its pod is listed or rejected."""
 
     @classmethod
     def of(cls, interval: float) -> Self:
-        """Return what goes with a poll every ``interval``."""
+        """Return the timing for a poll every ``interval`` seconds."""
         return cls(
             interval=interval,
             soon=min(interval, 1.0),
             at_last=min(interval, 5.0),
             retry=min(interval, 5.0),
-            stale=max(3 * interval, 2.0),  # what a slow answer may take
+            stale=max(3 * interval, 2.0),  # a slow answer may take 2 s
             settle=2 * interval,
             confirm=min(interval, 5.0),
             admission=min(interval, 10.0),
@@ -45,9 +45,9 @@ class AttributionTiming:
 
 
 class Schedule:
-    """When the next poll is due, by what allocations and polls have been.
+    """Decides when the next poll is due, from the allocations and polls so far.
 
-    Times are in monotonic seconds, and given by the caller. Not thread-safe.
+    Times are monotonic seconds that the caller passes. Not thread-safe.
     """
 
     def __init__(self, timing: AttributionTiming) -> None:
@@ -55,20 +55,20 @@ class Schedule:
         self._under_way = 0
         self._first: float | None = None
         self._last = 0.0
-        """When the first and the last allocation ended that no poll has followed."""
+        """The times at which the first and the last allocation ended since the last poll."""
         self._unseen: dict[Key, float] = {}
-        """Devices that no list has shown since they were allocated, and when that was."""
+        """Devices that no list has shown since their allocation, each with its time."""
         self._regular = 0.0
-        """When to poll where nothing else calls for it."""
+        """The time of the next regular poll."""
         self.list_due = True
-        """Whether the next poll must be a list."""
+        """Whether the next poll must be a List."""
 
     def wait(self, now: float, confirm_in: float | None = None) -> float:
         """Return the seconds until the next poll.
 
-        ``confirm_in`` are those until a poll would confirm that a device is free, if any would.
+        ``confirm_in`` is the number of seconds until a poll could confirm a release, if any could.
         """
-        if self._under_way:  # its end calls for a poll
+        if self._under_way:  # a poll follows at its end
             return self._timing.interval
         due = [self._regular]
         if self._first is not None:
@@ -78,7 +78,7 @@ class Schedule:
         return max(0.0, min(due) - now)
 
     def poll_at(self, when: float) -> None:
-        """Have the next regular poll at that time."""
+        """Set the time of the next regular poll."""
         self._regular = when
 
     # Allocations.
@@ -90,45 +90,45 @@ class Schedule:
 
     @property
     def unseen(self) -> Collection[Key]:
-        """The devices that no list has shown since they were allocated."""
+        """The devices that no list has shown since their allocation."""
         return self._unseen.keys()
 
     def begin_allocation(self) -> None:
-        """Look no more until ``end_allocation``."""
+        """Hold back polls until ``end_allocation``."""
         self._under_way += 1
 
     def allocated(self, devices: Iterable[Key], now: float) -> None:
-        """Have ``devices`` looked for in a list soon: the allocation has succeeded."""
+        """Poll by List soon, because the allocation of ``devices`` has succeeded."""
         self.list_due = True
         self._last = now
         self._first = now if self._first is None else self._first
         self._unseen.update((device, now) for device in devices)
 
     def end_allocation(self) -> None:
-        """Notice that an allocation is over, with success or without."""
+        """Record that an allocation is over, successful or not."""
         self._under_way -= 1
 
-    # Looks.
+    # Polls.
 
     def begin_poll(self, now: float) -> None:
-        """Notice that a poll begins: the allocations so far call for no other."""
+        """Record that a poll begins, so the allocations so far need no other."""
         self._first = None
         self._forget_old(now)
 
     def begin_list(self, now: float) -> Collection[Key]:
-        """Notice that a list is asked for, and return the devices that it may show at last."""
+        """Record that a List begins; return the devices that it may show for the first time."""
         self.list_due = False
         self._forget_old(now)
         return tuple(self._unseen)
 
     def list_failed(self) -> None:
-        """Notice that there was no answer."""
+        """Record that the kubelet did not answer."""
         self.list_due = True
 
     def listed(self, holdings: Holdings, expected: Iterable[Key]) -> None:
-        """Notice a list; another is due while a pod may still be on its way in.
+        """Record a list. Another one is due while the pod of an allocation may still appear.
 
-        ``expected`` is what ``begin_list`` returned: what was allocated later cannot be in it.
+        ``expected`` is what ``begin_list`` returned: later allocations cannot be in the list.
         """
         for resource, device_id in expected:
             if device_id in holdings.holders(resource):
@@ -136,6 +136,6 @@ class Schedule:
         self.list_due = self.list_due or bool(self._unseen)
 
     def _forget_old(self, now: float) -> None:
-        """Forget what has not been seen for too long, also by a kubelet that never answers."""
+        """Forget devices that lists have not shown for too long, even if there were no lists."""
         oldest = now - self._timing.settle
         self._unseen = {device: at for device, at in self._unseen.items() if at > oldest}

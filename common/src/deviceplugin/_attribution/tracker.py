@@ -1,9 +1,8 @@
-"""Which pods hold which devices: one poll every now and then, for the whole process.
+"""Tracking which pods hold which devices, by one periodic poll for the whole process.
 
-A poll is a Get for each pod that is known to hold something, or did until just now: it tells of the
-end of pods and does nothing else. Only where a new pod may have come is it a List: that makes the
-kubelet collect the devices of finished pods and, in the middle of an allocation, give them out
-twice.
+A poll is a Get for each pod that holds something, or did until recently: that shows the end of pods
+and has no side effect. It is a List only if a new pod may hold something: a List makes the kubelet
+collect the devices of finished pods, and during an allocation it can then give them out twice.
 """
 
 import logging
@@ -29,19 +28,19 @@ from deviceplugin.plugin import Capabilities
 log = logging.getLogger(__name__)
 
 _IDLE_TIMEOUT: Final = 2.0
-"""Seconds to wait, at most, for an allocation to end before a list is asked for."""
+"""Most seconds to wait for an allocation to end before a List."""
 
 
 class HoldingsTracker:
     """Keeps up to date what pods hold. ``run`` is its thread; the rest is thread-safe.
 
     Args:
-        service: The kubelet's.
-        timing: When to poll.
-        resources: Gives all resources of this process, by name.
-        metrics: Where to count.
-        exposed: Whether somebody may ask what is ``current``. If not there are no polls, but for
-            plugins that have ``released`` or are exclusive.
+        service: The kubelet's PodResources service.
+        timing: The intervals of polls.
+        resources: Returns all resources of this process, by name.
+        metrics: The metrics of this process.
+        exposed: Whether ``current`` may be called. If not, it polls only for plugins that override
+            ``released`` or are exclusive.
         own_pod: Name of the pod that this process may be in.
     """
 
@@ -60,10 +59,10 @@ class HoldingsTracker:
         self._resources = resources
         self._exposed = exposed
         self._asking = threading.Lock()
-        """Held while the kubelet is asked; guards changes of the view."""
+        """Held during requests to the kubelet; guards changes of the view."""
         self._view = HoldingsView(timing, own_pod)
         self._changed = threading.Condition()
-        """The schedule has, which it guards, or ``_stopped``."""
+        """Notified when the schedule or ``_stopped`` changes, which it guards."""
         self._schedule = Schedule(timing)
         self._stopped = False
         self._problems = Problems(log)
@@ -74,24 +73,24 @@ class HoldingsTracker:
     # Its thread.
 
     def run(self) -> None:
-        """Look now and then, until stopped."""
+        """Poll whenever it is due, until stopped."""
         while self._wait_until_due():
             try:
-                self._turn()
+                self._poll_once()
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"
                 self._failures.say("poll", "pod resources check failed", cause=error, error=text)
                 self._poll_in(self._timing.interval)
 
     def stop(self) -> None:
-        """Let ``run`` return; no hook is waited for."""
+        """Make ``run`` return without waiting for hooks."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
         self._releases.close()
 
     def poll_now(self) -> None:
-        """Notice that there are devices where there were none."""
+        """Poll now, because there are devices where there were none."""
         self._poll_in(0.0)
 
     def _poll_in(self, seconds: float) -> None:
@@ -100,7 +99,7 @@ class HoldingsTracker:
             self._changed.notify_all()
 
     def _wait_until_due(self) -> bool:
-        """Wait until the next poll is due; False if it never will be."""
+        """Wait until the next poll is due; return False if stopped."""
         with self._changed:
             while not self._stopped:
                 confirm_in = self._releases.confirm_in()
@@ -110,7 +109,7 @@ class HoldingsTracker:
                 self._changed.wait(wait)
             return False
 
-    def _turn(self) -> None:
+    def _poll_once(self) -> None:
         with self._changed:
             self._schedule.begin_poll(time.monotonic())
         if not any(self._matters(resource) for resource in self._resources().values()):
@@ -140,13 +139,13 @@ class HoldingsTracker:
         """Return what all pods hold now.
 
         Raises:
-            KubeletUnavailableError: There is no answer now.
+            KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._asking:
             return self._list()
 
     def _poll(self) -> tuple[Holdings, Identity]:
-        """Find out what pods hold now, by a list only where that may show more, and by whom."""
+        """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
         with self._asking:
             holdings = self._get()
             if holdings is None:
@@ -154,7 +153,7 @@ class HoldingsTracker:
             return holdings, self._view.kubelet
 
     def _get(self) -> Holdings | None:
-        """Ask for the pods that matter; None where a list must be asked for."""
+        """Return what the relevant pods hold, by Get; None if a List is needed."""
         kubelet = file_identity(self._service.socket)
         pods = self._view.pods_to_get(kubelet, self._resources(), time.monotonic())
         with self._changed:
@@ -193,15 +192,15 @@ class HoldingsTracker:
                 f"{self._service.socket}: the kubelet restarted meanwhile"
             )
 
-    # What it is known for.
+    # For other threads.
 
     def current(self) -> Holdings | None:
-        """Return what pods hold; None where that is not known, or was found out too long ago."""
+        """Return what pods hold; None if that is unknown or the last answer is too old."""
         return self._view.current(time.monotonic())
 
     @contextmanager
     def admit(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
-        """Take ``ids`` for held by a pod from now on, unless the body, an Allocate, raises.
+        """Count ``ids`` as held by a pod after the context, unless its body, an Allocate, raises.
 
         Raises:
             AllocationError: The plugin is exclusive, and a pod holds one of them now.

@@ -1,4 +1,4 @@
-"""What is known of what pods hold: by which kubelet, how complete and how fresh."""
+"""What pods hold according to the kubelet's answers: from which kubelet, how complete, how old."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -12,29 +12,29 @@ from deviceplugin._platform.file_identity import Identity
 _NEVER: Final = float("-inf")
 _UNKNOWN: Final = Holdings()
 _MOST_GETS: Final = 8
-"""Pods that are asked for one by one; the kubelet lets ten calls in a row pass, of all clients."""
+"""Most pods in one poll by Get. The kubelet accepts bursts of ten calls from all clients."""
 _LISTS: Final = 10
-"""Every how many intervals a list is asked for in any case."""
+"""Intervals after which a List is made in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingsView:
-    """What pods hold, as far as the kubelet's answers so far tell.
+    """What pods hold, as far as the kubelet's answers show.
 
-    Never changes: an answer makes another one. Times are in monotonic seconds, and given by the
-    caller. ``ours`` are the names of the resources of this process.
+    It is immutable: an answer makes a new one. Times are monotonic seconds that the caller passes.
+    ``ours`` are the names of the resources of this process.
     """
 
     timing: AttributionTiming
     own_pod: str = ""
-    """Name of the pod that this process may be in. Where it has been listed once, a kubelet that
-    does not list it has not heard of its pods."""
+    """Name of the pod that this process may be in. If it has been listed before, a kubelet that
+    does not list it does not know its pods yet."""
     holdings: Holdings = _UNKNOWN
-    """What pods hold by the last answer, however old that is."""
+    """What pods hold according to the last answer, however old that is."""
     kubelet: Identity = None
     """The kubelet that gave the last list."""
     gone: Mapping[PodName, float] = field(default_factory=dict)
-    """Pods that held a device of ours lately, and when that was over."""
+    """Pods that recently held a device of ours, and the time when they no longer did."""
     _taken: float = _NEVER
     _listed: float = _NEVER
     _kubelet_since: float = _NEVER
@@ -42,7 +42,7 @@ class HoldingsView:
     _own_pod_listed: bool = False
 
     def current(self, now: float) -> Holdings | None:
-        """Return what pods hold; None where that is not known, or was found out too long ago."""
+        """Return what pods hold; None if that is unknown or the last answer is too old."""
         known = self.holdings.holds is not None
         fresh = now - self._taken <= self.timing.stale
         return self.holdings if known and fresh else None
@@ -50,7 +50,7 @@ class HoldingsView:
     def pods_to_get(
         self, kubelet: Identity, ours: Collection[str], now: float
     ) -> AbstractSet[PodName] | None:
-        """Return the pods to ask ``kubelet`` for, or None where only a list is enough."""
+        """Return the pods to ask ``kubelet`` for by Get, or None if a List is needed."""
         if self._needs_list(kubelet, now):
             return None
         pods = _owners(self.holdings, ours) | self.gone.keys()
@@ -66,7 +66,7 @@ class HoldingsView:
         )
 
     def without_get(self, kubelet: Identity) -> "HoldingsView":
-        """Return the view in which ``kubelet`` can only be asked for lists."""
+        """Return a view that uses only List with ``kubelet``."""
         return replace(self, _without_get=kubelet)
 
     def after_get(
@@ -76,7 +76,7 @@ class HoldingsView:
         ours: Collection[str],
         now: float,
     ) -> "HoldingsView":
-        """Return the view in which ``pods`` hold what was ``found``, and the others as before."""
+        """Return a view in which ``pods`` hold what was ``found``; the others are unchanged."""
         before = self.holdings
         others = frozenset(hold for hold in before.holds or () if hold.owner not in pods)
         return self._with(Holdings(others | found, before.pods, complete=True), ours, now)
@@ -86,7 +86,7 @@ class HoldingsView:
     ) -> "HoldingsView":
         """Return the view after ``kubelet`` gave this list.
 
-        It counts as complete only if that kubelet has had time to hear of all its pods.
+        The list counts as complete only if that kubelet has had time to learn of all its pods.
         """
         since = self._kubelet_since
         if kubelet != self.kubelet:
@@ -105,7 +105,7 @@ class HoldingsView:
 
     def _with(self, holdings: Holdings, ours: Collection[str], now: float) -> "HoldingsView":
         owners, before = _owners(holdings, ours), _owners(self.holdings, ours)
-        # Asked for again: a second poll that asks nobody would confirm nothing.
+        # Pods that are gone are asked for again: without that, no poll could confirm a release.
         long = self.timing.interval + self.timing.confirm
         gone = {**dict.fromkeys(before, now), **self.gone}
         gone = {pod: at for pod, at in gone.items() if pod not in owners and now - at <= long}

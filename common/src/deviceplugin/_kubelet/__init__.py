@@ -1,1 +1,1 @@
-"""The device-plugin protocol: one endpoint a resource, its socket and its service."""
+"""The device-plugin protocol: an endpoint for each resource, with its socket and its service."""

@@ -1,4 +1,4 @@
-"""Who is asked before a device is given out."""
+"""The interface that may refuse an allocation."""
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
@@ -10,16 +10,15 @@ from deviceplugin._inventory.published import Resource
 
 
 class Admission(Protocol):
-    """Who is asked around each Allocate. Thread-safe."""
+    """Is called around each Allocate. Thread-safe."""
 
     def admit(self, resource: Resource, ids: Collection[str]) -> AbstractContextManager[None]:
-        """Return what an Allocate of these devices of ``resource`` is made in.
+        """Return a context in which these devices of ``resource`` are allocated.
 
-        It may wait and refuse as it is entered, and learns as it is left whether a container got
-        them: not if the body raises.
+        Entering it may wait or refuse. If its body raises, no container got the devices.
 
         Raises:
-            AllocationError: From entering it, where the devices must not be given out.
+            AllocationError: On entering it, if the devices must not be allocated.
         """
 
 
@@ -30,4 +29,4 @@ class _AdmitAll(Admission):
 
 
 ADMIT_ALL: Final[Admission] = _AdmitAll()
-"""For where nobody keeps account of who holds what."""
+"""Admits everything, for use without a tracker of what pods hold."""

@@ -1,4 +1,4 @@
-"""Keeping one resource registered with the kubelet, whatever happens to either side."""
+"""Keeping one resource registered with the kubelet, whatever happens on either side."""
 
 import math
 from collections import deque
@@ -22,11 +22,11 @@ from deviceplugin.errors import RegistrationRefusedError
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 _STREAM_TIMEOUT: Final = 10.0
-"""Seconds that a kubelet has to open its stream; it does so at once."""
+"""Seconds to wait for the kubelet's stream, which a kubelet normally opens at once."""
 _SHORT_LIFE: Final = 1.0
 """A registration that is lost within this many seconds makes the next one wait."""
 _FIRST_WAIT: Final = 0.1
-"""Seconds at most, and half as many at least."""
+"""Most seconds of the first wait; it takes at least half of them."""
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
 """Seconds between attempts to start the plugin."""
@@ -35,8 +35,8 @@ _START_AGAIN: Final = 5.0
 class Endpoint:
     """One resource, its server and its registration. ``run`` is its thread.
 
-    Serve, register, watch; at any loss, start over: with a new socket, by the same function. Of
-    ``registrars`` the first whose directory exists is used, one at a time.
+    It serves, registers and watches. After any loss it starts over with a new socket, by the same
+    function. It uses the first of ``registrars`` whose directory exists.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Endpoint:
     ) -> None:
         self.resource = resource
         self.server: Server | None = None
-        """What serves the resource now, if anything does."""
+        """The server that serves the resource now, if there is one."""
         self._admission = admission
         self._registrars = registrars
         self._registrar = registrars[0]
@@ -75,21 +75,21 @@ class Endpoint:
         return self._status.problem
 
     def recheck(self) -> None:
-        """Notice that the resource's plugin has been replaced."""
+        """Check again, because the resource's plugin has been replaced."""
         self._waiter.poke()
 
     def stop(self) -> None:
-        """Let ``run`` return: streams ended, socket removed, the stop hook called."""
+        """Make ``run`` end the streams, remove the socket, call the stop hook and return."""
         self._waiter.end()
         self._hooks.close()
 
     def run(self) -> None:
         """Keep the resource registered until stopped.
 
-        What it raises no repetition mends: whoever runs it has to end the process.
+        If it raises, trying again would not help: the caller must end the process.
         """
         name = self.resource.name
-        self._sockets.listen(name, self._look_up)
+        self._sockets.listen(name, self._on_socket_change)
         try:
             for registrar in self._registrars:
                 remove_stale_sockets(name, registrar.directory)
@@ -101,31 +101,31 @@ class Endpoint:
                     self._status.failed(text, cause=error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
-            self._sockets.forget(name, self._look_up)
+            self._sockets.forget(name, self._on_socket_change)
             self._lifecycle.stop()
             self._status.forget()
 
-    def _look_up(self, name: str | None) -> None:
+    def _on_socket_change(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, self._socket_name}:
             self._waiter.poke()
         elif name and name not in self._own_names and self._is_rival(name):
-            # Of two plugins for one resource, the kubelet forgets both when the later one goes.
+            # With two plugins for one resource, the kubelet forgets both when the later one stops.
             self._rival_left = True
             self._waiter.poke()
 
     def _is_rival(self, name: str) -> bool:
-        """Whether ``name`` was the socket of another plugin for this resource."""
+        """Return whether ``name`` was the socket of another plugin for this resource."""
         ours = is_socket_of(self.resource.name, name)
         return ours and file_identity(self._registrar.directory / name) is None
 
     def _live_once(self) -> None:
-        """Serve and register once, and return when that is over."""
+        """Serve and register once, and return when the registration is lost."""
         if not self._lifecycle.start():
             self._waiter.pause(_START_AGAIN)
             return
         if self._registrar not in self._settled:
             here = [r for r in self._registrars if is_directory(r.directory)]
-            self._settled = here[:1]  # for good: a directory that is away comes back
+            self._settled = here[:1]  # permanently: a directory that disappears will come back
             self._registrar = here[0] if here else self._registrars[0]
         try:
             server = Server(
@@ -143,9 +143,9 @@ class Endpoint:
             return
         self._socket_name = server.name
         self._own_names.append(server.name)
-        self._sockets.name(server.name, self._look_up)
+        self._sockets.name(server.name, self._on_socket_change)
         self._rival_left = False
-        if server.gone:  # before anybody listened for its name
+        if server.gone:  # removed before its name was known
             self._waiter.poke()
         self.server = server
         try:
@@ -167,10 +167,10 @@ class Endpoint:
                 self._watch(server, kubelet)
                 return
             if server.watched or server.refused:
-                return  # by an attempt that failed: only a new server is rid of it
+                return  # a failed attempt left this state, and only a new server clears it
 
     def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
-        """Return the kubelet that took the registration; None if it is time to check again."""
+        """Return the kubelet that accepted the registration; None if it is time to check again."""
         self._status.set("waiting for the kubelet")
         try:
             return self._registrar.register(server, waiter)
@@ -198,7 +198,7 @@ class Endpoint:
         self._settle(since, kubelet)
 
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
-        """Return how the registration was lost; empty if it was not."""
+        """Return why the registration was lost; empty if it was not."""
         now = self._registrar.identity()
         if self._waiter.is_over():
             return "the plugin is stopping"
@@ -214,9 +214,9 @@ class Endpoint:
         return "" if server.watched else "the kubelet ended its stream"
 
     def _settle(self, since: float, kubelet: Identity) -> None:
-        """Wait before a next registration with this same kubelet, if the last was short-lived.
+        """Wait before registering with the same kubelet again, if the last one was short-lived.
 
-        Two plugins that take one resource from each other must not do so without a pause.
+        Without it, two plugins for one resource would take it from each other without a pause.
         """
         if self._clock.now() - since >= _SHORT_LIFE:
             self._backoff.reset()

@@ -1,4 +1,4 @@
-"""What becomes known of an endpoint: its problem, in the log, as events and as a metric."""
+"""Reporting the state of an endpoint: in the log, as events and as a metric."""
 
 import logging
 from typing import Final
@@ -9,34 +9,34 @@ from deviceplugin.kit.log import Problems
 log = logging.getLogger(__name__)
 
 _SERVE: Final = "serve"
-"""The one subject: all that keeps the resource from being registered."""
+"""The only subject, for everything that keeps the resource from being registered."""
 
 
 class EndpointStatus:
-    """Whether the kubelet watches one resource, and if not, why."""
+    """Whether the kubelet watches a resource, and if not, why."""
 
     def __init__(self, resource: str, metrics: Metrics) -> None:
         self.problem = "starting"
         """Why the kubelet is not watching the resource; empty while it is."""
         self._resource = resource
         self._metrics = metrics
-        self._said = Problems(log)
+        self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         metrics.expect_resource(resource)
 
     def set(self, problem: str) -> None:
-        """Set the present problem without logging it."""
+        """Set the current problem without logging it."""
         self.problem = problem
         self._metrics.registered.labels(self._resource).set(0 if problem else 1)
 
     def report(self, event: str, error: str) -> None:
-        """Set the present problem, and log it unless it has been logged."""
+        """Set the current problem, and log it unless it has been logged."""
         self.set(f"{event}: {error}")
-        if self._said.say(_SERVE, event, resource=self._resource, error=error):
+        if self._problems.say(_SERVE, event, resource=self._resource, error=error):
             self._metrics.events.add(event, resource=self._resource, detail=error)
 
     def failed(self, error: str, cause: Exception) -> None:
-        """Report an error of the framework's own, with its traceback."""
+        """Report an error of the framework itself, with its traceback."""
         event = "endpoint failed, starting over"
         self.set(f"{event}: {error}")
         if self._failures.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
@@ -53,17 +53,17 @@ class EndpointStatus:
         """Report that the kubelet accepted the resource: earlier problems are over."""
         log.info("registered", extra={"resource": self._resource})
         self._metrics.events.add("registered", resource=self._resource)
-        self._said.over(_SERVE)
+        self._problems.over(_SERVE)
         self._failures.over(_SERVE)
 
     def lost(self, reason: str) -> None:
-        """Report how the registration was lost."""
+        """Report why the registration was lost."""
         log.info("registration lost", extra={"resource": self._resource, "reason": reason})
         self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
 
     def unserved(self) -> None:
-        """Count it as not registered: its server is about to stop."""
+        """Set its metric to "not registered", because its server is about to stop."""
         self._metrics.registered.labels(self._resource).set(0)
 
     def forget(self) -> None:

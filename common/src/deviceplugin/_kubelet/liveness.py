@@ -1,7 +1,8 @@
-"""Whether the plugin's own sockets still answer: what a restart of the process would mend.
+"""Checking that the plugin's own sockets still answer. A restart repairs one that does not.
 
-Asked in a thread of its own, never by who asks for ``/healthz``. A socket counts as dead only after
-minutes in which nothing has moved behind it: a restart that mends nothing costs a node its devices.
+The checks run in their own thread, and never in a request of ``/healthz``. A socket counts as dead
+only after minutes without any activity behind it, because a useless restart costs a node its
+devices.
 """
 
 import itertools
@@ -22,13 +23,13 @@ log = logging.getLogger(__name__)
 
 _INTERVAL: Final = 60.0
 _TIMEOUT: Final = 10.0
-"""Seconds for an answer. That a worker began anything meanwhile is as good as one."""
+"""Seconds to wait for an answer. Any call that a worker begins meanwhile counts as one."""
 _AT_A_TIME: Final = 8
-"""Sockets that are asked in a round; those of hundreds of resources take turns."""
+"""Sockets that are checked in one round. The rounds rotate through all sockets."""
 _SPAN: Final = 300.0
-"""Seconds of silence after which a socket is dead, if it was asked often enough."""
+"""Seconds without an answer after which a socket is dead, if it was checked often enough."""
 _FEWEST: Final = 5
-"""Questions in a row without an answer: a process that was stopped for an hour asks once."""
+"""Least failed checks in a row: a process that was stopped for an hour has checked only once."""
 
 
 class Served(Protocol):
@@ -36,14 +37,14 @@ class Served(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Its path."""
 
     @property
     def gone(self) -> bool:
-        """Whether it has been removed or replaced: its endpoint starts over by itself."""
+        """Whether it has been removed or replaced. Then its endpoint starts over by itself."""
 
     def answers(self, timeout: float) -> bool:
-        """Return whether it answers, or anything moves behind it."""
+        """Return whether it answers, or its server is busy with other calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,15 @@ class _Silence:
     path: Path
     since: float
     at: str
-    """The same in the time of people."""
-    questions: int = 0
+    """The same as wall-clock time."""
+    checks: int = 0
 
     def is_death(self, now: float) -> bool:
-        return self.questions >= _FEWEST and now - self.since >= _SPAN
+        return self.checks >= _FEWEST and now - self.since >= _SPAN
 
 
 class Liveness:
-    """Asks what ``served`` returns, the sockets by resource. ``run`` is its thread."""
+    """Checks the sockets that ``served`` returns by resource. ``run`` is its thread."""
 
     def __init__(
         self,
@@ -74,19 +75,19 @@ class Liveness:
         self._clock = clock
         self._waiter = Waiter(clock)
         self._silent: Mapping[str, _Silence] = {}
-        """By resource. Replaced, not changed: others read it."""
+        """By resource. It is replaced and never modified, because other threads read it."""
         self._known_to_work = False
         self._rounds = itertools.count()
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
 
     def run(self) -> None:
-        """Ask now and then, until stopped."""
+        """Check periodically, until stopped."""
         self._waiter.pause(_INTERVAL)
         while not self._waiter.is_over():
             try:
                 self.ask()
-            except Exception as error:  # no thread left, maybe: nothing that ends a plugin
+            except Exception as error:  # such as no thread left: no reason to end the plugin
                 text = f"{type(error).__name__}: {error}"
                 self._failures.say("ask", "plugin socket check failed", cause=error, error=text)
             else:
@@ -94,14 +95,14 @@ class Liveness:
             self._waiter.pause(_INTERVAL)
 
     def stop(self) -> None:
-        """Let ``run`` return."""
+        """Make ``run`` return."""
         self._waiter.end()
 
     def problem(self) -> str:
-        """Return an empty text, or which socket is dead and since when.
+        """Return which socket is dead and since when, or an empty string.
 
-        Where none has ever answered it is not this process that is ill, and a restart mends
-        nothing.
+        It is empty while no socket has ever answered: then the fault is not in this process, and a
+        restart would not help.
         """
         now = self._clock.now()
         dead = [each for each in self._silent.values() if each.is_death(now)]
@@ -110,21 +111,21 @@ class Liveness:
         return f"{dead[0].path} has not answered since {dead[0].at}"
 
     def ask(self) -> None:
-        """Ask some of the sockets, those first that were silent."""
+        """Check some of the sockets, first those that did not answer before."""
         served = self._served()
         self._silent = {name: kept for name, kept in self._silent.items() if name in served}
         self._problems.keep(served)
-        for name in self._turn(served):
+        for name in self._next_round(served):
             server, began = served[name], self._clock.now()
             if open_files.shortage():
-                return  # it could not be asked, whether it answers or not
+                return  # no socket can be checked now
             if server.answers(_TIMEOUT):
                 self._answered(name)
             elif not server.gone and self._served().get(name) is server:
                 self._unanswered(name, server.path, began)
-                return  # others would be as silent, and take as long
+                return  # others would probably not answer either, and take as long
 
-    def _turn(self, served: Mapping[str, Served]) -> list[str]:
+    def _next_round(self, served: Mapping[str, Served]) -> list[str]:
         names = sorted(served)
         start = next(self._rounds) * _AT_A_TIME % max(1, len(names))
         rotated = names[start:] + names[:start]
@@ -143,7 +144,7 @@ class Liveness:
     def _unanswered(self, name: str, path: Path, began: float) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         silence = self._silent.get(name, _Silence(path, began, at))
-        silence = replace(silence, path=path, questions=silence.questions + 1)
+        silence = replace(silence, path=path, checks=silence.checks + 1)
         self._silent = {**self._silent, name: silence}
         event = "plugin socket not responding"
         if self._problems.say(name, event, resource=name, socket=str(path)):

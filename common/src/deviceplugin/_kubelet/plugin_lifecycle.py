@@ -1,4 +1,4 @@
-"""Calling the ``start`` and ``stop`` of the plugin that has a resource, in pairs."""
+"""Calling ``start`` and ``stop`` of the plugin that serves a resource, in pairs."""
 
 import logging
 from typing import Final
@@ -18,7 +18,7 @@ _STOP_TIMEOUT: Final = 10.0
 
 
 class PluginLifecycle:
-    """Which plugin has been started for ``resource``. For one thread."""
+    """Starts and stops the plugin of ``resource``. For one thread."""
 
     def __init__(self, resource: Resource, hooks: Hooks, status: EndpointStatus) -> None:
         self._resource = resource
@@ -27,9 +27,9 @@ class PluginLifecycle:
         self._started: Plugin | None = None
 
     def start(self) -> bool:
-        """Start the plugin that has the resource now, and return whether it is started.
+        """Start the resource's plugin, and return whether it is started.
 
-        Another one that was started before is stopped first. A failure is reported.
+        If another plugin was started before, that one is stopped first. A failure is reported.
         """
         plugin = self._resource.plugin
         if self._started is plugin:
@@ -52,7 +52,7 @@ class PluginLifecycle:
         if plugin is None:
             return
         try:
-            # By hooks of its own: those of an endpoint that stops are closed.
+            # The endpoint's own Hooks are closed when it stops.
             Hooks().call("stop", plugin.stop, self._resource.name, timeout=_STOP_TIMEOUT)
         except DevicePluginError as error:
             log.warning(

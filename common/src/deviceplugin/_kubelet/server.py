@@ -1,4 +1,4 @@
-"""The socket on which a resource is served, from making it to removing it."""
+"""The socket on which a resource is served, from its creation to its removal."""
 
 import errno
 import os
@@ -29,29 +29,29 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 _SPARE_WORKERS: Final = 4
-"""For everything that is no stream; the kubelet asks one thing at a time."""
+"""Workers for everything but streams; the kubelet makes one call at a time."""
 _STOP_GRACE: Final = 0.2
 _STOPS: Final = threading.BoundedSemaphore(8)
-"""Servers that stop at a time: the threads of hundreds would spend minutes of CPU time on waiting
-for each other."""
+"""Limits how many servers stop at a time. The threads of hundreds would spend minutes of CPU time
+waiting for each other."""
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 _SILENT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _REST: Final = re.compile(r"-[0-9a-f]{6}\.sock")
 _SOCKET_NAME: Final = "{slug}-{token}.sock"
 _SLUG_LENGTH: Final = 40
-"""Characters of the resource name in a socket's name."""
+"""Most characters of the resource name in a socket's name."""
 _ADVICE: Final[Mapping[int, str]] = {
     errno.EROFS: "mount it writable",
     errno.EACCES: "run as a user who may write there, such as root",
     errno.EPERM: "run as a user who may write there, such as root",
 }
 _MAX_PATH: Final = 107
-"""Bytes that the path of a Unix socket can have."""
+"""Most bytes in the path of a Unix socket."""
 
 
 class _Workers(ThreadPoolExecutor):
     begun = 0
-    """How many tasks have been; that it grows is what matters, so no lock."""
+    """Number of tasks that have begun. It needs no lock, because only its growth matters."""
 
     @override
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
@@ -63,10 +63,10 @@ class _Workers(ThreadPoolExecutor):
 
 
 class Server:
-    """Serves ``resource`` on a new socket as ``registrar`` wants it; ``name`` is its file name.
+    """Serves ``resource`` on a new socket for ``registrar``. ``name`` is the socket's file name.
 
     Raises:
-        OSError: The socket cannot be made.
+        OSError: The socket cannot be created.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Server:
         refused: Callable[[str], None],
     ) -> None:
         directory = registrar.directory
-        _check_exists(directory)  # gRPC would say so on standard error, in its own way
+        _check_exists(directory)  # gRPC would only write a message to standard error
         if problem := open_files.shortage():
             raise OSError(f"{directory}: cannot serve in it: {problem}")
         self.resource_name = resource.name
         self.refused = False
-        """Whether the plugin watcher has said that it is not registered."""
+        """Whether the plugin watcher has reported that it is not registered."""
 
-        def turned_away(reason: str) -> None:
+        def on_refusal(reason: str) -> None:
             self.refused = True
             refused(reason)
             news()
@@ -106,7 +106,7 @@ class Server:
             self._workers,
             handlers=[
                 rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
-                *registrar.services(resource.name, turned_away),
+                *registrar.services(resource.name, on_refusal),
             ],
         )
         try:
@@ -119,7 +119,7 @@ class Server:
 
     @property
     def watched(self) -> bool:
-        """Whether a kubelet has opened its stream, and not ended it."""
+        """Whether the kubelet's stream is open."""
         return self.servicer.watched
 
     @property
@@ -129,9 +129,9 @@ class Server:
         return now is None or now != self._identity
 
     def answers(self, timeout: float) -> bool:
-        """Return whether a call is answered within ``timeout`` seconds, be it by a refusal.
+        """Return whether a call is answered within ``timeout`` seconds, even by an error.
 
-        Or whether a worker began one meanwhile, anybody's: a busy server is late, and alive.
+        It is also true if a worker began any call meanwhile: a busy server is late but alive.
         """
         begun = self._workers.begun
         with rpc.connect(self.path) as channel:
@@ -144,8 +144,8 @@ class Server:
         return True
 
     def stop(self) -> None:
-        """End all streams, cut off what does not end, and remove the socket."""
-        self.servicer.close()  # of all servers at once: the kubelet need not wait
+        """End all streams, cancel calls that do not end, and remove the socket."""
+        self.servicer.close()  # outside the semaphore, so that no stream waits for other servers
         with _STOPS:
             self._server.stop(_STOP_GRACE).wait(2 * _STOP_GRACE)
         self._workers.shutdown(wait=False)  # grpcio leaves that to the garbage collector
@@ -154,7 +154,7 @@ class Server:
 
 
 def _check_exists(directory: Path) -> None:
-    """Raise OSError if there is no ``directory``, or nobody may tell us that there is."""
+    """Raise OSError if ``directory`` does not exist or cannot be accessed."""
     try:
         mode = directory.stat().st_mode
     except FileNotFoundError:
@@ -166,9 +166,10 @@ def _check_exists(directory: Path) -> None:
 
 
 def _try_socket(path: Path) -> None:
-    """Raise OSError if no socket can be made at ``path``, which gRPC would not say the cause of.
+    """Raise OSError if no socket can be created at ``path``: gRPC would not give the reason.
 
-    Its text is the same each time: it does not have the name of the socket, which is a new one.
+    The message does not have the name of the socket. So it is the same at each attempt, although
+    the name is new each time.
     """
     try:
         path.unlink(missing_ok=True)
@@ -180,7 +181,7 @@ def _try_socket(path: Path) -> None:
 
 
 def _advised(error: OSError) -> str:
-    """Return what is wrong, without the name of any file, and what to do."""
+    """Return the message of ``error`` without the name of any file, and advice."""
     text = error.strerror or str(error)
     advice = _ADVICE.get(error.errno or 0)
     return f"{text}: {advice}" if advice else text
@@ -195,7 +196,7 @@ def _socket_name(resource: Resource, registrar: Registrar) -> str:
 
 @lru_cache(maxsize=1024)
 def slug_of_resource(resource: str) -> str:
-    """Return what names of sockets for ``resource`` begin with."""
+    """Return the prefix of the names of sockets for ``resource``."""
     slug = resource.replace("/", "_")
     if len(slug) <= _SLUG_LENGTH:
         return slug
@@ -203,7 +204,7 @@ def slug_of_resource(resource: str) -> str:
 
 
 def slug_of(name: str) -> str:
-    """Return what a socket's ``name`` begins with, before its token."""
+    """Return the prefix of a socket's ``name``, before its token."""
     return name.rpartition("-")[0]
 
 
@@ -218,13 +219,13 @@ def check_directory(key: str, directory: Path) -> None:
 
 
 def is_socket_of(resource: str, name: str) -> bool:
-    """Whether a file called ``name`` is a socket that a plugin for ``resource`` has made."""
+    """Return whether ``name`` is that of a socket that a plugin for ``resource`` has created."""
     slug = slug_of_resource(resource)
     return name.startswith(slug) and bool(_REST.fullmatch(name, len(slug)))
 
 
 def remove_stale_sockets(resource: str, directory: Path) -> None:
-    """Remove what earlier processes that were killed left behind for ``resource``."""
+    """Remove the sockets for ``resource`` that killed processes left behind."""
     with suppress(OSError):
         for path in list(directory.iterdir()):
             if is_socket_of(resource, path.name) and not _answers(path):

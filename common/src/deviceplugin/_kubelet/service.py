@@ -1,4 +1,4 @@
-"""What a resource answers to the kubelet: the methods of the DevicePlugin service."""
+"""The DevicePlugin service of a resource, which the kubelet calls."""
 
 import itertools
 import logging
@@ -28,20 +28,20 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 log = logging.getLogger(__name__)
 
 MAX_STREAMS: Final = 64
-"""ListAndWatch streams at a time; the kubelet needs one."""
+"""Most ListAndWatch streams at a time; the kubelet needs one."""
 _ALLOCATE_TIMEOUT: Final = 10.0
-"""Seconds: the whole node waits for the answer."""
+"""Seconds. It is short because the whole node waits for the answer."""
 _MAX_REASON: Final = 400
-"""Bytes: it goes into the status of a pod, and into an Event that has 1,024 bytes in all."""
+"""Bytes. The reason goes into the status of a pod, and into an Event of at most 1,024 bytes."""
 _PREFER_TIMEOUT: Final = 1.0
-"""Seconds: only a wish, and the node waits for this one too."""
+"""Seconds. It is short because the node waits for the answer, which is only a preference."""
 
 
 class Servicer:
-    """The methods of the DevicePlugin service, by their names on the wire.
+    """The methods of the DevicePlugin service, with the names of the protocol.
 
-    ``news`` is called when a stream opens or ends. Everything is answered from memory, but for the
-    hooks that an author has overridden; those have a time limit.
+    ``news`` is called when a stream opens or ends. All answers come from memory, except those of
+    hooks that a plugin overrides; these have a time limit.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Servicer:
         metrics.streams.labels(resource.name).set(0)
 
     def close(self) -> None:
-        """End all streams and take no new ones."""
+        """End all streams and accept no new ones."""
         self._closed = True
         self._resource.wake()
 
     def expect_stream(self) -> None:
-        """Take the next stream that opens for the kubelet's: it is about to be registered."""
+        """Treat the next stream as the kubelet's: the resource is about to be registered."""
         with self._lock:
             self._awaiting, self._kubelets = True, None
 
@@ -148,7 +148,7 @@ class Servicer:
                 self._refuse("pre-start", error, context)
         return pb.PreStartContainerResponse()
 
-    # What they have in common.
+    # What the methods share.
 
     def _open_stream(self) -> int | None:
         with self._lock:
@@ -214,7 +214,7 @@ class Servicer:
             return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
 
     def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
-        """Return a valid answer, whatever the author's hook makes of it."""
+        """Return a valid answer, whatever the plugin's hook returns."""
         size = request.allocation_size
         available = sorted(set(request.available_deviceIDs), key=natural_key)
         required = sorted(set(request.must_include_deviceIDs), key=natural_key)
@@ -266,7 +266,7 @@ class Servicer:
 def reason_of(error: DevicePluginError) -> str:
     """Return the message of ``error`` for the kubelet: one short line of UTF-8, never empty."""
     raised = error.__cause__ if isinstance(error, _hooks.HookFailedError) else error
-    if _text(raised) in {"", "None"}:  # an error number's text may be None
+    if _text(raised) in {"", "None"}:  # the message of an error number may be None
         return f"{type(raised).__name__} was raised without a message"
     encoded = _text(error).encode(errors="replace")
     if len(encoded) <= _MAX_REASON:
@@ -275,7 +275,7 @@ def reason_of(error: DevicePluginError) -> str:
 
 
 def _text(error: BaseException | None) -> str:
-    """Return how the text of ``error`` begins, on one line; empty if its class fails to tell it."""
+    """Return the start of the message of ``error`` on one line; empty if it has none to give."""
     try:
         return " ".join(_hooks.call(str, error)[: 4 * _MAX_REASON].split())
     except DevicePluginError:

@@ -1,4 +1,4 @@
-"""Telling each endpoint of the sockets that concern it, and of no other's."""
+"""Notifying each endpoint of changes of its own sockets and the kubelet's, and of no others."""
 
 import threading
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 
 class SocketNews:
-    """What comes and goes in ``directories``, for as long as ``watcher`` runs.
+    """Reports sockets that appear and disappear in ``directories``, while ``watcher`` runs.
 
-    Hundreds of endpoints that heard of each other's sockets would do little else.
+    If hundreds of endpoints were notified of each other's sockets, they would do little else.
     """
 
     def __init__(self, watcher: FileWatcher, directories: Iterable[Path]) -> None:
@@ -21,30 +21,30 @@ class SocketNews:
         self._of_name: dict[str, Callback] = {}
         self._names: dict[Callback, str] = {}
         for path in directories:
-            watcher.watch(path, self._tell)
+            watcher.watch(path, self._notify)
 
     def listen(self, resource: str, callback: Callback) -> None:
-        """Call ``callback`` with the names of sockets for ``resource`` and of the kubelet's.
+        """Call ``callback`` with the name of a socket of ``resource`` or of the kubelet's socket.
 
-        And with None for "check for yourself".
+        It is called with None if the name is unknown, for example after lost events.
         """
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback
 
     def name(self, name: str, callback: Callback) -> None:
-        """Call ``callback`` with ``name`` too, and with no other that was named before."""
+        """Call ``callback`` for ``name`` too, in place of the name that was given before."""
         with self._lock:
             self._of_name.pop(self._names.pop(callback, ""), None)
             self._of_name[name], self._names[callback] = callback, name
 
     def forget(self, resource: str, callback: Callback) -> None:
-        """Call ``callback`` no more."""
+        """Stop calling ``callback``."""
         with self._lock:
             self._of_name.pop(self._names.pop(callback, ""), None)
             if self._of_resource.get(slug_of_resource(resource)) == callback:
                 del self._of_resource[slug_of_resource(resource)]
 
-    def _tell(self, name: str | None) -> None:
+    def _notify(self, name: str | None) -> None:
         with self._lock:
             if name in {None, KUBELET_SOCKET}:
                 concerned = [*self._of_resource.values()]

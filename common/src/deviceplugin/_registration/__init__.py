@@ -1,1 +1,1 @@
-"""The two ways to be registered with the kubelet."""
+"""The two ways to register with the kubelet."""

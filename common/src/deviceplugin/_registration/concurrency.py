@@ -1,4 +1,4 @@
-"""Letting only a few threads do something at a time, first come, first served."""
+"""A semaphore that is first come, first served, and whose waits can be ended."""
 
 import threading
 from collections import deque
@@ -9,7 +9,7 @@ from deviceplugin._platform.waiting import Waiter
 
 
 class Slots:
-    """A number of slots, and a queue of those who wait for one, each with a waiter of its own."""
+    """A number of slots, and a queue of threads that wait for one, each with its own waiter."""
 
     def __init__(self, slots: int) -> None:
         self._lock = threading.Lock()
@@ -19,7 +19,7 @@ class Slots:
 
     @contextmanager
     def slot(self, waiter: Waiter) -> Iterator[bool]:
-        """Wait for a slot and hold it for the block; False without one, as ``waiter`` is over."""
+        """Wait for a slot, and hold it in the context. Yield False if ``waiter`` is over first."""
         has_slot = self._wait(waiter)
         try:
             yield has_slot
@@ -42,7 +42,7 @@ class Slots:
         return self._leave(waiter)
 
     def _leave(self, waiter: Waiter) -> bool:
-        """Stop waiting, and return whether a slot has come meanwhile."""
+        """Stop waiting, and return whether a slot was granted meanwhile."""
         with self._lock:
             if waiter in self._called:
                 self._called.remove(waiter)

@@ -1,4 +1,4 @@
-"""The kubelet as a plugin sees it: a socket that comes and goes, and takes registrations."""
+"""Registering with the kubelet by its socket, which disappears and comes back."""
 
 import logging
 import secrets
@@ -24,25 +24,25 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 log = logging.getLogger(__name__)
 
 _REGISTER_TIMEOUT: Final = 20.0
-"""More than the 10 s that a kubelet takes to find that it cannot dial back."""
+"""Seconds. A kubelet takes 10 s to give up dialling the plugin."""
 _AT_A_TIME: Final = 8
-"""Calls of Register: hundreds would keep each other from being answered before they time out."""
+"""Most calls of Register at a time. Hundreds would make each other time out."""
 _FIRST_WAIT: Final = 0.005
-"""Seconds: a kubelet listens this soon after its socket appears."""
+"""Seconds. A kubelet listens this soon after its socket appears."""
 _LONGEST_WAIT: Final = 5.0
-_FOR_EVER_NO: Final = (
+_PERMANENT_REFUSALS: Final = (
     "requested API version",
     "the ResourceName",
 )
-"""How refusals begin that no repetition changes. Their code is the same as all others'."""
+"""Prefixes of refusals for which trying again is useless. Their gRPC code is that of all others."""
 
 
 class Registrant(Protocol):
-    """A resource that is served and is to be registered."""
+    """A served resource that must be registered."""
 
     @property
     def resource_name(self) -> str:
-        """What the kubelet shall know it by."""
+        """The name of the resource."""
 
     @property
     def name(self) -> str:
@@ -50,19 +50,19 @@ class Registrant(Protocol):
 
     @property
     def watched(self) -> bool:
-        """Whether a kubelet has opened its stream."""
+        """Whether the kubelet's stream is open."""
 
     @property
     def refused(self) -> bool:
-        """Whether the plugin watcher has said that it is not registered."""
+        """Whether the plugin watcher has reported that it is not registered."""
 
 
 class Registrar(Protocol):
-    """A way to be registered, and the directory in which the plugin's socket has to be."""
+    """A way to register, and the directory for the plugin's socket."""
 
     @property
     def directory(self) -> Path:
-        """Where the socket has to be."""
+        """The directory that the socket must be in."""
 
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it from others."""
@@ -70,16 +70,16 @@ class Registrar(Protocol):
     def services(
         self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return what to serve beside the plugin's own service.
+        """Return the services to serve besides the plugin's own.
 
-        ``refused`` is called with the reason where a kubelet refuses the resource by it.
+        If a kubelet refuses the resource through them, ``refused`` is called with the reason.
         """
 
     def identity(self) -> Identity:
-        """Return what changes when there is another kubelet to register with."""
+        """Return a value that changes when there is another kubelet to register with."""
 
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Return the kubelet that has the registration; None if it is time to check again."""
+        """Return the kubelet that accepted the registration; None if it is time to check again."""
 
 
 class Kubelet:
@@ -96,20 +96,20 @@ class Kubelet:
         self._waiting = Seldom(log)
 
     def token(self) -> str:
-        """Return the part of a socket's name that distinguishes it: a new one each time.
+        """Return the part of the socket's name that distinguishes it: a new one each time.
 
-        grpcio removes the socket by name when a server stops, also if a newer one has the name.
+        When a server stops, grpcio removes its socket by name, even if a newer one has that name.
         """
         return secrets.token_hex(3)
 
     def services(
         self, _resource: str, _refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return what has to be served beside the plugin's own service: nothing."""
+        """Return the services to serve besides the plugin's own: none."""
         return ()
 
     def identity(self) -> Identity:
-        """Return what identifies this kubelet's socket; None without a socket."""
+        """Return the identity of the kubelet's socket; None without a socket."""
         now = file_identity(self.socket)
         with self._lock:
             if now is not None and now != self._last:
@@ -123,9 +123,9 @@ class Kubelet:
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Register until a kubelet accepts, and return its identity.
 
-        Waits between attempts, longer each time up to 5 s. None if there is no point in going on:
-        the kubelet is another one now, ``waiter`` is over, or an attempt failed that nevertheless
-        left a stream: a second one would confuse the kubelet.
+        It waits between attempts, longer each time up to 5 s. None if trying on is pointless: the
+        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and
+        a second one would confuse the kubelet.
 
         Raises:
             RegistrationRefusedError: This kubelet will never accept the resource.
@@ -134,7 +134,7 @@ class Kubelet:
 
         def before_wait(error: BaseException | None) -> None:
             self._metrics.registration_failures.labels(resource, "unavailable").inc()
-            # For all resources once: there may be hundreds, and all wait for the same.
+            # Logged once for all resources: there may be hundreds that wait for the same kubelet.
             self._waiting.say("waiting for the kubelet", error=str(error))
 
         try:
@@ -160,7 +160,7 @@ class Kubelet:
         waiter = waiter.unless(lambda: self.identity() != kubelet)
         with self._slots.slot(waiter) as is_ours:
             if not is_ours or waiter.is_over():
-                # A kubelet removes sockets before it listens: it would try to reach ours in vain.
+                # A kubelet removes all sockets before it listens, so it could not reach ours.
                 raise KubeletUnavailableError("a socket was removed before registering")
             self._call(registrant, waiter)
         return kubelet
@@ -187,13 +187,13 @@ class Kubelet:
 def _failure(call: grpc.RpcError, socket: Path) -> Exception:
     text = rpc.status_text(call)
     details = str(call.details())
-    if details.startswith(_FOR_EVER_NO):
+    if details.startswith(_PERMANENT_REFUSALS):
         return RegistrationRefusedError(details)
     return KubeletUnavailableError(f"{socket}: {text}")
 
 
 def is_directory(path: Path) -> bool:
-    """Return whether ``path`` is a directory, as far as this process may know."""
-    with suppress(OSError):  # not permitted, maybe
+    """Return whether ``path`` is a directory that this process can access."""
+    with suppress(OSError):  # such as a lack of permission
         return path.is_dir()
     return False

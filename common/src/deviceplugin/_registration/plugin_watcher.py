@@ -1,4 +1,4 @@
-"""The other way to be registered: the kubelet's plugin watcher finds a socket and asks."""
+"""Registering by the kubelet's plugin watcher, which finds a socket and calls it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,13 +15,13 @@ from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
 
 _AFTER_REFUSAL: Final = 30.0
-"""Seconds that a kubelet has to try again by itself."""
+"""Seconds to wait for the kubelet to try again by itself."""
 _WATCHER: Final = (0, 0, 0)
-"""Any kubelet: it looks again for our socket by itself when it has been restarted."""
+"""The identity of every kubelet: after a restart, each finds our socket again by itself."""
 
 
 class Registry:
-    """The plugins_registry directory of a kubelet; takes the place of ``Kubelet``."""
+    """The plugins_registry directory of a kubelet; used in place of ``Kubelet``."""
 
     def __init__(self, directory: Path, metrics: Metrics) -> None:
         self.directory = directory
@@ -30,30 +30,30 @@ class Registry:
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it: always the same.
 
-        The watcher undoes a registration when its file goes, by the resource's name. Under the
-        same file name it does so before it looks at the new file, and not after.
+        When a file disappears, the watcher undoes the registration of its resource. If the new file
+        has the same name, the watcher does so before it handles the new file, and not after.
         """
         return "reg"
 
     def services(
         self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return what has to be served beside the plugin's own service.
+        """Return the services to serve besides the plugin's own.
 
-        ``refused`` is called with the reason where the kubelet refuses the resource.
+        If the kubelet refuses the resource, ``refused`` is called with the reason.
         """
         service = pb.DESCRIPTOR.services_by_name["Registration"]
         return [rpc.service(service, _Servicer(resource, refused, self._metrics))]
 
     def identity(self) -> Identity:
-        """Return the same for every kubelet."""
+        """Return the same value for every kubelet."""
         return _WATCHER
 
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Wait until the kubelet has come and watches; None once ``waiter`` is over.
+        """Wait until the kubelet watches; None once ``waiter`` is over.
 
-        None also some time after a refusal: from Kubernetes 1.36 on the kubelet tries again by
-        itself, and before it only a new socket has it try.
+        None also some time after a refusal. From Kubernetes 1.36 on, the kubelet tries again by
+        itself; an older one tries again only with a new socket.
         """
         waiter.until(lambda: registrant.watched or registrant.refused)
         watched = waiter.until(lambda: registrant.watched, _AFTER_REFUSAL)
@@ -61,7 +61,7 @@ class Registry:
 
 
 class _Servicer:
-    """The pluginregistration service of one resource; answers at once, from memory."""
+    """The pluginregistration service of one resource. It answers from memory."""
 
     def __init__(self, resource: str, refused: Callable[[str], None], metrics: Metrics) -> None:
         self._resource = resource
@@ -69,7 +69,7 @@ class _Servicer:
         self._metrics = metrics
 
     def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
-        # No endpoint: the plugin's service is on this very socket.
+        # There is no endpoint, because the plugin's service is on this same socket.
         return pb.PluginInfo(type="DevicePlugin", name=self._resource, supported_versions=[VERSION])
 
     def NotifyRegistrationStatus(  # noqa: N802

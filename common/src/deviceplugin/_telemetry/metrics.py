@@ -176,7 +176,7 @@ class Metrics:
         self.registry.register(_Attributed(source))
 
     def expose(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and all metrics, in a format that ``accept`` (a header) allows."""
+        """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
         try:
             encode, content_type = choose_encoder(accept)
         except (ValueError, TypeError):  # an invalid header
