@@ -109,8 +109,8 @@ def test_a_device_is_told_with_its_health_and_holder() -> None:
 
 def test_holders_that_are_not_known_are_said_to_be_so() -> None:
     reader = page(report(dp.Device("a")))
-    assert [["a", "● healthy", "0 s ago", "not known", ""]] == cells(reader)
-    assert "1 device · 1 healthy · not known who holds them" in "".join(reader.texts)
+    assert [["a", "● healthy", "0 s ago", "unknown", ""]] == cells(reader)
+    assert "1 device · 1 healthy · holders unknown" in "".join(reader.texts)
 
 
 def test_many_holders_of_one_device_are_counted() -> None:

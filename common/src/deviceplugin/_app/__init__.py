@@ -1,1 +1,1 @@
-"""One process of a plugin: command line, signals, threads, and everything that runs in it."""
+"""The process of a plugin: command line, signals, threads, and everything that runs in it."""

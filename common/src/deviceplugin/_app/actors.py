@@ -1,4 +1,4 @@
-"""Threads that live and die together."""
+"""Groups of threads that start and end together."""
 
 import logging
 import threading
@@ -9,13 +9,13 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _NAMED: Final = 10
-"""Late threads that are named; of more, only the number is logged."""
+"""Late threads that are logged by name; the others are counted."""
 
 
 class Group:
-    """Actors that live and die together: the first to end, for whatever reason, ends all.
+    """Actors that end together: the first to end, for whatever reason, stops all others.
 
-    Beside them there may be threads that come and go; one that fails ends all, too.
+    There may also be threads that end at any time. If one of them fails, it stops all too.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Group:
         self._error: Exception | None = None
 
     def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
-        """Add an actor: ``run`` in a thread of its own, until ``stop`` is called."""
+        """Add an actor: ``run`` gets its own thread, and returns after ``stop`` is called."""
         self._actors.append((name, run, stop))
 
     def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
@@ -32,17 +32,17 @@ class Group:
         return threading.Thread(target=self._act, args=(name, run), name=name, daemon=True)
 
     def stop(self) -> None:
-        """Let ``run`` return."""
+        """Make ``run`` return."""
         self._over.set()
 
     def run(self, timeout: float) -> None:
         """Run all actors until one ends or ``stop`` is called; then stop all.
 
-        Waits at most ``timeout`` seconds for them to stop.
+        It waits at most ``timeout`` seconds for them to stop.
 
         Raises:
-            Exception: The one that the first actor to fail raised.
-            RuntimeError: It raised what is not an ``Exception``, or ended before ``stop``.
+            Exception: The error of the first actor that failed.
+            RuntimeError: That actor raised something else, or ended before ``stop``.
         """
         threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
         for thread in threads:
@@ -57,24 +57,24 @@ class Group:
     def _act(self, name: str, run: Callable[[], None]) -> None:
         try:
             run()
-        except BaseException as error:  # a SystemExit(0), too, is a failure here
+        except BaseException as error:  # even SystemExit(0) is a failure here
             self._error = self._error or _as_exception(name, error)
             log.exception("fatal error, stopping")
             self._over.set()
 
     def _lasting(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what runs ``run``, and raises RuntimeError if that ends before ``stop``."""
+        """Return a function that calls ``run``, and raises RuntimeError if it ends too early."""
 
-        def run_until_told() -> None:
+        def run_until_stopped() -> None:
             run()
             if not self._over.is_set():
                 raise RuntimeError(f"{name} ended by itself")
 
-        return run_until_told
+        return run_until_stopped
 
 
 def _as_exception(name: str, error: BaseException) -> Exception:
-    """Return ``error``, or an error because of it that cannot be taken for a wish to exit."""
+    """Return ``error``, wrapped if it is not an ``Exception``: SystemExit would look intended."""
     if isinstance(error, Exception):
         return error
     failure = RuntimeError(f"{name} failed: {type(error).__name__}: {error}")
@@ -83,7 +83,7 @@ def _as_exception(name: str, error: BaseException) -> Exception:
 
 
 def join(threads: Iterable[threading.Thread], timeout: float) -> None:
-    """Wait for ``threads``, ``timeout`` seconds for all of them together."""
+    """Wait for ``threads``, at most ``timeout`` seconds for all of them together."""
     deadline = time.monotonic() + timeout
     late = []
     for thread in threads:

@@ -1,4 +1,4 @@
-"""The command of a plugin: what it does for which flags, and its exit status."""
+"""The command line of a plugin: what it does for which flags, and its exit status."""
 
 import argparse
 import functools
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Settings)
 
 _RELOAD_REST: Final = 0.1
-"""Seconds of rest between reloads."""
+"""Least seconds between reloads."""
 
 
 Command = Callable[[Sequence[str]], int]
-"""A further command: gets the words behind its name, and returns its exit status."""
+"""A further command: it gets the arguments after its name, and returns its exit status."""
 
 
 @overload
@@ -67,16 +67,16 @@ def main(
 ) -> NoReturn:
     """Run ``plugins`` as the command of this process, and exit.
 
-    ``plugins`` are classes, or anything else that makes a plugin when it is called: without
-    arguments, or with the settings where a ``settings`` class of your own is given. Its fields
-    become flags, environment variables and keys of the configuration file. SIGTERM and SIGINT
-    stop. The settings are read again, and the plugins made anew, when the configuration file says
-    something else (the setting ``reload``), and at SIGHUP.
+    ``plugins`` are classes, or other callables that return a plugin. They are called without
+    arguments, or with the settings if you give your own ``settings`` class. Its fields become
+    flags, environment variables and keys of the configuration file. SIGTERM and SIGINT stop the
+    process. SIGHUP makes it read the settings again and create new plugins; so does a change of the
+    configuration file (see the setting ``reload``).
 
-    ``commands`` are further commands, such as ``ctl``: functions that get the words behind the
-    name and return an exit status; the first line of their docstrings is their help.
-    ``default_config`` is read if it exists and no other file is named. ``description`` is what
-    ``--help`` begins with; the first paragraph of the plugin's docstring where not given.
+    ``commands`` are further commands, such as ``ctl``: functions that get the arguments after the
+    name and return an exit status. The first line of a function's docstring is its help.
+    ``default_config`` is read if it exists and no other file is named. ``--help`` begins with
+    ``description``, which is by default the first paragraph of the plugin's docstring.
 
     Exit status: 0 after a stop, 2 for a configuration error, 1 for anything else.
     """
@@ -128,7 +128,7 @@ class _Command:
             plugins = self._make(settings)
             check_plugins(plugins)
             return preview(plugins, options.output)
-        signals = Signals()  # first of all: a signal that nobody takes kills, or is lost to pid 1
+        signals = Signals()  # first, because an unhandled signal kills, or is lost for pid 1
         plugins = self._make(settings)
         return self._serve(plugins, settings, options, signals)
 
@@ -169,7 +169,7 @@ class _Command:
         return "unknown"
 
     def _load(self, options: argparse.Namespace) -> Settings:
-        """Return the settings as they are now; note what is in files before it is read."""
+        """Return the current settings; record the content of files before they are read."""
         keys = {names.key(field) for field in fields(self._settings)}
         given = {name: value for name, value in vars(options).items() if name in keys}
         file = options.config or environment.config_file()
@@ -224,7 +224,7 @@ class _Command:
 
 
 def _check_makers(makers: Sequence[object]) -> None:
-    """Raise ConfigError unless ``makers`` are what ``main`` takes."""
+    """Raise ConfigError unless ``main`` accepts ``makers``."""
     if not makers:
         raise ConfigError("main() needs at least one plugin")
     for maker in makers:
@@ -236,12 +236,12 @@ def _check_makers(makers: Sequence[object]) -> None:
 
 
 def _author(maker: Any) -> Any:
-    """Return what somebody has written: what a partial function is of."""
+    """Return the function or class behind a partial function."""
     return maker.func if isinstance(maker, functools.partial) else maker
 
 
 def _paragraph(maker: Any) -> str:
-    """Return the first paragraph of the docstring of a plugin's class, or else of its module."""
+    """Return the first paragraph of the docstring of a plugin's class, or of its module."""
     maker = _author(maker)
     module = sys.modules.get(getattr(maker, "__module__", None) or "")
     own = maker.__doc__ if isinstance(maker, type) else None

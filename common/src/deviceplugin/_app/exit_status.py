@@ -1,4 +1,4 @@
-"""How a command ends: its exit status, and what it says then."""
+"""The exit status of a command, and its error messages."""
 
 import sys
 from typing import Final
@@ -10,6 +10,6 @@ USAGE: Final = 2
 
 
 def complain(program: str, problem: object) -> None:
-    """Say what is wrong, with the name of the program on each line."""
+    """Print ``problem`` to standard error, with the name of the program on each line."""
     for line in str(problem).splitlines():
         sys.stderr.write(f"{program}: {line}\n")

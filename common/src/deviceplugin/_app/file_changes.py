@@ -1,4 +1,4 @@
-"""Configuration files that are not what was read: an edit, another version of a ConfigMap."""
+"""Noticing that configuration files have changed, by an edit or a new version of a ConfigMap."""
 
 import errno
 import hashlib
@@ -10,24 +10,24 @@ from typing import Final
 from deviceplugin._platform.waiting import Waiter
 
 SETTLE: Final = 0.5
-"""Seconds that a file must stay as it is before it is read: whoever writes it may be at it."""
+"""Seconds that a file must stay unchanged before it is read, because somebody may be writing it."""
 _MOST_ROUNDS: Final = 20
-"""Of a file that never stays as it is, what it says then is read."""
+"""Checks after which a file is read even if it keeps changing."""
 _CONFIG_MAP: Final = "..data"
-"""The link that the kubelet moves when the ConfigMap in a directory is another one."""
+"""The link that the kubelet replaces when a mounted ConfigMap changes."""
 
 Contents = Mapping[Path, bytes | None]
-"""What tells what files say; None for one that is not there, or cannot be read."""
+"""The digest of each file; None for a file that is absent or unreadable."""
 
 Watch = Callable[[Path, Callable[[str | None], None]], Callable[[], None]]
-"""Calls the function after each change of the path; returns what ends the watch."""
+"""Calls the function after each change of the path; returns a function that ends the watch."""
 
 
 class FileChanges:
-    """Notices when files have settled to something else than was noted of them.
+    """Notices when the content of files differs from what was recorded, and has settled.
 
-    What counts is what a file says, so that a file that is written again with the same content, or
-    linked to, is no change. One that is not there is waited for.
+    Only the content counts: a file that is rewritten with the same content, or replaced by a link
+    to it, has not changed. A file may also appear later.
     """
 
     def __init__(self, waiter: Waiter | None = None) -> None:
@@ -38,7 +38,7 @@ class FileChanges:
         self._watch: Watch | None = None
 
     def note(self, paths: Iterable[Path]) -> None:
-        """Note what files say, and those of before; call it before they are read.
+        """Record the content of ``paths`` and of all files so far. Call this before reading them.
 
         So no change is missed, and none is reported twice.
         """
@@ -47,19 +47,19 @@ class FileChanges:
         self._watch_all()
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Note what further files say; those that are noted already stay as they were read."""
+        """Record the content of further files; files that are recorded already are skipped."""
         with self._lock:
             self._noted = {**_contents(set(paths) - self._noted.keys()), **self._noted}
         self._watch_all()
 
     def start(self, watch: Watch, ask: Callable[[], None]) -> None:
-        """Call ``ask`` at changes, in a thread of its own, until ``stop``."""
+        """Call ``ask`` after changes, in a new thread, until ``stop``."""
         self._watch = watch
         self._watch_all()
         threading.Thread(target=self._run, args=(ask,), name="configuration", daemon=True).start()
 
     def stop(self) -> None:
-        """Call it no longer."""
+        """Stop calling ``ask``."""
         self._waiter.end()
 
     def _watch_all(self) -> None:
@@ -67,10 +67,10 @@ class FileChanges:
             assert self._watch
             self._watches[path] = [
                 self._watch(path, lambda _name: self._waiter.poke()),
-                # In which a link on the way to the file may be replaced.
+                # A link in the directory, on the way to the file, may be replaced.
                 self._watch(path.parent, self._poke_for({path.name, _CONFIG_MAP})),
             ]
-        self._waiter.poke()  # it may have changed before the watch was there
+        self._waiter.poke()  # a file may have changed before it was watched
 
     def _poke_for(self, names: set[str]) -> Callable[[str | None], None]:
         def poke(name: str | None) -> None:
@@ -82,25 +82,25 @@ class FileChanges:
     def _run(self, ask: Callable[[], None]) -> None:
         while not self._waiter.is_over():
             self._waiter.until_poked()
-            if self._news(self._look()) and self._news(self._settled()):
+            if self._is_news(self._current()) and self._is_news(self._settled()):
                 ask()
 
-    def _look(self) -> Contents:
+    def _current(self) -> Contents:
         with self._lock:
             paths = list(self._noted)
         return _contents(paths)
 
     def _settled(self) -> Contents:
-        """Return what the files say once they have stayed like that for a while."""
-        found = self._look()
+        """Return the contents once they have not changed for a while."""
+        found = self._current()
         for _ in range(_MOST_ROUNDS):
             self._waiter.pause(SETTLE)
-            before, found = found, self._look()
+            before, found = found, self._current()
             if found == before:
                 break
         return found
 
-    def _news(self, found: Contents) -> bool:
+    def _is_news(self, found: Contents) -> bool:
         if self._waiter.is_over():
             return False
         with self._lock:
@@ -121,10 +121,10 @@ def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
 
 
 def _digest(path: Path) -> bytes:
-    """Return what tells what a file says, or the files of a directory, such as a ConfigMap's."""
+    """Return a digest of a file, or of the files in a directory, such as a mounted ConfigMap."""
     if not path.is_dir():
         if not path.is_file():
-            raise OSError(errno.EINVAL, "not a regular file")  # what is read of a pipe is gone
+            raise OSError(errno.EINVAL, "not a regular file")  # reading a pipe would consume it
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")

@@ -1,4 +1,4 @@
-"""The flags of a plugin's command: one for each setting, and a few of its own."""
+"""The flags of a plugin's command: one for each setting, and a few more."""
 
 import argparse
 import json
@@ -19,23 +19,23 @@ _COMMON: Final = frozenset(field.name for field in fields(Settings))
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as for any other configuration error."""
+    """Raises ConfigError, so that errors are reported as for any other setting."""
 
     @override
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see --help)")
 
     commands: Mapping[str, Callable[[Sequence[str]], int]] = {}
-    """Further commands by their names, which are the first word."""
+    """Further commands by name. A command's name is the first argument."""
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Return what ``argv`` says; ``ConfigError`` for an unknown word, with one that is near."""
+        """Return the parsed ``argv``; raise ConfigError with a suggestion for unknown arguments."""
         options, rest = self.parse_known_args(argv)
         for word in rest:
             known = [*self._option_string_actions, *self.commands]
             near = words.nearest(word.partition("=")[0], known)
-            hint = f": did you mean {near}?" if near else ""
-            self.error(f"unknown argument {word!r}{hint}")
+            advice = f": did you mean {near}?" if near else ""
+            self.error(f"unknown argument {word!r}{advice}")
         return options
 
 
@@ -48,23 +48,26 @@ def make_parser(
     *,
     helping: bool,
 ) -> Parser:
-    """Return the parser of the command ``name``; ``commands`` are others, whose help it lists.
+    """Return the parser of the command ``name``; its help also lists ``commands``.
 
-    ``helping`` is whether the help will be shown: its texts come from the source, which takes time.
+    ``helping`` is whether the help will be shown. Only then it is extracted from the source code,
+    which takes time.
     """
     parser = Parser(
         prog=name,
         usage=f"{name} [OPTION | SETTING ...]" + (f"\n       {name} COMMAND ..." * bool(commands)),
         description=description,
         epilog="Each setting is also an environment variable (--log-level is DP_LOG_LEVEL) and "
-        "a key of the configuration file (log-level); a flag wins over the environment, and "
-        "that over the file. Durations are written as in 30s, 1m30s or 24h.",
+        "a key of the configuration file (log-level). A flag wins over the environment, and "
+        "the environment over the file. Durations are written as 30s, 1m30s or 24h.",
         allow_abbrev=False,
     )
     parser.commands = commands
     if commands and helping:
         listed = parser.add_subparsers(
-            title="commands", metavar="COMMAND", description=f"{name} COMMAND --help tells more."
+            title="commands",
+            metavar="COMMAND",
+            description=f"{name} COMMAND --help describes a command.",
         )
         for command, run in commands.items():
             listed.add_parser(command, help=_first_line(run.__doc__))
@@ -72,8 +75,8 @@ def make_parser(
     parser.add_argument(
         "--once",
         action="store_true",
-        help="discover, print what would be advertised, and exit: with status 0 if that is at "
-        "least one device, 1 if there is none or a discovery fails",
+        help="discover once, print what would be advertised, and exit: with status 0 if there is "
+        "at least one device, or 1 if there is none or a discovery fails",
     )
     parser.add_argument(
         "--output", choices=["table", "json"], default="table", help="form of --once's output"
@@ -99,7 +102,7 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
     common = [field for field in fields(settings) if field.name in _COMMON]
     for field in (*own, *common):
         name = names.key(field)
-        # A boolean may stand without its value: --verbose is --verbose=true.
+        # A boolean flag needs no value: --verbose means --verbose=true.
         options: dict[str, Any] = {}
         if types[field.name] is bool:
             options = {"nargs": "?", "const": "true"}
@@ -119,7 +122,7 @@ def _is_many(field: Field[Any], kind: Any) -> bool:
 
 
 def _notes(field: Field[Any]) -> str:
-    """Return what the help says behind the text of a setting."""
+    """Return what the help adds after the description of a setting."""
     notes = []
     if others := names.variables(field)[1:]:
         notes.append(f"also {', '.join(others)} in the environment")

@@ -28,16 +28,16 @@ from deviceplugin._telemetry.plugin_metrics import Additions
 from deviceplugin.plugin import Plugin
 
 _STOP_TIMEOUT: Final = 3.0
-"""Seconds for everything to stop; a DaemonSet's pods are given more, people expect less."""
-_LOOKS: Final = 3
-"""Discoveries within the deadline, at the least: a single failure disturbs nobody."""
+"""Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
+_DISCOVERIES: Final = 3
+"""Least number of discoveries within the deadline, so that a single failure has no effect."""
 
 
 class Host:
     """Runs plugins: discovers, serves, registers and reports, until stopped.
 
     Raises:
-        ConfigError: A setting cannot be used; nothing has been served then.
+        ConfigError: A setting cannot be used. Nothing has been served.
     """
 
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
@@ -102,7 +102,7 @@ class Host:
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
-        # Last, so that it stops first: the kubelet notices at once.
+        # It is added last, so that it stops first and the kubelet notices at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
 
     def run(self) -> None:
@@ -113,20 +113,20 @@ class Host:
             self._watcher.close()
 
     def stop(self) -> None:
-        """Let ``run`` return, within 5 s."""
+        """Make ``run`` return, within 5 s."""
         self._group.stop()
 
     def watch(self, path: Path, callback: Callable[[str | None], None]) -> Callable[[], None]:
-        """Call ``callback`` after each change of ``path``; return what ends that."""
+        """Call ``callback`` after each change of ``path``; return a function that ends this."""
         return self._watcher.watch(path, callback)
 
     def replace(self, plugins: Sequence[Plugin]) -> None:
-        """Go on with ``plugins`` in place of those given at first, one for one.
+        """Replace each plugin by the one at its place in ``plugins``.
 
-        Resources that both have stay registered all the while.
+        Resources that both have stay registered.
 
         Raises:
-            ConfigError: One of them cannot be used; the old ones go on.
+            ConfigError: One of them cannot be used. The old plugins continue.
         """
         check_plugins(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
@@ -134,22 +134,22 @@ class Host:
         for endpoint in self._endpoints.running():
             endpoint.recheck()
 
-    # What tests ask for, as HTTP does.
+    # The same as over HTTP, for tests.
 
     def alive(self) -> str:
-        """Return an empty text, or why the process should be restarted."""
+        """Return why the process should be restarted, or an empty string."""
         return self._status.alive()
 
     def ready(self) -> str:
-        """Return an empty text, or why devices cannot be allocated from here now."""
+        """Return why devices cannot be allocated from here now, or an empty string."""
         return self._status.ready()
 
     def troubles(self) -> list[str]:
-        """Return everything that keeps devices from being advertised now, a message for each."""
+        """Return a message for everything that keeps devices from being advertised now."""
         return self._status.troubles()
 
     def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, ready for JSON."""
+        """Return all resources and their devices, for JSON."""
         return self._status.inventory()
 
 
@@ -169,7 +169,7 @@ def _tracker(
 def _timing(settings: Settings) -> DiscoveryTiming:
     deadline = settings.discovery_deadline.total_seconds()
     return DiscoveryTiming(
-        interval=min(settings.discovery_interval.total_seconds(), deadline / _LOOKS),
+        interval=min(settings.discovery_interval.total_seconds(), deadline / _DISCOVERIES),
         deadline=deadline,
         retention=Retention(
             grace=settings.vanished_grace.total_seconds(),
@@ -179,7 +179,7 @@ def _timing(settings: Settings) -> DiscoveryTiming:
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:
-    """Return the names of ``plugins`` in logs and metrics: their classes, numbered if need be."""
+    """Return the names of ``plugins`` for logs and metrics: their classes, numbered if needed."""
     seen: Counter[str] = Counter()
     names = []
     for plugin in plugins:

@@ -1,4 +1,4 @@
-"""A single discovery, shown: what ``--once`` prints."""
+"""What ``--once`` prints: the result of a single discovery."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
 def show(plugins: Sequence[Plugin], output: str) -> int:
     """Print what ``plugins`` would advertise, as a ``table`` or ``json``.
 
-    Returns the exit status: 1 if a discovery failed, or there is not one device to advertise.
+    Returns the exit status: 1 if a discovery failed, or if no device would be advertised.
     """
     groups: Groups = {}
     status = 0
@@ -41,9 +41,9 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
                 )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
     text = _as_json(groups) if output == "json" else _as_table(groups)
-    # A reason may name a file whose name is no Unicode.
+    # A reason may name a file whose name is not valid Unicode.
     sys.stdout.write(text.encode(errors="backslashreplace").decode())
-    sys.stdout.flush()  # what is said about the table comes after it, also in a pipe
+    sys.stdout.flush()  # so that messages about the table come after it, even in a pipe
     if not (status or any(groups.values())):
         sys.stderr.write("no device would be advertised\n")
         status = 1

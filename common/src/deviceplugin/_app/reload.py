@@ -1,4 +1,4 @@
-"""The reload: settings read again, and plugins made anew from them, without a new registration."""
+"""Reloading: reading the settings again and creating new plugins, without a new registration."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from deviceplugin._platform import hooks
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin
 
-if TYPE_CHECKING:  # gRPC and all; not needed for --help and --once
+if TYPE_CHECKING:  # it imports gRPC, which --help and --once do not need
     from deviceplugin._app.host import Host
 
 log = logging.getLogger(__name__)
@@ -23,17 +23,17 @@ def reload(
     load: Callable[[], Settings],
     make: Callable[[Settings], list[Plugin]],
 ) -> Settings | None:
-    """Give ``host`` the plugins that ``make`` makes from what ``load`` reads now.
+    """Load the settings again, make new plugins from them, and give these to ``host``.
 
-    Where either fails, that is logged, the old plugins go on, and None is returned; else the
-    settings are. Logged are changes, too, from ``before``, the settings at the start, that need a
-    restart.
+    Returns the settings. If loading or making fails, that is logged, the old plugins continue, and
+    None is returned. It also logs which settings differ from ``before``, those of the start, and
+    need a restart.
     """
     try:
-        settings = hooks.call(load)  # an author's settings class, too
+        settings = hooks.call(load)  # the settings class can be the plugin's code
         host.replace(hooks.call(make, settings))
     except DevicePluginError as error:
-        log.error(  # noqa: TRY400 - the text says it all
+        log.error(  # noqa: TRY400 - the message is enough
             "invalid configuration ignored", extra={"error": str(error)}
         )
         return None

@@ -1,4 +1,4 @@
-"""Running plugins from a program of one's own."""
+"""Running plugins from your own program."""
 
 import threading
 
@@ -10,14 +10,15 @@ from deviceplugin.plugin import Plugin
 def run(
     *plugins: Plugin, settings: Settings | None = None, stop: threading.Event | None = None
 ) -> None:
-    """Run ``plugins`` in one process until ``stop`` is set; for ever if there is none.
+    """Run ``plugins`` in one process until ``stop`` is set, or for ever without ``stop``.
 
-    For programs of your own; a command does more by ``main``. Touches neither signals nor logging.
+    Use it in your own program; ``main`` is better for a command. It changes neither signal handlers
+    nor logging.
 
     Raises:
-        ConfigError: A setting cannot be used; nothing has been served then.
+        ConfigError: A setting cannot be used. Nothing has been served.
     """
-    from deviceplugin._app.host import Host  # gRPC and all; not needed to import the package
+    from deviceplugin._app.host import Host  # keeps gRPC out of the import of the package
 
     if not plugins:
         raise ConfigError("run() needs at least one plugin")

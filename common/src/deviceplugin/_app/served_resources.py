@@ -1,4 +1,4 @@
-"""The resources of a process, and the endpoint on which each is served."""
+"""The resources of a process, and the endpoint of each."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ from deviceplugin.plugin import Plugin
 log = logging.getLogger(__name__)
 
 _HANDOVER_TIMEOUT: Final = 15.0
-"""Seconds for a withdrawn resource to end before it may come back; its ``stop`` may take 10."""
+"""Seconds to wait for a withdrawn resource to end before it may come back; ``stop`` can take 10."""
 
 
 def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
@@ -37,9 +37,9 @@ def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
 
 
 class Endpoints:
-    """The catalogue that discoveries fill, and what serves it. Thread-safe.
+    """The catalogue that discoveries fill, and the endpoints that serve it. Thread-safe.
 
-    ``thread`` makes the threads of endpoints; one that fails has to be an end of the process.
+    ``thread`` creates the threads of endpoints. If one of them fails, the process must end.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Endpoints:
             return dict(self._resources)
 
     def running(self) -> list[Endpoint]:
-        """Return the endpoints of those that are advertised."""
+        """Return the endpoints of all advertised resources."""
         with self._lock:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
@@ -80,7 +80,7 @@ class Endpoints:
             ]
 
     def servers(self) -> Mapping[str, Server]:
-        """Return what serves a resource now, by its name."""
+        """Return the servers that run now, by the name of the resource."""
         return {each.resource.name: server for each in self.running() if (server := each.server)}
 
     # The catalogue.
@@ -94,7 +94,7 @@ class Endpoints:
             return resource
 
     def advertise(self, resource: Resource) -> None:
-        """Serve ``resource`` from now on, if that is not done yet."""
+        """Serve ``resource``, if it is not served yet."""
         with self._lock:
             if self._stopping.is_set() or resource.name in self._endpoints:
                 return
@@ -111,7 +111,7 @@ class Endpoints:
         self._tracker.poll_now()
 
     def withdraw(self, resource: Resource) -> None:
-        """Serve ``resource`` no longer; its name may be claimed again afterwards."""
+        """Stop serving ``resource``; its name may be claimed again afterwards."""
         with self._lock:
             running = self._endpoints.pop(resource.name, None)
         if running is not None:
@@ -126,9 +126,9 @@ class Endpoints:
     # Their thread.
 
     def run(self, timeout: float) -> None:
-        """Wait until stopped, withdraw everything, and wait ``timeout`` seconds at most for that.
+        """Wait until stopped; then withdraw everything, and wait at most ``timeout`` seconds.
 
-        The endpoints have threads of their own.
+        The endpoints have their own threads.
         """
         self._stopping.wait()
         with self._lock:
@@ -142,5 +142,5 @@ class Endpoints:
         join([thread for _, thread in endpoints], timeout)
 
     def stop(self) -> None:
-        """Let ``run`` go on, and advertise nothing more."""
+        """Make ``run`` withdraw everything, and advertise nothing more."""
         self._stopping.set()

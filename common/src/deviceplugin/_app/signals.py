@@ -1,4 +1,4 @@
-"""Signals of the process: SIGTERM and SIGINT stop it, SIGHUP has it read its settings again."""
+"""Signals: SIGTERM and SIGINT stop the process, SIGHUP makes it read its settings again."""
 
 import select
 import signal
@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""A stop before all else."""
+"""In the order in which they are handled: a stop goes first."""
 
 
 class Signals:
-    """Signals that have come, and the end of the host. Several of one kind are one.
+    """Pending signals, and the end of the host. Several signals of one kind count as one.
 
-    A wake-up descriptor ends the wait: of handlers in Python alone, one can come just before the
-    wait that it should end, and is then not run before the next signal.
+    A wake-up descriptor ends the wait. Python's signal handlers alone are not enough: if a signal
+    arrives just before the wait, its handler does not run until the next signal.
     """
 
     def __init__(self) -> None:
@@ -22,27 +22,27 @@ class Signals:
         self._ended = False
         self._inbox, self._outbox = socket.socketpair()
         for end in (self._inbox, self._outbox):
-            end.settimeout(0)  # as a wake-up descriptor has to be
+            end.settimeout(0)  # a wake-up descriptor must be non-blocking
         signal.set_wakeup_fd(self._outbox.fileno(), warn_on_full_buffer=False)
         for kind in _SIGNALS:
             signal.signal(kind, lambda number, _frame: self._came.add(number))
 
     def end(self) -> None:
-        """Report the end."""
+        """Make ``next`` return 0."""
         self._ended = True
         self._wake()
 
     def ask_for_reload(self) -> None:
-        """Do as if SIGHUP had come."""
+        """Act as if SIGHUP had arrived."""
         self._came.add(signal.SIGHUP)
         self._wake()
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # then it is readable anyway
+        with suppress(BlockingIOError):  # it is full, so the other end is readable anyway
             self._outbox.send(b"\0")
 
     def next(self) -> int:
-        """Wait for a signal and return its number, a stop first; 0 at the end."""
+        """Wait for a signal and return its number, a stop first; 0 after ``end``."""
         while not (self._came or self._ended):
             select.select([self._inbox], [], [])
             with suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""What a process reports of itself: over HTTP, in its metrics, and to tests."""
+"""The state of a process, for HTTP, metrics and tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +15,7 @@ from deviceplugin._telemetry.metrics import Attribution, Count
 
 
 class Status:
-    """How all that runs is. Thread-safe."""
+    """The state of everything that runs. Thread-safe."""
 
     def __init__(
         self,
@@ -33,19 +33,19 @@ class Status:
         self._liveness = liveness
 
     def alive(self) -> str:
-        """Return an empty text, or why the process should be restarted."""
+        """Return why the process should be restarted, or an empty string."""
         hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
         if hanging:
             return f"{NOT_RETURNING}: {', '.join(hanging)}"
         directory = self._settings.plugin_dir
-        with suppress(OSError):  # not there, or not for us to see: a restart mends neither
+        with suppress(OSError):  # absent or inaccessible, which a restart would not repair
             if not directory.stat().st_nlink:
-                # As a mount in a container, it stays what it was: only a new one sees the new.
+                # A container still mounts the deleted one; only a new container gets the new one.
                 return f"{directory} has been deleted under its mount"
         return self._liveness.problem()
 
     def ready(self) -> str:
-        """Return an empty text, or why devices cannot be allocated from here now."""
+        """Return why devices cannot be allocated from here now, or an empty string."""
         if waiting := [d.name for d in self._discoveries if d.waiting]:
             return f"waiting for pod resources: {', '.join(waiting)}"
         if pending := [d for d in self._discoveries if not d.completed]:
@@ -56,7 +56,7 @@ class Status:
         return "\n".join(self._unregistered())
 
     def troubles(self) -> list[str]:
-        """Return everything that keeps devices from being advertised now, a message for each."""
+        """Return a message for everything that keeps devices from being advertised now."""
         own = [text for discovery in self._discoveries for text in discovery.troubles()]
         return [*own, *self._unregistered()]
 
@@ -68,7 +68,7 @@ class Status:
         ]
 
     def reports(self) -> list[Report]:
-        """Return all resources as they are now, by name."""
+        """Return all resources in their current state, sorted by name."""
         holdings = self._tracker.current()
         return [
             Report.of(resource, endpoint.problem if endpoint else NOT_ADVERTISED, holdings)
@@ -76,7 +76,7 @@ class Status:
         ]
 
     def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, ready for JSON."""
+        """Return all resources and their devices, for JSON."""
         return {
             "resources": [
                 {**report.as_json(), "devices": list(report.devices_as_json())}
@@ -84,15 +84,15 @@ class Status:
             ]
         }
 
-    # What the metrics ask for at each scrape.
+    # Called by the metrics at each scrape.
 
     def count_devices(self) -> list[Count]:
-        """Return how many devices of each resource are healthy, and how many are not."""
+        """Return the numbers of healthy and of unhealthy devices of each resource."""
         resources = self._endpoints.resources()
         return [(name, *counts(resource.devices)) for name, resource in resources.items()]
 
     def attribute(self) -> list[Attribution]:
-        """Return who holds the devices of each resource."""
+        """Return the holders of the devices of each resource."""
         holdings = self._tracker.current()
         resources = self._endpoints.resources().values()
         return [attribution(resource, holdings) for resource in resources]

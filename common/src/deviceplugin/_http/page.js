@@ -13,7 +13,7 @@ setInterval(async () => {
     if (!state.dataset.lost) {
       state.dataset.lost = "yes";
       state.className = "bad";
-      state.textContent = "no answer; this is how it was: " + state.textContent;
+      state.textContent = "no answer; last update: " + state.textContent;
     }
   }
 }, 5000);

@@ -1,10 +1,10 @@
-"""The inventory as a page for people: one answer of HTML, which needs nothing else.
+"""The inventory as an HTML page for people, complete in one response.
 
-Put together from ``page.html``, ``page.css`` and ``page.js`` beside this file.
+It is assembled from ``page.html``, ``page.css`` and ``page.js`` beside this file.
 
-Without JavaScript it is a plain page that the browser loads again every 10 s. With it, what is
-shown is replaced every 5 s, and stays where it is while nobody answers. Whatever is put in is
-escaped, and a content security policy keeps anything from running but the script below.
+Without JavaScript, the browser reloads the page every 10 s. With it, the script replaces the
+content every 5 s, and keeps the old content while the plugin does not answer. All values are
+escaped, and a content security policy allows no script but ``page.js``.
 """
 
 import base64
@@ -22,13 +22,13 @@ from deviceplugin._telemetry.events import Event
 from deviceplugin.model import Device
 
 MAX_DEVICES: Final = 500
-"""Devices on the page, the unhealthy first; /devices has all."""
+"""Most devices on the page, the unhealthy first; /devices has all."""
 MAX_RESOURCES: Final = 100
-"""Resources on the page, those with problems first."""
+"""Most resources on the page, those with problems first."""
 _MAX_HOLDERS: Final = 4
-"""Holders of one device that are named."""
+"""Most holders of one device on the page."""
 _MAX_TEXT: Final = 300
-"""Characters of a reason or of attributes that are shown."""
+"""Most characters of a reason, or of attributes, on the page."""
 
 
 def _read(suffix: str) -> str:
@@ -57,10 +57,10 @@ def render(
 
     Args:
         reports: All resources, by name.
-        events: What happened lately, the latest first.
-        name: Of the machine or pod that this is.
+        events: The recent events, the latest first.
+        name: The name of this machine or pod.
         problem: Why devices cannot be allocated; empty if they can.
-        now: Seconds since the epoch.
+        now: The time, in seconds since the epoch.
     """
     shown = sorted(reports, key=lambda report: not _troubled(report))[:MAX_RESOURCES]
     sections = [_note(problem)]
@@ -74,14 +74,14 @@ def render(
         style=_STYLE,
         name=escape(name),
         clock=_clock(now),
-        main="".join(sections) + _left_out(len(reports) - len(shown)) + _events(events, now),
+        main="".join(sections) + _hidden(len(reports) - len(shown)) + _events(events, now),
         script=_SCRIPT,
     )
     return text.encode(errors="replace")
 
 
 def _choose(reports: Sequence[Report]) -> list[list[Device]]:
-    """Return the devices of each of ``reports`` that are shown: the unhealthy first."""
+    """Return the devices to show for each of ``reports``, the unhealthy first."""
     left = MAX_DEVICES
     chosen: list[list[Device]] = [[] for _ in reports]
     for healthy in (False, True):
@@ -140,7 +140,7 @@ def _numbers(report: Report) -> str:
     if unhealthy:
         parts.append(f'<span class="bad">{unhealthy:,} unhealthy</span>')
     if report.holders is None:
-        parts.append("not known who holds them")
+        parts.append("holders unknown")
     else:
         free = sum(device_id not in report.holders for device_id in healthy)
         parts += [f"{len(report.holders):,} held", f"{free:,} free"]
@@ -170,7 +170,7 @@ def _named(name: str, value: object) -> str:
 
 def _people(holders: Sequence[Hold] | None) -> str:
     if holders is None:
-        return '<span class="soft">not known</span>'
+        return '<span class="soft">unknown</span>'
     named = [
         f"<div>{escape(hold.namespace)}/{escape(hold.pod)}"
         f"<small>{escape(hold.container)}</small></div>"
@@ -201,7 +201,7 @@ def _note(problem: str) -> str:
     return f'<section class="note"><b>Not ready</b>\n{_cut(problem)}</section>\n' if problem else ""
 
 
-def _left_out(number: int) -> str:
+def _hidden(number: int) -> str:
     if not number:
         return ""
     more = f'{_count(number, "resource")} more, not shown: see <a href="devices">devices</a>.'
@@ -217,7 +217,7 @@ def _clock(seconds: float) -> str:
 
 
 def _ago(then: float, now: float) -> str:
-    """Return how long ago ``then`` was, with the time itself for who points at it."""
+    """Return how long ago ``then`` was, with the time itself as a tooltip."""
     seconds = max(0, int(now - then))
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

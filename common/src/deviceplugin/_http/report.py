@@ -1,4 +1,4 @@
-"""A resource as it is shown over HTTP: its devices, who holds them, its registration."""
+"""A resource for HTTP clients: its registration, its devices and their holders."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ class Report:
     name: str
     plugin: str
     problem: str
-    """Why it is not registered; empty where it is."""
+    """Why it is not registered; empty if it is."""
     devices: Mapping[str, Device]
     since: Mapping[str, float]
-    """When the health of a device last changed, in seconds since the epoch."""
+    """The time when the health of each device last changed, in seconds since the epoch."""
     holders: Mapping[str, Sequence[Hold]] | None
-    """Who holds a device, by its id; None where that is not known."""
+    """The holders of each held device, by its id; None if they are unknown."""
 
     @classmethod
     def of(cls, resource: Resource, problem: str, holdings: Holdings | None) -> "Report":
-        """Return what there is to tell of ``resource``."""
+        """Return the report of ``resource``."""
         devices = resource.devices
         return cls(
             name=resource.name,
@@ -41,7 +41,7 @@ class Report:
         )
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return all but the devices, ready for JSON."""
+        """Return everything but the devices, for JSON."""
         return {
             "name": self.name,
             "plugin": self.plugin,
@@ -50,7 +50,7 @@ class Report:
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the devices, ready for JSON."""
+        """Yield the devices, for JSON."""
         for device in self.devices.values():
             holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
             yield {**describe(device, self.since[device.id]), "holders": holders}
@@ -61,7 +61,7 @@ def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
 
 
 def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
-    """Return what the metrics tell about the holders of devices of ``resource``."""
+    """Return what the metrics need to know about the holders of devices of ``resource``."""
     healthy = [device.id for device in resource.devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
     free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)

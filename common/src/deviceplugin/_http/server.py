@@ -28,45 +28,45 @@ log = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _CLIENT_TIMEOUT: Final = 10
-"""Seconds that a client may keep a connection without saying anything."""
+"""Most seconds that a client may be silent on a connection."""
 _CLIENT_DEADLINE: Final = 15.0
-"""Seconds that a client may take in all."""
+"""Most seconds that a client may take in total."""
 MAX_CLIENTS: Final = 32
-"""Clients that are answered at a time, if there are open files enough for them."""
+"""Most clients at a time, if there are enough open files for them."""
 _FEWEST: Final = 2
-"""The same, however few there are: a probe must get through."""
+"""Clients that are accepted even if open files are scarce: a probe must get through."""
 _PATIENCE: Final = 0.5
-"""Seconds that the next client waits for one of them to end, before all of them are cut off."""
+"""Seconds that the next client waits for another to end, before slow ones are disconnected."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _NEVER: Final = 24 * 3600.0
-"""Seconds between wake-ups that serve no purpose here."""
+"""Seconds between wake-ups of the server loop, which are useless here."""
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
 
 
 _ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
-"""A line for each value, by the fast encoder: it has no indentation."""
+"""Writes a line for each value, without indentation, because the fast encoder has none."""
 _CHUNK: Final = 50
-"""Devices that are written at once."""
+"""Devices that are encoded before other threads may run."""
 
 _Answer = tuple[int, str, bytes]
 """Status, content type and body."""
 
 
 class View(Protocol):
-    """What there is to tell."""
+    """The state that the server reports."""
 
     def alive(self) -> str:
-        """Return an empty text, or why the process should be restarted."""
+        """Return why the process should be restarted, or an empty string."""
 
     def ready(self) -> str:
-        """Return an empty text, or why devices cannot be allocated."""
+        """Return why devices cannot be allocated, or an empty string."""
 
     def reports(self) -> Sequence[Report]:
         """Return all resources and their devices."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ``:port`` is every address of the machine.
+    """Return host and port of ``host:port``; ``:port`` means every address of the machine.
 
     Raises:
         ConfigError: It is neither.
@@ -99,7 +99,7 @@ class Server:
             OSError,
             ValueError,
             TypeError,
-        ) as error:  # a ValueError where the host cannot be a name
+        ) as error:  # a ValueError if the host cannot be a name
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(
                 f"http-address {address!r}: cannot listen there: {reason}; "
@@ -113,8 +113,8 @@ class Server:
             self._server.serve_forever(poll_interval=_NEVER)
 
     def stop(self) -> None:
-        """Let ``run`` return."""
-        # shutdown() waits for the loop, which wakes up as its socket is shut down.
+        """Make ``run`` return."""
+        # shutdown() waits for the loop, which wakes up when its socket is shut down.
         threading.Thread(target=self._server.shutdown, daemon=True).start()
         with suppress(OSError):
             self._server.socket.shutdown(socket.SHUT_RDWR)
@@ -122,7 +122,7 @@ class Server:
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64  # with the usual 5, clients that come together wait a second
+    request_queue_size = 64  # with the default of 5, simultaneous clients wait for a second
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         everywhere = not address[0] and socket.has_dualstack_ipv6()
@@ -130,17 +130,17 @@ class _Listener(ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         self._everywhere = everywhere
         self._ended = threading.Condition()
-        """A client did."""
+        """Notified when a client ends."""
         self._clients: dict[socket.socket, None] = {}
         self._waiting: set[socket.socket] = set()
-        """Clients that wait for us, not we for them."""
+        """Clients that wait for an answer of ours, so they are not slow themselves."""
         super().__init__(address, handler)
 
     @override
     def server_bind(self) -> None:
-        if self._everywhere:  # IPv4 as well, whatever the system's default
+        if self._everywhere:  # accept IPv4 too, whatever the system's default
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # Not HTTPServer's, which asks the DNS for a name that nobody needs.
+        # HTTPServer's own method would ask the DNS for a name that nobody needs.
         socketserver.TCPServer.server_bind(self)
 
     @override
@@ -148,17 +148,17 @@ class _Listener(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError as error:
-            if error.errno in _EXHAUSTED:  # who tries again at once does so for ever
-                self._cut_off_slow()
+            if error.errno in _EXHAUSTED:  # trying again at once would be an endless loop
+                self._disconnect_slow()
                 with self._ended:
                     self._ended.wait(_PATIENCE)
             raise
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
-        # More clients wait in the backlog: threads and descriptors without end would end us.
+        # Further clients wait in the backlog: unlimited threads and descriptors would kill us.
         if not self._wait_for_room():
-            self._cut_off_slow()  # behind them a probe would find us dead
+            self._disconnect_slow()  # behind them, a probe would time out
             if not self._wait_for_room():
                 self.shutdown_request(request)
                 return
@@ -178,13 +178,13 @@ class _Listener(ThreadingHTTPServer):
         enough = clients < _FEWEST or open_files.spare() >= open_files.RESERVE
         return enough and clients < MAX_CLIENTS
 
-    def _cut_off_slow(self) -> None:
+    def _disconnect_slow(self) -> None:
         for client in set(self._clients) - self._waiting:
-            _cut_off(client)
+            _disconnect(client)
 
     @override
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        deadline = threading.Timer(_CLIENT_DEADLINE, _cut_off, args=[request])
+        deadline = threading.Timer(_CLIENT_DEADLINE, _disconnect, args=[request])
         deadline.daemon = True
         try:
             deadline.start()
@@ -195,7 +195,7 @@ class _Listener(ThreadingHTTPServer):
 
     @contextmanager
     def working_for(self, client: socket.socket) -> Iterator[None]:
-        """Take ``client`` for one that is not slow itself while its answer is made."""
+        """Do not count ``client`` as slow in the context, while its answer is prepared."""
         self._waiting.add(client)
         try:
             yield
@@ -212,7 +212,7 @@ class _Listener(ThreadingHTTPServer):
         log.debug("HTTP client failed", extra={"error": str(sys.exc_info()[1])})
 
 
-def _cut_off(connection: socket.socket) -> None:
+def _disconnect(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -245,7 +245,7 @@ def _handler(
 
 
 def _shared(make: Callable[[], _Answer]) -> Callable[[str], _Answer]:
-    """Return the route to what does not depend on the kind of answer that is asked for."""
+    """Return a route whose answer does not depend on the ``Accept`` header."""
     shared = Shared(lambda _: make())
     return lambda _: shared()
 
@@ -261,22 +261,22 @@ def _probe(problem: str) -> _Answer:
 
 
 def _devices(reports: Iterable[Report]) -> _Answer:
-    """Return all of it as JSON, in pieces: an Allocate that comes meanwhile need not wait."""
+    """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
-        f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_pieces(report)}]}}'
+        f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
         for report in reports
     )
     text = f'{{"resources": [{",".join(resources)}]}}\n'
     return 200, "application/json", text.encode()
 
 
-def _pieces(report: Report) -> str:
+def _encoded_devices(report: Report) -> str:
     devices = report.devices_as_json()
-    pieces = []
+    encoded = []
     while chunk := list(islice(devices, _CHUNK)):
-        pieces.append(_ENCODER.encode(chunk)[1:-1])
-        time.sleep(0)  # whoever waits for the interpreter goes first
-    return ",\n".join(pieces)
+        encoded.append(_ENCODER.encode(chunk)[1:-1])
+        time.sleep(0)  # let another thread run
+    return ",\n".join(encoded)
 
 
 def _page(view: View, metrics: Metrics) -> _Answer:

@@ -1,4 +1,4 @@
-"""Answers that are made once for all who ask for them at the same time."""
+"""Single flight: computing an answer once for all threads that ask at the same time."""
 
 import threading
 from collections.abc import Callable
@@ -8,11 +8,11 @@ _T = TypeVar("_T")
 
 
 class Shared(Generic[_T]):
-    """What ``make`` returns, shared by those who ask while it is being made.
+    """Shares the result of ``make`` between threads that ask at the same time.
 
-    Nobody gets an answer that began to be made before they asked: however many ask at once, it is
-    made twice at most, and no answer is an old one. Nothing is kept while nobody asks. What
-    ``make`` raises is raised for the one who had it called; the next one tries again.
+    A caller waits for the next run and shares its result, so no answer is older than its question.
+    Callers that ask at once cause two runs at most. No result is kept after the last caller has
+    left. If ``make`` raises, only the caller that ran it gets the error; the next one tries again.
     """
 
     def __init__(self, make: Callable[[str], _T]) -> None:
@@ -22,10 +22,10 @@ class Shared(Generic[_T]):
         self._asking = 0
         self._begun = 0
         self._made: tuple[int, str, _T] | None = None
-        """The number of the making, what was asked for, and the answer."""
+        """The number of the run, its question, and the answer."""
 
     def __call__(self, question: str = "") -> _T:
-        """Return the answer to ``question``; only those with the same one share it."""
+        """Return the answer to ``question``; only callers with the same question share it."""
         with self._lock:
             self._asking += 1
             begun = self._begun

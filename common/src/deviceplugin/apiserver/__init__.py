@@ -1,8 +1,8 @@
-"""The one client of the Kubernetes API, for what runs beside plugins: Events, eviction, fleets.
+"""The client of the Kubernetes API, for programs beside plugins: Events, eviction, fleets.
 
-Objects are plain dictionaries, as JSON has them, so nothing that a newer server knows is lost.
-A plugin itself never asks the API server, and a node that runs only plugins does not load this.
-Needs the extra ``deviceplugin[cluster]``.
+Objects are plain dictionaries, as in JSON, so fields of newer servers are not lost. A plugin itself
+never calls the API server, and a process that runs only plugins does not load this. It needs the
+extra ``deviceplugin[cluster]``.
 """
 
 from deviceplugin.apiserver._account import SERVICE_ACCOUNT, Account

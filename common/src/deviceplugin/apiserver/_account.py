@@ -1,4 +1,4 @@
-"""The service account of a pod: its token and the authority that the API server is known by."""
+"""The service account of a pod: its token, and the authority that verifies the API server."""
 
 import ssl
 import threading
@@ -8,14 +8,14 @@ from typing import Final
 from urllib3 import PoolManager
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds them."""
+"""The directory in a pod that has them."""
 _CONNECTIONS: Final = 4
 
 
 class Account:
-    """The token and the authority in ``folder``, read again whenever they may have been renewed.
+    """The token and the authority in ``folder``, read again for each use, because they are renewed.
 
-    Thread-safe. Connections are kept open, and made anew when the authority changes.
+    Thread-safe. Connections stay open, and are replaced when the authority changes.
     """
 
     def __init__(self, folder: Path = SERVICE_ACCOUNT) -> None:
@@ -25,11 +25,11 @@ class Account:
         self._pool: PoolManager | None = None
 
     def token(self) -> str:
-        """Return the token as it is now.
+        """Return the current token.
 
         Raises:
             OSError: It cannot be read.
-            ValueError: It is not a token. The text does not have it: it may be one half replaced.
+            ValueError: It is not a token. The message does not contain it: it may be half replaced.
         """
         token = (self._folder / "token").read_text(encoding="ascii").strip()
         if not token.isprintable():
@@ -37,11 +37,11 @@ class Account:
         return token
 
     def pool(self) -> PoolManager:
-        """Return the connections on which only a server that the authority vouches for is asked.
+        """Return a connection pool that only talks to servers that the authority verifies.
 
         Raises:
             OSError: The authority cannot be read, or is not a certificate.
-            UnicodeDecodeError: It is not text.
+            UnicodeDecodeError: The authority is not ASCII.
         """
         authority = (self._folder / "ca.crt").read_text(encoding="ascii")
         with self._lock:
@@ -60,7 +60,7 @@ class Anonymous(Account):
         self._plain = PoolManager(_CONNECTIONS, maxsize=_CONNECTIONS)
 
     def token(self) -> str:
-        """Return nothing: without TLS no token is sent."""
+        """Return an empty string: without TLS no token is sent."""
         return ""
 
     def pool(self) -> PoolManager:

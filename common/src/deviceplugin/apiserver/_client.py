@@ -1,4 +1,4 @@
-"""Asking the API server, one request at a time."""
+"""Requests to the API server."""
 
 import json
 import os
@@ -16,45 +16,45 @@ from deviceplugin.errors import ConfigError
 
 TIMEOUT: Final = 10.0
 PAGE: Final = 500
-"""Objects that are asked for at once."""
+"""Objects in one page of a list."""
 MAX_ANSWER: Final = 64 * 1024**2
-"""Bytes of one answer; 500 nodes of a large cluster are about 10 MB."""
+"""Most bytes of one answer; 500 nodes of a large cluster are about 10 MB."""
 _MAX_ERROR: Final = 65536
 _BLOCK: Final = 65536
 _JSON: Final = "application/json"
-_APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML, too
+_APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML too
 _MERGE: Final = "application/merge-patch+json"
 _FIRST_ERROR: Final = 300
-"""Redirections are errors, too: the token is taken nowhere else."""
+"""The least status that is an error. Redirections are errors, so the token goes nowhere else."""
 
 Object = dict[str, Any]
 Query = Mapping[str, str | int | bool]
 
 
 class Page(NamedTuple):
-    """Some objects of a list, and the version of the list as a whole."""
+    """Some objects of a list, and the version of the whole list."""
 
     items: list[Object]
     version: str
 
 
 class ApiServer:
-    """The API server at ``url``. Thread-safe. No proxy is used, and no redirection followed.
+    """The API server at ``url``. Thread-safe. It uses no proxy and follows no redirection.
 
-    A path is what stands in an object's ``selfLink``: ``/api/v1/nodes/worker-3``. Nothing is tried
-    a second time: whoever asks knows what is still worth asking, and ``UnavailableError.after``
-    says what the server wants. The token is sent over https only.
+    A path is that of the REST API, such as ``/api/v1/nodes/worker-3``. Failed requests are not
+    retried, because only the caller knows whether a retry makes sense; ``UnavailableError.after``
+    is the wait that the server asks for. The token is sent over https only.
 
     Args:
-        url: ``http://`` or ``https://``.
-        account: Token and authority; a pod's by default, and none over plain HTTP.
+        url: The address, which begins with ``http://`` or ``https://``.
+        account: Token and authority; by default the pod's, and none over plain HTTP.
         timeout: Seconds for a whole answer, and for a connection.
-        name: Who is asking, for the server's log.
+        name: The name of this client, for the server's log.
         count: Called with the method and the status of each answer, 0 if there was none.
-        clock: Limits how long an answer may take.
+        clock: Measures how long an answer takes.
 
     Raises:
-        ConfigError: ``url`` is not an address.
+        ConfigError: ``url`` does not begin with ``http://`` or ``https://``.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ApiServer:
 
     @classmethod
     def of_pod(cls, environ: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """Return the API server that a pod is told of by its environment.
+        """Return the API server that the environment of this pod names.
 
         Raises:
             ConfigError: This is not a pod.
@@ -97,10 +97,10 @@ class ApiServer:
         return self._ask("GET", path, query)
 
     def pages(self, path: str, query: Query | None = None, size: int = PAGE) -> Iterator[Page]:
-        """Yield the objects below ``path``, ``size`` at a time: no more are in memory at once.
+        """Yield the objects below ``path`` in pages of ``size``, so that few are in memory at once.
 
         Raises:
-            GoneError: The list took so long that the server has forgotten where we were.
+            GoneError: The list took so long that the server has forgotten its position.
         """
         token = ""
         while True:
@@ -115,7 +115,7 @@ class ApiServer:
         """Return all objects below ``path``, as they were at one moment."""
         try:
             return _joined(self.pages(path, query))
-        except GoneError:  # the second time it is a list of one page, however long
+        except GoneError:  # so try a list of one page, however long it is
             return self._page(path, self._ask("GET", path, query))
 
     def _page(self, path: str, answer: Object) -> Page:
@@ -126,10 +126,10 @@ class ApiServer:
         return Page(items, str(version))
 
     def create(self, path: str, item: Object) -> Object:
-        """Create ``item`` below ``path``, and return it as it is then.
+        """Create ``item`` below ``path``, and return the created object.
 
         Raises:
-            ConflictError: There is one of that name.
+            ConflictError: An object of that name exists.
         """
         return self._ask("POST", path, body=item)
 
@@ -142,9 +142,9 @@ class ApiServer:
         return self._ask("PUT", path, body=item)
 
     def apply(self, path: str, item: Object, manager: str) -> Object:
-        """Have the server bring the object at ``path`` to what ``item`` says of it, or create it.
+        """Apply ``item`` to the object at ``path``, or create it.
 
-        Server-side apply; fields that belong to others are taken over.
+        This is a server-side apply; it takes over fields of other managers.
         """
         query: Query = {"fieldManager": manager, "force": True}
         return self._ask("PATCH", path, query, item, _APPLY)
@@ -154,18 +154,18 @@ class ApiServer:
         return self._ask("PATCH", path, body=changes, kind=_MERGE)
 
     def delete(self, path: str, *, uid: str = "") -> None:
-        """Delete the object at ``path``; with ``uid`` only if it is still that one.
+        """Delete the object at ``path``; with ``uid``, only if it has that UID.
 
         Raises:
-            ConflictError: It is another one by now.
+            ConflictError: The object has another UID.
         """
         body = {"preconditions": {"uid": uid}} if uid else None
         self._ask("DELETE", path, body=body)
 
     def stream(self, path: str, query: Query, silence: float) -> BaseHTTPResponse:
-        """Return an answer that is still under way, as a watch is.
+        """Return an unfinished answer, such as that of a watch.
 
-        It ends with an error after ``silence`` seconds without a byte.
+        Reading it fails after ``silence`` seconds without a byte.
         """
         timeout = Timeout(connect=self._timeout, read=silence)
         return self._open("GET", path, query, None, _JSON, timeout)
@@ -218,8 +218,8 @@ class ApiServer:
             self._count(method, status)
         if status < _FIRST_ERROR:
             return answer
-        said = self._read(answer, _MAX_ERROR, self._clock.now() + self._timeout)
-        raise error_of(status, _parsed(said), answer.headers.get("Retry-After", ""))
+        body_read = self._read(answer, _MAX_ERROR, self._clock.now() + self._timeout)
+        raise error_of(status, _parsed(body_read), answer.headers.get("Retry-After", ""))
 
     def _headers(self, kind: str) -> dict[str, str]:
         token = self._account.token()
@@ -227,10 +227,10 @@ class ApiServer:
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
 
     def _read(self, answer: BaseHTTPResponse, limit: int, deadline: float) -> bytes:
-        """Return the whole of ``answer``, and have its connection be used again.
+        """Return all of ``answer``, and make its connection available again.
 
         Raises:
-            UnavailableError: It is too long, or not there by ``deadline``.
+            UnavailableError: It is too long, or incomplete at ``deadline``.
         """
         read = bytearray()
         problem = ""
@@ -267,14 +267,14 @@ def _suffix(query: Query | None) -> str:
     )
 
 
-def _parsed(said: bytes) -> object:
+def _parsed(body: bytes) -> object:
     try:
-        return json.loads(said)
+        return json.loads(body)
     except (ValueError, RecursionError):
         return None
 
 
 def _why(error: BaseException) -> str:
-    """Return what is behind an error of urllib3, which says it at the end of a chain."""
+    """Return the root cause of an error of urllib3, which is at the end of a chain."""
     reason = getattr(error, "reason", None)
     return _why(reason) if isinstance(reason, BaseException) else str(error)

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API server; the class says whether to try again."""
+"""Errors of requests to the API server. The class says whether to try again."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -6,16 +6,16 @@ from typing import Any, Final
 from deviceplugin.errors import DevicePluginError
 
 LONGEST_WAIT: Final = 600.0
-"""Seconds that the API server can make us wait."""
+"""Most seconds that the API server can make us wait."""
 
 
 class ApiServerError(DevicePluginError):
-    """The API server did not do what it was asked.
+    """A request to the API server failed.
 
     Attributes:
-        status: The HTTP status, 0 if there was no answer.
-        reason: The server's own word for it, such as ``AlreadyExists``; may be empty.
-        after: Seconds that the server asks us to wait before the next attempt, 0 if it does not.
+        status: The HTTP status; 0 if there was no answer.
+        reason: The server's reason, such as ``AlreadyExists``; it can be empty.
+        after: Seconds that the server asks us to wait before the next attempt; 0 by default.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class ApiServerError(DevicePluginError):
 
 
 class UnavailableError(ApiServerError):
-    """It could not be asked, or cannot answer now: try again later."""
+    """The server is unreachable, or cannot answer now: try again later."""
 
 
 class ForbiddenError(ApiServerError):
-    """The token is not valid, or does not allow this. Rights may come later."""
+    """The token is invalid, or does not allow this. Permissions may be granted later."""
 
 
 class NotFoundError(ApiServerError):
@@ -44,11 +44,11 @@ class ConflictError(ApiServerError):
 
 
 class GoneError(ApiServerError):
-    """The version asked for is too old: list again."""
+    """The requested version is too old: list again."""
 
 
 class InvalidError(ApiServerError):
-    """The request will never be accepted as it is."""
+    """The server will never accept this request."""
 
 
 _CLASSES: Final[dict[int, type[ApiServerError]]] = {
@@ -69,13 +69,13 @@ def error_of(status: int, answer: object, retry_after: str = "") -> ApiServerErr
     """Return the error that ``status`` means.
 
     Args:
-        status: Of HTTP, or the code of an error in a watch.
-        answer: The body, a ``Status`` object if the API server itself answered.
-        retry_after: The header of that name; seconds, or it is ignored.
+        status: The HTTP status, or the code of an error in a watch.
+        answer: The body; a ``Status`` object if the API server itself answered.
+        retry_after: The header of that name. It is ignored unless it is a number of seconds.
     """
     body: dict[str, Any] = answer if isinstance(answer, dict) else {}
-    said = body.get("message") or _phrase(status)
-    message = f"the API server answers {status}: {' '.join(str(said).split())[:300]}"
+    reported = body.get("message") or _phrase(status)
+    message = f"the API server answers {status}: {' '.join(str(reported).split())[:300]}"
     kind = _CLASSES.get(status, UnavailableError)
     wait = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else 0.0  # noqa: PLR2004
     return kind(

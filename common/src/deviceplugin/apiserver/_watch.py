@@ -1,4 +1,4 @@
-"""Knowing a list of objects as it is, by listing it once and being sent what changes."""
+"""Keeping a list of objects current: listing it once, then watching for changes."""
 
 import contextlib
 import json
@@ -18,31 +18,32 @@ from deviceplugin.apiserver._errors import ApiServerError, GoneError, Unavailabl
 
 SHORTEST: Final = 300
 LONGEST: Final = 600
-"""Seconds after which the server ends a watch; by chance, so that those of many nodes, begun
-together after a restart of the server, do not end together."""
+"""Seconds after which the server ends a watch. The time is random, so that the watches of many
+nodes, which begin together after a restart of the server, do not end together."""
 _SILENCE: Final = 30.0
-"""Seconds that a watch may last beyond its end."""
+"""Seconds that a watch may last longer than that."""
 _FIRST_WAIT: Final = 1.0
 _LAST_WAIT: Final = 60.0
 _BLOCK: Final = 65536
 _NOT_AN_OBJECT: Final = (LookupError, TypeError, AttributeError)
-"""What is raised where ``metadata`` or what is in it is missing or of another type."""
+"""Errors from objects whose ``metadata``, or what is in it, is missing or of another type."""
 
 
 class Watch:
-    """The objects below ``path``, kept current by ``run`` in a thread of the caller's.
+    """The objects below ``path``, kept current by ``run`` in a thread of the caller.
 
-    A broken or silent watch is begun again where it was; if the server has forgotten where that is,
-    all is listed anew. Errors are tried again for ever, at pauses of up to a minute.
+    A broken or silent watch is resumed at its position. If the server has forgotten the position,
+    all objects are listed again. After errors it tries again for ever, with pauses of up to a
+    minute.
 
     Args:
         api: The API server.
-        path: Of a list, such as ``/api/v1/nodes``.
-        query: Such as ``fieldSelector``.
+        path: The path of a list, such as ``/api/v1/nodes``.
+        query: Query parameters, such as ``fieldSelector``.
         changed: Called in ``run``'s thread after the list and after each change of it, with the
-            objects by their ``namespace/name``. They are the watch's own: read them only.
-        failed: Called with each error, before it is tried again.
-        clock: For pauses.
+            objects by their ``namespace/name``. The objects must not be modified.
+        failed: Called with each error, before the next attempt.
+        clock: The clock for pauses.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Watch:
                 if not self._version:
                     self._list()
                 self._follow()
-                self._waiter.pause(self._backoff.next_wait())  # a server may end all at once
+                self._waiter.pause(
+                    self._backoff.next_wait()
+                )  # a server may end every watch at once
             except GoneError:
                 self._version = ""
                 self._waiter.pause(self._backoff.next_wait())
@@ -84,7 +87,7 @@ class Watch:
                 self._waiter.pause(max(self._backoff.next_wait(), error.after))
 
     def stop(self) -> None:
-        """Let ``run`` return, also while it waits for the server."""
+        """Make ``run`` return, even while it waits for the server."""
         self._waiter.end()
         with self._lock:
             if self._answer is not None:
@@ -101,11 +104,11 @@ class Watch:
         self._changed(self._objects)
 
     def _follow(self) -> None:
-        """Take changes until the server ends the watch.
+        """Apply changes until the server ends the watch.
 
         Raises:
-            GoneError: All has to be listed again.
-            ApiServerError: Something else is wrong.
+            GoneError: All objects must be listed again.
+            ApiServerError: Something else failed.
         """
         seconds = random.randint(SHORTEST, LONGEST)  # noqa: S311
         more = {"watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
@@ -115,7 +118,7 @@ class Watch:
             self._answer = answer
         try:
             for event in self._events(answer):
-                if self._take(event):
+                if self._apply(event):
                     self._changed(self._objects)
         finally:
             with self._lock:
@@ -123,7 +126,7 @@ class Watch:
             answer.close()
 
     def _events(self, answer: BaseHTTPResponse) -> Iterator[Any]:
-        """Yield what ``answer`` has in each line, which should be events."""
+        """Yield the JSON of each line of ``answer``, which should be an event."""
         rest = b""
         try:
             while not self._waiter.is_over() and (block := answer.read1(_BLOCK)):
@@ -136,8 +139,8 @@ class Watch:
         except (HTTPError, OSError, ValueError, RecursionError) as error:
             raise UnavailableError(f"{self._path}: the watch broke: {error}") from error
 
-    def _take(self, event: Any) -> bool:
-        """Take ``event`` in, and return whether an object has changed."""
+    def _apply(self, event: Any) -> bool:
+        """Apply ``event``, and return whether an object has changed."""
         item = event.get("object") if isinstance(event, dict) else None
         if not isinstance(item, dict):
             raise UnavailableError(f"{self._path}: the watch sent what is not an event")
