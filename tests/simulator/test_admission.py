@@ -62,7 +62,7 @@ def test_a_rejected_pod_has_failed_for_good(kubelet: SimulatedKubelet, plugin: M
     assert ("Failed", outcome.reason, outcome.message) == (state.phase, state.reason, state.message)
     assert {"UnexpectedAdmissionError": 1} == kubelet.metrics.admission_rejections_total
     assert 0 == kubelet.metrics.topology_manager_admission_errors_total
-    with pytest.raises(ValueError, match="has come to its end"):
+    with pytest.raises(ValueError, match="has ended"):
         kubelet.admit(pod)
 
 

@@ -284,7 +284,7 @@ def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Mak
 
 
 def test_a_busy_kubelet_is_described(kubelet: SimulatedKubelet, clock: ManualClock) -> None:
-    with kubelet._live().loop.turn("something"):
+    with kubelet._live().loop.operation("something"):
         assert "something" == describe(kubelet)["busy"]
     clock.advance(1)
     assert "busy" not in describe(kubelet)

@@ -63,7 +63,7 @@ def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "holds no pod"),
+        ("", "has no pod"),
         ("{", "while parsing"),
         ("kind: Node", "Node is not a Pod"),
         ("kind: Pod", "not a pod's manifest: KeyError"),

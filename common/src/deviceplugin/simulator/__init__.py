@@ -1,7 +1,7 @@
 """A simulated kubelet: develop, test and demonstrate device plugins without a cluster.
 
-It speaks the real protocols on real sockets, in any directory, and behaves as the kubelet of
-Kubernetes 1.36 does, or of an earlier release, including where that is surprising.
+It speaks the real protocols on real sockets, in any directory. It behaves like the kubelet of
+Kubernetes 1.36, or of an earlier release, even where that is surprising.
 """
 
 from deviceplugin.simulator._behaviour import Behaviour

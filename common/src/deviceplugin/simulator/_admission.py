@@ -1,4 +1,4 @@
-"""Admission of pods: one at a time, with nothing else happening on the node meanwhile."""
+"""Admission of pods: one at a time, while everything else on the node waits."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,19 +22,19 @@ class _RejectionError(Exception):
 
 
 class SyncLoop:
-    """The kubelet's main loop: while one operation waits for a plugin, all others wait too."""
+    """The kubelet's main loop: while one operation waits for a plugin, all others wait."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._since: float | None = None
         self.busy_with = ""
-        """The operation that has the turn."""
+        """The operation that is running."""
 
     @contextmanager
-    def turn(self, what: str) -> Iterator[None]:
-        """Wait for the others and keep the turn."""
-        with self._turn:
+    def operation(self, what: str) -> Iterator[None]:
+        """Wait for other operations, and keep them out of the context."""
+        with self._lock:
             self._set(what, self._host.clock())
             try:
                 yield
@@ -48,7 +48,7 @@ class SyncLoop:
 
     @property
     def stalled(self) -> bool:
-        """Whether the operation takes so long that the kubelet reports itself unhealthy."""
+        """Whether an operation takes so long that the kubelet reports itself unhealthy."""
         with self._host.changed:
             since = self._since
         return since is not None and (
@@ -57,7 +57,7 @@ class SyncLoop:
 
 
 class Admission:
-    """Decides on pods: hints, allocation, then a look at what the node has."""
+    """Admits or rejects pods: by topology hints, allocation, and a check of the node's capacity."""
 
     def __init__(
         self, host: Host, manager: DeviceManager, allocator: Allocator, loop: SyncLoop
@@ -69,20 +69,20 @@ class Admission:
         self._loop = loop
 
     def admit(self, pod: Pod) -> Outcome:
-        """Admit or reject a pod; a rejected one has failed for good."""
+        """Admit or reject a pod. A rejected one has failed and cannot be admitted again."""
         with self._host.changed:
             if pod.uid in self._manager.admitted:
                 raise ValueError(f"pod {pod.uid} was admitted before")
             state = self._host.pods.setdefault(pod.uid, PodState(pod))
             if state.terminal:
-                raise ValueError(f"pod {pod.uid} has come to its end")
+                raise ValueError(f"pod {pod.uid} has ended")
             self._check_sidecars(pod)
             self._host.notify()
         return self._admit(state)
 
     def _admit(self, state: PodState) -> Outcome:
         pod = state.pod
-        with self._loop.turn(f"admitting pod {pod.uid}"), self._manager.admitting(pod.uid):
+        with self._loop.operation(f"admitting pod {pod.uid}"), self._manager.admitting(pod.uid):
             outcome = self._decide(pod)
             with self._host.changed:
                 self._conclude(state, outcome)
@@ -99,14 +99,14 @@ class Admission:
     def resize(self, pod: Pod) -> Outcome:
         """Run the same checks for an admitted pod, as an in-place resize does.
 
-        The pod goes on in any case.
+        The pod keeps running in any case.
         """
-        with self._loop.turn(f"resizing pod {pod.uid}"):
+        with self._loop.operation(f"resizing pod {pod.uid}"):
             return self._decide(pod)
 
     @property
     def to_readmit(self) -> list[PodState]:
-        """The pods that were there when the kubelet started, and are to be admitted."""
+        """The pods from before the kubelet's start that are not admitted yet."""
         with self._host.changed:
             return [
                 state
@@ -116,7 +116,7 @@ class Admission:
             ]
 
     def readmit(self) -> list[Outcome]:
-        """Admit the pods that were there when the kubelet started."""
+        """Admit the pods from before the kubelet's start."""
         outcomes = [self._admit(state) for state in self.to_readmit]
         with self._host.changed:
             self._manager.sources_ready = True
@@ -207,20 +207,20 @@ class Admission:
             )
 
     def _others(self, pod: Pod) -> list[Pod]:
-        """Return the other active pods; one that ends during an admission still counts in it."""
+        """Return the other active pods. A pod that ends during an admission still counts."""
         with self._host.changed:
             states = self._host.pods.items()
             return [s.pod for uid, s in states if uid != pod.uid and self._manager.active(uid)]
 
     def _check_node(self, pod: Pod, others: Sequence[Pod]) -> None:
-        """Compare with the node object, which may be behind what the device manager knows."""
+        """Compare with the node object, which can be older than the device manager's state."""
         with self._host.changed:
             allocatable = self._allocatable(pod)
             for resource in self._host.shuffled(pod.resources & allocatable.keys()):
                 claims = not self._host.release.leaves_claimed
                 wanted, capacity = pod.request(resource, claims=claims), allocatable[resource]
                 used = sum(other.request(resource) for other in others)
-                # A request of nothing fits even where more is used than there is.
+                # A request for 0 devices fits even if more are used than exist.
                 if wanted and wanted > capacity - used:
                     raise _RejectionError(
                         f"OutOf{resource}",
@@ -229,7 +229,7 @@ class Admission:
                     )
 
     def _allocatable(self, pod: Pod) -> dict[str, int]:
-        """Return what the node has: for a pod with devices, at least what is allocated."""
+        """Return the allocatable numbers; for a pod with devices, at least what is allocated."""
         allocatable = dict(self._host.node.allocatable)
         if pod.uid in self._manager.records.pods:
             for resource, ids in self._manager.allocated.items():

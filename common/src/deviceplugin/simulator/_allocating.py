@@ -1,4 +1,4 @@
-"""Allocation for one container: choose, ask the plugin, record."""
+"""Allocation for one container: choosing devices, calling the plugin, recording the grant."""
 
 import time
 from collections.abc import Iterator
@@ -26,13 +26,16 @@ class Allocator:
         self._reusable: dict[str, dict[str, set[str]]] = {}
 
     def reusable(self, pod: Pod) -> dict[str, set[str]]:
-        """Return, by resource, what the pod's init containers had and others may have again."""
+        """Return, by resource, the devices of the pod's init containers that others may reuse."""
         return self._reusable.get(pod.uid, {})
 
     def allocate(self, pod: Pod, container: Container) -> None:
-        """Allocate all that ``container`` needs; ``AllocationRefusedError`` at the first failure.
+        """Allocate all that ``container`` needs.
 
-        What was allocated before the failure stays with the pod until it is collected.
+        Devices that were allocated before a failure stay with the pod until it is collected.
+
+        Raises:
+            AllocationRefusedError: The first failure.
         """
         with self._host.changed:
             reusable = self._reusable.get(pod.uid, {})
@@ -80,7 +83,7 @@ class Allocator:
 
     @contextmanager
     def _in_flight(self, taking: Taking) -> Iterator[None]:
-        """Keep the books on devices that are taken and not recorded yet."""
+        """Keep track of devices that are taken but not recorded yet."""
         flight = (taking.resource, taking.taken)
         with self._host.changed:
             self._manager.in_flight.append(flight)

@@ -1,4 +1,4 @@
-"""Which of the kubelet's known defects are simulated."""
+"""The kubelet's known defects, and which of them are simulated."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -8,44 +8,45 @@ from deviceplugin.simulator._release import Release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """Defects of the kubelet of Kubernetes 1.36, each of which may be switched off."""
+    """Defects of the kubelet of Kubernetes 1.36. Each can be switched off."""
 
     stale_stream_disconnects_successor: bool
     """The end of a replaced plugin's stream disconnects the plugin that replaced it."""
 
     replaced_plugin_still_lists: bool
-    """Lists of a replaced plugin are applied as long as its stream is open."""
+    """Lists of a replaced plugin are applied while its stream is open."""
 
     failed_registration_orphans: bool
-    """After a failed registration nobody notices when the plugin from before dies."""
+    """After a failed registration, the kubelet does not notice that the earlier plugin dies."""
 
     failed_allocation_leaks: bool
-    """Devices stay in use after an Allocate answer for no container, or a failed preference."""
+    """Devices stay in use after an Allocate answer without containers, or a failed preference."""
 
     collection_forgets_in_flight: bool
-    """Garbage collection during an Allocate makes its devices look free for ever."""
+    """Garbage collection during an Allocate makes its devices look free permanently."""
 
     missing_device_crashes: bool
     """The kubelet dies when it looks up a device that is no longer listed."""
 
     health_owner_ignores_resource: bool
-    """Equal device ids of two resources confuse whose pod a change of health concerns."""
+    """If two resources have equal device ids, a change of health can be reported to the wrong pod.
+    """
 
     @classmethod
     def v1_36(cls) -> Self:
-        """Return the behaviour of Kubernetes 1.36.2: all of them."""
+        """Return the behaviour of Kubernetes 1.36.2: all defects."""
         return cls._all(present=True)
 
     @classmethod
     def of(cls, release: Release) -> Self:
-        """Return the behaviour of another release: all of them, as far as it has the code."""
+        """Return the behaviour of a release: all defects that are in its code."""
         return replace(cls.v1_36(), missing_device_crashes=release.missing_device_crashes)
 
     @classmethod
     def fixed(cls) -> Self:
-        """Return the behaviour that one would wish for: none of them.
+        """Return the ideal behaviour: no defects.
 
-        Newer kubelets have some of these fixes; none has all.
+        Newer kubelets fix some of the defects; none fixes all.
         """
         return cls._all(present=False)
 

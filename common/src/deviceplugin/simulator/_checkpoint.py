@@ -20,16 +20,16 @@ _FNV_PRIME = 0x01000193
 
 
 class CheckpointError(Exception):
-    """There is no checkpoint that could be used."""
+    """There is no usable checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the device manager knows after a restart."""
+    """The state that the device manager restores after a restart."""
 
     entries: tuple[Entry, ...]
     registered: frozenset[str]
-    """Names of the resources that had a plugin."""
+    """The names of the resources that had a plugin."""
 
 
 def write(directory: Path, entries: Iterable[Entry], healthy: Mapping[str, Iterable[str]]) -> None:
@@ -64,14 +64,14 @@ def read(directory: Path) -> Checkpoint:
 
 
 def checksum(data: Mapping[str, Any]) -> int:
-    """Return the checksum of the checkpoint's ``Data``: FNV-1a of a text that prints it."""
+    """Return the checksum of the checkpoint's ``Data``: FNV-1a of its printed form."""
     return fnv1a(checksum_text(data).encode())
 
 
 def checksum_text(data: Mapping[str, Any]) -> str:
     """Return ``data`` as the kubelet prints it to compute the checksum.
 
-    That is Go syntax with types, maps sorted by key, and null told from empty.
+    That is Go syntax with types, with maps sorted by key, and with null distinct from empty.
     """
     entries = _list([_entry_text(entry) for entry in _items(data["PodDeviceEntries"])])
     registered = _map({name: _list(ids) for name, ids in _pairs(data["RegisteredDevices"])})

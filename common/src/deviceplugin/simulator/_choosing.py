@@ -1,4 +1,4 @@
-"""Which devices a container gets: the device manager's order of preference."""
+"""Choosing devices for a container, in the device manager's order of preference."""
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -11,7 +11,7 @@ from deviceplugin.simulator._records import numa_nodes
 
 
 class Taking:
-    """Devices being taken for one container, each marked as allocated at once."""
+    """The devices taken for one container so far. Each is marked as allocated at once."""
 
     def __init__(self, host: Host, manager: DeviceManager, resource: str, wanted: int) -> None:
         self.resource = resource
@@ -22,14 +22,14 @@ class Taking:
 
     @property
     def needed(self) -> int:
-        """How many are still to be taken."""
+        """How many devices are still missing."""
         return self.wanted - len(self.taken)
 
     def take(self, ids: AbstractSet[str]) -> bool:
-        """Take any of ``ids`` until enough are taken. Whether enough are."""
+        """Take any of ``ids`` until enough are taken; return whether enough are."""
         chosen = self._host.shuffled(set(ids) - self.taken)[: self.needed]
         self.taken.update(chosen)
-        # Even of none: so a resource is remembered that somebody asked too much of.
+        # Even without any, so that a resource is remembered from which too much was requested.
         self._manager.allocated.setdefault(self.resource, set()).update(chosen)
         return self.needed == 0
 
@@ -50,14 +50,14 @@ class Chooser:
         reusable: AbstractSet[str],
         nodes: int | None,
     ) -> None:
-        """Take the devices to ask the plugin for; none if the container needs no new ones.
+        """Take the devices to request from the plugin; none if the container needs no new ones.
 
         Args:
-            taking: Of which resource and how many; where they are put.
-            pod: Uid of the pod that they are for.
-            container: Its name.
-            reusable: What the pod's finished init containers had; taken first.
-            nodes: The NUMA nodes to be near to, None for any.
+            taking: The resource and the number; it collects the devices.
+            pod: UID of the pod.
+            container: Name of the container.
+            reusable: Devices of the pod's finished init containers, which are taken first.
+            nodes: The NUMA nodes that the devices should be near; None for any.
         """
         resource = taking.resource
         with self._host.changed:
@@ -79,7 +79,7 @@ class Chooser:
                 taking.take(ids)
 
     def _has_enough(self, pod: str, container: str, resource: str, wanted: int) -> bool:
-        """Whether nothing is to be done; what makes it impossible is raised, in this order."""
+        """Return whether there is nothing to do. Raise what makes it impossible, in this order."""
         grant = self._manager.records.get(pod, container, resource)
         held = grant.ids if grant else frozenset()
         if grant and len(held) != wanted:
@@ -117,7 +117,7 @@ class Chooser:
     def _split(
         self, resource: str, available: Iterable[str], nodes: int | None
     ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-        """Return the devices near ``nodes``, those near others, and those near none."""
+        """Return the devices near ``nodes``, those near other nodes, and those without a node."""
         if nodes is None or not self._manager.has_topology(resource):
             return frozenset(), frozenset(), frozenset(available)
         near, far, nowhere = set(), set(), set()
@@ -138,7 +138,7 @@ class Chooser:
         available: frozenset[str],
         required: frozenset[str],
     ) -> frozenset[str]:
-        """Return what the plugin prefers; nothing if it has not said that it has preferences."""
+        """Return what the plugin prefers; nothing if it does not offer preferred allocation."""
         if endpoint is None:
             raise AllocationRefusedError(
                 f"endpoint not found in cache for a registered resource: {taking.resource}"

@@ -20,14 +20,14 @@ class DialError(Exception):
 
 
 class ClientClosed(grpc.RpcError):
-    """The call was not made because the kubelet had hung up."""
+    """The call was not made because the kubelet had closed the connection."""
 
     def code(self) -> grpc.StatusCode:
-        """Return what a Go client returns then."""
+        """Return the code of a Go client."""
         return grpc.StatusCode.CANCELLED
 
     def details(self) -> str:
-        """Return what a Go client says then."""
+        """Return the message of a Go client."""
         return "grpc: the client connection is closing"
 
 
@@ -38,11 +38,11 @@ class PluginClient:
         self.resource = resource
         self.path = path
         self.streaming = False
-        """Whether ListAndWatch is open, or its end has not been dealt with."""
+        """Whether ListAndWatch is open, or its end has not been handled yet."""
         self.greeting = True
-        """Whether it is being dialled and asked for its options."""
+        """Whether it is being dialled, or GetDevicePluginOptions is under way."""
         self.unwanted = False
-        """Whether to hang up as soon as it has been greeted."""
+        """Whether to close the connection as soon as it has the options."""
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._closed = False
@@ -50,7 +50,7 @@ class PluginClient:
         self._calls: Mapping[str, Any] = {}
 
     def dial(self, timeout: float) -> None:
-        """Connect, waiting up to ``timeout`` seconds for the plugin's server to say hello."""
+        """Connect, and wait up to ``timeout`` seconds for the server's HTTP/2 preface."""
         try:
             channel = self._open(dialled_path(self.path), timeout)
         except ValueError as error:
@@ -68,13 +68,13 @@ class PluginClient:
                 path,
                 default_authority="localhost",
                 max_receive_message_length=LARGEST_MESSAGE,
-                # As often as a Go client tries, by the measure of the timeout that it has.
+                # A Go client tries equally often, relative to its timeout.
                 initial_reconnect_backoff_ms=int(timeout * 100),
             )
             return self._channel
 
     def close(self) -> None:
-        """Hang up: calls in flight, and a dial, end at once."""
+        """Close the connection: calls in flight, and a dial, end at once."""
         with self._lock:
             self._closed = True
             channel = self._channel
@@ -82,7 +82,7 @@ class PluginClient:
             channel.close()
 
     def options(self, context: grpc.ServicerContext | None) -> pb.DevicePluginOptions:
-        """Ask for the plugin's options for as long as ``context`` lives; for ever without one."""
+        """Request the plugin's options while ``context`` is active, or without a time limit."""
         if context and not context.is_active():
             raise grpc.FutureCancelledError
         remaining = context.time_remaining() if context else float("inf")
@@ -97,7 +97,7 @@ class PluginClient:
         return options
 
     def lists(self) -> Iterator[pb.ListAndWatchResponse]:
-        """Yield what ListAndWatch sends until the stream ends, for whatever reason."""
+        """Yield the lists of ListAndWatch until the stream ends, for whatever reason."""
         with contextlib.suppress(grpc.RpcError, ValueError):  # ValueError: closed before the call
             stream = self._calls["ListAndWatch"](pb.Empty())
             self._stream = stream
@@ -105,11 +105,11 @@ class PluginClient:
 
     @property
     def ended(self) -> bool:
-        """Whether ListAndWatch has ended, be it that nobody has dealt with that yet."""
+        """Whether ListAndWatch has ended, even if that has not been handled yet."""
         return self._stream is not None and not self._stream.is_active()
 
     def call(self, method: str, request: Any, timeout: float | None) -> Any:
-        """Call ``method``; without ``timeout`` wait for as long as it takes."""
+        """Call ``method``; without ``timeout`` there is no time limit."""
         try:
             return self._calls[method](request, timeout=timeout)
         except ValueError:

@@ -1,9 +1,9 @@
-"""Time that passes only when told to, and how much of the real one may."""
+"""A clock that is advanced by hand, and the default time limit for real waits."""
 
 from typing import Final
 
 PATIENCE: Final = 30.0
-"""Seconds to wait for what should be there soon: a busy machine is late with everything."""
+"""Seconds to wait for what should happen soon. It is long, because a busy machine is slow."""
 
 
 class ManualClock:
@@ -17,5 +17,5 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass. Nothing happens by itself; the next look at the clock tells."""
+        """Let ``seconds`` pass. It takes effect when the kubelet next reads the clock."""
         self._now += seconds

@@ -1,4 +1,4 @@
-"""The kubelet's configuration, as far as it matters to devices."""
+"""The kubelet's configuration, as far as it concerns devices."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,13 +11,14 @@ TopologyScope = Literal["container", "pod"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletConfig:
-    """Configuration of a simulated kubelet and of the machine that it runs on.
+    """Configuration of a simulated kubelet and of its machine. The defaults are the kubelet's.
 
-    The defaults are the kubelet's.
+    Raises:
+        ValueError: ``version`` is not a known release.
     """
 
     version: str = NEWEST
-    """The release of Kubernetes, as ``1.28``. ``ValueError`` where it is not a known one."""
+    """The release of Kubernetes, such as ``1.28``."""
 
     topology_policy: TopologyPolicy = "none"
     topology_scope: TopologyScope = "container"
@@ -26,16 +27,16 @@ class KubeletConfig:
     """Ids of the machine's NUMA nodes."""
 
     max_numa_nodes: int = 8
-    """With more nodes and a policy, the kubelet refuses to start."""
+    """With more nodes than this, and a policy other than none, the kubelet refuses to start."""
 
     stop_grace: float = 300.0
-    """Seconds for which the devices of a lost plugin are still counted."""
+    """Seconds for which the devices of a lost plugin still count in the capacity."""
 
     pre_start_timeout: float = 30.0
-    """Seconds that PreStartContainer may take."""
+    """Most seconds that PreStartContainer may take."""
 
     watch_interval: float | None = 1.0
-    """Seconds between two looks at plugins_registry; None leaves it to ``watch()``."""
+    """Seconds between checks of plugins_registry; with None, only ``watch()`` checks it."""
 
     sync_loop_patience: float = 300.0
     """Seconds that one admission may take before the kubelet reports itself unhealthy."""
@@ -45,5 +46,5 @@ class KubeletConfig:
 
     @property
     def release(self) -> Release:
-        """What the kubelet of that version does."""
+        """The behaviour of the kubelet of ``version``."""
         return Release.of(self.version)

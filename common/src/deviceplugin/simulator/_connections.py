@@ -1,4 +1,4 @@
-"""Which plugin holds which resource, kept as the kubelet keeps it."""
+"""Which plugin has which resource, with the bookkeeping of the kubelet."""
 
 import threading
 
@@ -12,14 +12,14 @@ from deviceplugin.simulator._wire import go_error
 
 
 class ConnectError(Exception):
-    """A plugin could not be connected; the message is what the plugin is told."""
+    """A plugin could not be connected. The plugin gets the message as the answer."""
 
 
 class Connections:
     """The current client of each resource, and the threads that read their streams.
 
-    In Kubernetes 1.36 a client is known by its resource's name alone. So when the stream of a
-    replaced plugin ends, it is the plugin that replaced it that is disconnected.
+    In Kubernetes 1.36, the name of its resource alone identifies a client. So when the stream of a
+    replaced plugin ends, the kubelet disconnects the plugin that replaced it.
     """
 
     def __init__(self, host: Host, manager: DeviceManager, *, dial_timeout: float) -> None:
@@ -34,7 +34,7 @@ class Connections:
     def connect(self, resource: str, path: str, context: grpc.ServicerContext | None) -> None:
         """Make the plugin at ``path`` the resource's plugin and read its lists from now on.
 
-        Asking for its options takes no longer than ``context`` lives.
+        The request for its options ends when ``context`` is no longer active.
         """
         client = PluginClient(resource, path)
         early = self._host.behaviour.failed_registration_orphans
@@ -62,11 +62,11 @@ class Connections:
             client.close()
 
     def _take_up(self, client: PluginClient) -> bool:
-        """Count the client among the open ones, except where the kubelet has stopped.
+        """Add the client to the open ones, unless the kubelet has stopped; return whether done.
 
-        Not yet, which returns False, while a stream of its resource's has ended and nobody has
-        dealt with that. Threads are late on a busy machine: what ended before a plugin registered
-        must not disconnect it, as it would not in a real kubelet.
+        It must wait, and returns False, while a stream of its resource has ended and that has not
+        been handled yet. On a busy machine, threads are late. As in a real kubelet, a stream that
+        ended before a plugin registered must not disconnect that plugin.
         """
         if self._closed:
             return True
@@ -126,12 +126,12 @@ class Connections:
 
     def _listed(self, client: PluginClient, response: pb.ListAndWatchResponse) -> None:
         with self._host.changed:
-            if self._heeds(client):
+            if self._applies_lists_of(client):
                 self._host.metrics.lists[client.resource] += 1
                 self._host.observer.listed(client.resource, response.devices)
                 self._manager.listed(client.resource, response.devices)
 
-    def _heeds(self, client: PluginClient) -> bool:
+    def _applies_lists_of(self, client: PluginClient) -> bool:
         endpoint = self._manager.endpoints.get(client.resource)
         replaced = endpoint is not None and endpoint.client is not client
         still = self._host.behaviour.replaced_plugin_still_lists
@@ -147,10 +147,11 @@ class Connections:
     def disconnect(
         self, resource: str, *, only: PluginClient | None = None, once_greeted: bool = False
     ) -> bool:
-        """Hang up on the resource's current plugin; False where there is none.
+        """Close the connection to the resource's current plugin; return False if there is none.
 
-        Does nothing if ``only`` is given and is not the current one. With ``once_greeted`` a plugin
-        that is being greeted is hung up on afterwards: what is wrong with itself is told first.
+        If ``only`` is given and is not the current one, it does nothing. With ``once_greeted``, a
+        connection that is being established is closed after that, so that its own errors are
+        reported first.
         """
         with self._host.changed:
             client = self._current.get(resource)
@@ -165,7 +166,7 @@ class Connections:
         return True
 
     def close(self) -> None:
-        """Hang up on everybody and wait for the readers."""
+        """Close all connections and wait for the readers."""
         with self._host.changed:
             self._closed = True
             clients, readers = list(self._open), list(self._readers)

@@ -1,10 +1,10 @@
-"""What can end an operation of the simulated kubelet early."""
+"""The errors of the simulated kubelet."""
 
 
 class KubeletCrashed(RuntimeError):  # noqa: N818 - reads as what happened
-    """The real kubelet would have died here, of a nil pointer.
+    """Here the real kubelet would have crashed with a nil pointer dereference.
 
-    The message says why. The simulated one has stopped, and can be started again.
+    The message says why. The simulated kubelet has stopped, and can be started again.
     """
 
 
@@ -20,8 +20,8 @@ class ContainerStartError(RuntimeError):
 
 
 class CallError(Exception):
-    """A call of a plugin failed; the message is what a Go client says."""
+    """A call to a plugin failed. The message is that of a Go client."""
 
 
 class AllocationRefusedError(Exception):
-    """The device manager's error; the text is what follows ``Allocate failed due to``."""
+    """The device manager's error. Its message follows ``Allocate failed due to``."""

@@ -12,7 +12,7 @@ _WHERE = "generateDeviceTopologyHints"
 
 
 class HintProvider:
-    """Says on which NUMA nodes a container's, or a whole pod's, devices could be."""
+    """Computes the NUMA nodes on which the devices of a container, or of a pod, could be."""
 
     def __init__(self, host: Host, manager: DeviceManager) -> None:
         self._host = host
@@ -74,7 +74,7 @@ class HintProvider:
         for nodes in masks(self._numa_nodes(listed)):
             if sum(bool(each & nodes) for each in listed) >= wanted:
                 sizes.append(nodes.bit_count())
-            # All devices that can be reused must be near, or the hint is none.
+            # The hint is invalid unless all reusable devices are near.
             matching = len(again) + sum(bool(each & nodes) for each in free)
             if all(each & nodes for each in again) and matching >= wanted:
                 fitting.append(nodes)
@@ -85,9 +85,9 @@ class HintProvider:
         return [mask(self._manager.nodes_of(resource, id_, _WHERE)) for id_ in sorted(ids)]
 
     def _numa_nodes(self, listed: Sequence[int]) -> list[int]:
-        """Return the machine's nodes that have devices; all of them where none has.
+        """Return the machine's NUMA nodes that have devices, or all of them if none has.
 
-        All of them in any case before Kubernetes 1.36.
+        Before Kubernetes 1.36, it is always all of them.
         """
         machine = self._host.config.numa_nodes
         if not self._host.release.hints_need_devices:

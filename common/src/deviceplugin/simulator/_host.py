@@ -1,4 +1,4 @@
-"""What outlives a kubelet process: the machine, the API server's view, and the clock."""
+"""What outlives a kubelet process: the machine, the API server's state, and the clock."""
 
 import random
 from collections import Counter, deque
@@ -16,31 +16,31 @@ from deviceplugin.simulator._pods import PodState
 
 @dataclass(slots=True)
 class Metrics:
-    """The kubelet's own counters, summed over all its starts."""
+    """The kubelet's own metrics, summed over all its starts."""
 
     device_plugin_registration_total: Counter[str] = field(default_factory=Counter)
-    """Register calls by resource name, valid or not; the plugin watcher does not count."""
+    """Register calls by resource name, valid or not. Those by the plugin watcher do not count."""
     device_plugin_alloc_duration_seconds: dict[str, list[float]] = field(default_factory=dict)
     """How long each Allocate took, by resource name, failures included."""
     admission_rejections_total: Counter[str] = field(default_factory=Counter)
-    """By reason."""
+    """Rejected pods by reason."""
     topology_manager_admission_errors_total: int = 0
-    """Not counted while the policy is none."""
+    """Not counted with the policy none."""
     pod_resources_endpoint_requests: Counter[str] = field(default_factory=Counter)
-    """Calls of the pod resources API under total, list, get and get_allocatable."""
+    """Calls of the pod resources API, under total, list, get and get_allocatable."""
     pod_resources_endpoint_errors: Counter[str] = field(default_factory=Counter)
-    """As above; the kubelet counts no errors but those of get."""
+    """Errors under the same names; the kubelet counts only those of get."""
     lists: Counter[str] = field(default_factory=Counter)
     """Device lists received, by resource name. The kubelet does not count them."""
     listed_at: dict[str, float] = field(default_factory=dict)
-    """When the last list was taken in and not yet in the checkpoint, in monotonic seconds."""
+    """The time at which the last list was applied, before its checkpoint; monotonic seconds."""
 
 
 @dataclass(slots=True)
 class NodeStatus:
     """Capacity and allocatable of the node object, resource to number of devices.
 
-    Changed by node status updates only. A resource that was there once keeps its key.
+    Only node status updates change it. A resource that was ever there keeps its key.
     """
 
     capacity: dict[str, int] = field(default_factory=dict)
@@ -81,11 +81,11 @@ class Host:
         self.pods: dict[str, PodState] = {}
         """By uid, in the order of their creation."""
         self.pokes: deque[frozenset[str]] = deque()
-        """Sets of pods to look at because a device's health changed."""
+        """Sets of pods to sync because a device's health changed."""
         self.crashes: list[str] = []
 
     def notify(self) -> None:
-        """Let everybody who waits for a condition look again."""
+        """Make all threads that wait for a condition check it again."""
         self.changed.poke()
 
     def shuffled(self, ids: set[str] | frozenset[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The simulated kubelet as tests and tools use it."""
+"""The simulated kubelet, for tests and tools."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,13 +15,12 @@ from deviceplugin.simulator._view import KubeletView
 class SimulatedKubelet(KubeletView):
     """A kubelet that manages devices and nothing else.
 
-    ``with SimulatedKubelet(root) as kubelet: ...`` starts and stops it. It may be started again
-    after it stopped: that is a kubelet restart. Methods may be called from any thread; those that
-    need a running kubelet raise ``KubeletStopped`` without one, and ``KubeletCrashed`` where the
-    real one would die.
+    ``with SimulatedKubelet(root) as kubelet: ...`` starts and stops it. Starting it again after a
+    stop is a kubelet restart. Any thread may call its methods. Those that need a running kubelet
+    raise ``KubeletStopped`` without one, and ``KubeletCrashed`` if the real one would crash.
     """
 
-    # Life
+    # Start and stop
 
     def __enter__(self) -> Self:
         self.start()
@@ -31,12 +30,14 @@ class SimulatedKubelet(KubeletView):
         self.stop()
 
     def start(self, *, readmit: bool = True) -> None:
-        """Clean the plugin directory and serve; plugins must register anew.
+        """Clean the plugin directory and serve. Plugins must register again.
 
-        Pods that are there already are admitted again at once, most likely before their plugins
-        are back. Without ``readmit`` this waits for a call of ``readmit()``.
+        Existing pods are admitted again at once, probably before their plugins are back. If
+        ``readmit`` is false, they wait for a call of ``readmit()``.
 
-        ``OSError`` if the directory cannot be cleaned, ``RuntimeError`` if it is running.
+        Raises:
+            OSError: The directory cannot be cleaned.
+            RuntimeError: The kubelet is running already.
         """
         with self._host.changed:
             if self.running:
@@ -50,7 +51,7 @@ class SimulatedKubelet(KubeletView):
             self.readmit()
 
     def stop(self) -> None:
-        """Die: all streams break at once, and the socket files stay behind. Idempotent."""
+        """Stop as a crash does: all streams break at once, and the sockets stay. Idempotent."""
         with self._host.changed:
             process, self._process = self._process, None
         if process is not None:
@@ -64,7 +65,7 @@ class SimulatedKubelet(KubeletView):
 
     @contextmanager
     def _alive(self) -> Iterator[Process]:
-        """Give the running process; if it crashes, stop it and keep the reason."""
+        """Yield the running process; if it crashes, stop it and record the reason."""
         process = self._live()
         try:
             yield process
@@ -76,17 +77,17 @@ class SimulatedKubelet(KubeletView):
     # Pods
 
     def admit(self, pod: Pod) -> Outcome:
-        """Admit a new pod, which gets its devices now, or reject it for good.
+        """Admit a new pod, which gets its devices now, or reject it.
 
-        Waits for other admissions, and for the plugins as long as they take.
+        It waits for other admissions, and for the plugins without a time limit.
         """
         with self._alive() as process:
             return process.admission.admit(pod)
 
     def readmit(self) -> list[Outcome]:
-        """Admit again the pods from before the start that have not ended, and return how it went.
+        """Admit the pods from before the start that have not ended; return the outcomes.
 
-        Containers that ran at the start are left alone; pods that are rejected fail.
+        Containers that ran at the start keep running; pods that are rejected fail.
         """
         with self._alive() as process:
             return process.admission.readmit()
@@ -97,9 +98,12 @@ class SimulatedKubelet(KubeletView):
             return process.admission.resize(pod)
 
     def run_options(self, pod: Pod, container: str) -> RunOptions | None:
-        """Return what the container gets, after PreStartContainer where a plugin wants that.
+        """Return what the container gets, after PreStartContainer if a plugin requires it.
 
-        None if it gets nothing. ``ContainerStartError`` if a plugin is in the way.
+        None if it gets nothing.
+
+        Raises:
+            ContainerStartError: A plugin prevents the start.
         """
         with self._alive() as process:
             return process.starter.run_options(pod, pod.container(container))
@@ -114,12 +118,12 @@ class SimulatedKubelet(KubeletView):
         return options
 
     def exit_container(self, pod: Pod, container: str) -> None:
-        """End the container; the pod goes on."""
+        """End the container; the pod keeps running."""
         with self._host.changed:
             self.pod(pod).running.discard(container)
 
     def run(self, pod: Pod) -> Outcome:
-        """Admit the pod and start its containers, each regular init container until it is done."""
+        """Admit the pod and start its containers. Regular init containers end before the others."""
         outcome = self.admit(pod)
         if not outcome:
             return outcome
@@ -131,7 +135,7 @@ class SimulatedKubelet(KubeletView):
         return replace(outcome, options=options)
 
     def terminate(self, pod: Pod, phase: str = "Succeeded") -> None:
-        """End the pod. The kubelet takes its devices back some time later, silently."""
+        """End the pod. The kubelet silently frees its devices some time later."""
         with self._host.changed:
             state = self.pod(pod)
             state.phase = phase
@@ -147,21 +151,21 @@ class SimulatedKubelet(KubeletView):
     # Periodic work
 
     def tick(self) -> None:
-        """Update the node status. The kubelet does it every 10 s, the simulation only here."""
+        """Update the node status. A real kubelet does so every 10 s, this one only here."""
         self._live().manager.update_node()
 
     def watch(self, *, settle: bool = True) -> None:
-        """Look at plugins_registry once; happens by itself unless ``watch_interval`` is None.
+        """Check plugins_registry once. This happens by itself unless ``watch_interval`` is None.
 
-        Waits for the registrations that this starts, at most 30 s, unless ``settle`` is false.
+        It waits for the registrations that this starts, at most 30 s, unless ``settle`` is false.
         """
         watcher = self._live().watcher
-        watcher.look()
+        watcher.check()
         if settle:
             self.wait(lambda: not watcher.busy, what="plugins in plugins_registry to be registered")
 
     def take_pokes(self) -> list[frozenset[str]]:
-        """Return and forget the pods, by uid, to look at because a device's health changed."""
+        """Return and forget the UIDs of pods to sync because a device's health changed."""
         with self._host.changed:
             pokes = list(self._host.pokes)
             self._host.pokes.clear()
@@ -170,9 +174,10 @@ class SimulatedKubelet(KubeletView):
     # Plugins
 
     def hang_up(self, resource: str) -> None:
-        """Close the connection to the resource's plugin: its stream ends, its devices are lost.
+        """Close the connection to the resource's plugin. Its stream ends, its devices are lost.
 
-        ``LookupError`` if the kubelet has no connection for ``resource``.
+        Raises:
+            LookupError: The kubelet has no connection for ``resource``.
         """
         if self._process is None or not self._process.connections.disconnect(resource):
             raise LookupError(f"{resource} has no connection; {self._state()}")
@@ -180,9 +185,11 @@ class SimulatedKubelet(KubeletView):
     def allocate(
         self, resource: str, ids: Iterable[str], *, timeout: float | None = 10.0
     ) -> pb.ContainerAllocateResponse:
-        """Call Allocate for these devices and return the answer; no bookkeeping takes place.
+        """Call Allocate for these devices and return the answer, without any bookkeeping.
 
-        ``grpc.RpcError`` as the plugin raised it, ``LookupError`` without plugin.
+        Raises:
+            grpc.RpcError: The plugin answered with an error.
+            LookupError: The resource has no plugin, or the answer has no container.
         """
         requests = [pb.ContainerAllocateRequest(devices_ids=ids)]
         response = self.call(
@@ -221,9 +228,9 @@ class SimulatedKubelet(KubeletView):
         )
 
     def call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
-        """Call a method of the plugin's and return its answer as it is; errors as in ``allocate``.
+        """Call a method of the plugin and return its answer unchanged; errors as in ``allocate``.
 
-        Nothing is checked and no bookkeeping takes place.
+        There are no checks and no bookkeeping.
         """
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)

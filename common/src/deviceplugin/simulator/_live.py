@@ -1,4 +1,4 @@
-"""What has changed on the simulated node, in lines for people."""
+"""Showing changes of the simulated node as lines of text."""
 
 import math
 import threading
@@ -9,7 +9,7 @@ from deviceplugin.simulator._pods import PodState
 
 
 def describe(kubelet: SimulatedKubelet) -> dict[str, str]:
-    """Return what there is to see: what it is about, to a line about it."""
+    """Return the state of the node: a line for each subject."""
     seen = {"kubelet": f"listening on {kubelet.kubelet_socket}" if kubelet.running else "stopped"}
     if kubelet.busy_with:
         seen["busy"] = kubelet.busy_with
@@ -65,14 +65,14 @@ class LiveView:
 
     def _run(self) -> None:
         while not self._closed:
-            self._tell(self._kubelet.wait(self._news, timeout=math.inf))
+            self._show_changes(self._kubelet.wait(self._news, timeout=math.inf))
 
     def _news(self) -> dict[str, str]:
-        """Return what there is to see, or nothing as long as that was shown before."""
+        """Return the state of the node; an empty dict if that has been shown already."""
         now = describe(self._kubelet)
         return now if self._closed or now != self._seen else {}
 
-    def _tell(self, now: dict[str, str]) -> None:
+    def _show_changes(self, now: dict[str, str]) -> None:
         before, self._seen = self._seen, now
         for subject, text in now.items():
             if before.get(subject) != text:

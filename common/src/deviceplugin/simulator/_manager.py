@@ -1,4 +1,4 @@
-"""The device manager: what the kubelet believes about every resource."""
+"""The device manager: what the kubelet knows about every resource."""
 
 import logging
 import time
@@ -25,14 +25,14 @@ _MAX_POKES = 100
 
 @dataclass(slots=True)
 class Endpoint:
-    """The plugin that a resource's calls go to."""
+    """The plugin that gets the calls for a resource."""
 
     resource: str
     client: PluginClient | None
-    """None where only the checkpoint knows of the plugin."""
+    """None if the plugin is only in the checkpoint."""
     options: pb.DevicePluginOptions | None
     stopped_at: float | None = None
-    """When its connection was lost, by the kubelet's clock."""
+    """The time when its connection was lost, by the kubelet's clock."""
 
     @property
     def stopped(self) -> bool:
@@ -40,9 +40,11 @@ class Endpoint:
         return self.stopped_at is not None
 
     def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a method of the plugin and return its answer; ``CallError`` as the kubelet says.
+        """Call a method of the plugin and return its answer.
 
-        Nothing is called once the connection was lost.
+        Raises:
+            CallError: The call failed, or the connection was lost before. The message is the
+                kubelet's.
         """
         if self.client is None or self.stopped:
             path = f" {self.client.path}" if self.client else ""
@@ -54,9 +56,9 @@ class Endpoint:
 
 
 class DeviceManager:
-    """Devices, endpoints and grants, of one kubelet process.
+    """The devices, endpoints and grants of one kubelet process.
 
-    Public attributes are guarded by ``host.changed``.
+    ``host.changed`` guards the public attributes.
     """
 
     def __init__(self, host: Host) -> None:
@@ -66,18 +68,18 @@ class DeviceManager:
         self.healthy: dict[str, set[str]] = {}
         self.unhealthy: dict[str, set[str]] = {}
         self.devices: dict[str, dict[str, pb.Device]] = {}
-        """Each resource's devices as last listed, by id; the last of equal ids."""
+        """The devices of each resource's last list, by id. Of equal ids, the last one counts."""
         self.records = Records()
         self.allocated: dict[str, set[str]] = {}
-        """Resource to the ids that may not be given away. Not always what the records say."""
+        """Resource to the ids that must not be allocated. It can differ from the records."""
         self.in_flight: list[tuple[str, set[str]]] = []
-        """Resource and ids of what allocations have taken and not recorded yet."""
+        """Resource and ids that allocations have taken but not recorded yet."""
         self.admitted: set[str] = set()
-        """Uids of the pods that this process has admitted."""
+        """UIDs of the pods that this process has admitted."""
         self._pending: str | None = None
-        """Uid of the pod that is being admitted."""
+        """UID of the pod that is being admitted."""
         self.sources_ready = False
-        """Whether the pods that were there at the start have been admitted again."""
+        """Whether the pods from before the start have been admitted again."""
         self.running_at_start = frozenset(
             (uid, name) for uid, state in host.pods.items() for name in state.running
         )
@@ -105,7 +107,7 @@ class DeviceManager:
     # Plugins
 
     def connected(self, client: PluginClient, options: pb.DevicePluginOptions) -> None:
-        """Send the calls of the client's resource to it from now on."""
+        """Send the calls for the client's resource to this client from now on."""
         with self._host.changed:
             self.endpoints[client.resource] = Endpoint(client.resource, client, options)
             self._host.notify()
@@ -140,7 +142,7 @@ class DeviceManager:
             self._host.pokes.append(pods)
 
     def disconnected(self, resource: str) -> None:
-        """Take all devices of the resource for unhealthy."""
+        """Treat all devices of the resource as unhealthy."""
         with self._host.changed:
             if endpoint := self.endpoints.get(resource):
                 lost = self.healthy.get(resource, set())
@@ -152,7 +154,7 @@ class DeviceManager:
     # Node status
 
     def update_node(self) -> None:
-        """Bring the node object up to date; forget plugins that have been gone for too long."""
+        """Update the node object, and forget plugins that have been gone for too long."""
         with self._host.changed:
             node = self._host.node
             removed = self._expire()
@@ -160,7 +162,7 @@ class DeviceManager:
             healthy = {name: len(self.healthy.get(name, ())) for name in known}
             capacity = {name: healthy[name] + len(self.unhealthy.get(name, ())) for name in known}
             node.capacity |= capacity | dict.fromkeys(removed, 0)
-            # A resource that the kubelet does not know any more is allocatable as a whole.
+            # All devices of a resource that the kubelet has forgotten count as allocatable.
             node.allocatable = node.capacity | healthy
             self._host.notify()
 
@@ -171,7 +173,7 @@ class DeviceManager:
             if self._expired(self.endpoints.get(name))
         }
         for name in removed:
-            # What the devices were like is kept: that they come back is no news of their health.
+            # Their devices are kept, so that their return does not count as a change of health.
             for known in (self.endpoints, self.healthy, self.unhealthy):
                 known.pop(name, None)
         if removed:
@@ -188,12 +190,12 @@ class DeviceManager:
     # Grants
 
     def manages(self, resource: str) -> bool:
-        """Whether the resource is a device plugin's, as far as the kubelet can tell."""
+        """Return whether the resource is a device plugin's, as far as the kubelet knows."""
         return resource in self.healthy or resource in self.allocated
 
     @contextmanager
     def admitting(self, uid: str) -> Iterator[None]:
-        """Take the pod for active meanwhile; afterwards only if it was admitted."""
+        """Treat the pod as active in the context, and after it only if it was admitted."""
         with self._host.changed:
             self._pending = uid
         try:
@@ -203,13 +205,13 @@ class DeviceManager:
                 self._pending = None
 
     def active(self, uid: str) -> bool:
-        """Whether the pod is being admitted, or was and has not come to its end."""
+        """Return whether the pod is being admitted, or was admitted and has not ended."""
         state = self._host.pods.get(uid)
         admitted = uid in self.admitted and state is not None and not state.terminal
         return admitted or uid == self._pending
 
     def collect(self) -> None:
-        """Take back the devices of pods that are not active any more."""
+        """Free the devices of pods that are not active any more."""
         with self._host.changed:
             if not self.sources_ready:
                 return
@@ -219,7 +221,7 @@ class DeviceManager:
                 self.recount()
 
     def recount(self) -> None:
-        """Make ``allocated`` what the records say."""
+        """Compute ``allocated`` from the records."""
         with self._host.changed:
             self.allocated = self.records.devices
             if not self._host.behaviour.collection_forgets_in_flight:
@@ -227,7 +229,7 @@ class DeviceManager:
                     self.allocated.setdefault(resource, set()).update(ids)
 
     def nodes_of(self, resource: str, id_: str, where: str) -> tuple[int, ...]:
-        """Return the NUMA nodes of a listed device; not listed, and the kubelet is gone."""
+        """Return the NUMA nodes of a listed device. If it is not listed, the kubelet crashes."""
         device = self.devices.get(resource, {}).get(id_)
         if device is not None:
             return numa_nodes(device)
@@ -239,13 +241,13 @@ class DeviceManager:
         )
 
     def has_topology(self, resource: str) -> bool:
-        """Whether any listed device of the resource, well or not, is near a NUMA node."""
+        """Return whether any listed device of the resource, healthy or not, has a NUMA node."""
         return any(numa_nodes(device) for device in self.devices.get(resource, {}).values())
 
     def health(self, pod: str, container: str) -> dict[str, dict[str, str]]:
-        """Return what the pod's status says about the container's devices, by resource and id.
+        """Return the health of the container's devices in the pod's status, by resource and id.
 
-        A device that is not listed any more reads Healthy.
+        A device that is not listed any more is Healthy there.
         """
         with self._host.changed:
             return {

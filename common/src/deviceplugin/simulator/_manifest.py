@@ -1,4 +1,4 @@
-"""Pods from the manifests that people write."""
+"""Reading pods from manifests."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,13 +9,16 @@ from deviceplugin.simulator._pods import Container, Pod
 
 
 class ManifestError(Exception):
-    """A manifest cannot be read, or holds no pod."""
+    """A manifest cannot be read, or has no pod."""
 
 
 def load_pods(path: Path) -> list[Pod]:
-    """Return the pods in the YAML or JSON file ``path``, or raise ``ManifestError``.
+    """Return the pods in the YAML or JSON file ``path``.
 
     YAML needs PyYAML, which the ``yaml`` extra installs.
+
+    Raises:
+        ManifestError: It cannot be read, or has no pod.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -23,7 +26,7 @@ def load_pods(path: Path) -> list[Pod]:
         raise ManifestError(f"{path}: {error.strerror}") from None
     pods = [_pod(path, document) for document in _documents(path, text) if document is not None]
     if not pods:
-        raise ManifestError(f"{path}: holds no pod")
+        raise ManifestError(f"{path}: has no pod")
     return pods
 
 

@@ -1,4 +1,4 @@
-"""What the kubelet accepts as a resource name and what it makes of an endpoint."""
+"""Which resource names the kubelet accepts, and how it reads the path of an endpoint."""
 
 import os
 import re
@@ -11,7 +11,7 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 _QUOTA_PREFIX = "requests."
-"""Names must stay valid with this in front, because resource quotas spell them so."""
+"""Names must stay valid with this prefix, because resource quotas use it."""
 
 _MAX_DOMAIN = 253 - len(_QUOTA_PREFIX)
 _MAX_NAME = 63
@@ -30,7 +30,7 @@ _GO_ESCAPES = {
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether the kubelet lets a plugin register ``name``."""
+    """Return whether the kubelet accepts ``name`` as the resource of a plugin."""
     domain, slash, rest = name.partition("/")
     return (
         slash == "/"
@@ -52,10 +52,12 @@ def socket_path(directory: Path, endpoint: str) -> str:
 
 
 def dialled_path(path: str) -> str:
-    """Return what gRPC is to dial for ``path``, which the kubelet reads as part of a URL.
+    """Return the path for gRPC to dial: the kubelet reads ``path`` as part of a URL.
 
-    So ``?`` and ``#`` cut the path short and ``%41`` means ``A``. ``ValueError`` for an escape
-    that is none.
+    So ``?`` and ``#`` cut the path short, and ``%41`` means ``A``.
+
+    Raises:
+        ValueError: The path has an invalid escape.
     """
     if bad := _BAD_ESCAPE.search(path):
         url = go_quote(f"passthrough:///{path}")
@@ -64,7 +66,7 @@ def dialled_path(path: str) -> str:
 
 
 def go_quote(text: str) -> str:
-    """Return ``text`` in quotes as the kubelet's messages show it."""
+    """Return ``text`` in quotes, as in the kubelet's messages."""
     return '"' + "".join(_GO_ESCAPES.get(char) or _printable(char) for char in text) + '"'
 
 

@@ -1,4 +1,4 @@
-"""Hearing what plugins tell the simulated kubelet, as it comes."""
+"""Observing what plugins send to the simulated kubelet."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,10 +6,10 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 class Observer:
-    """Hears each registration and each list, over all starts of a kubelet.
+    """Is called for each registration and each list, over all starts of a kubelet.
 
-    Override what you want to hear. Methods are called by the threads that serve the plugins, and
-    whoever waits for a condition of the kubelet looks again after each.
+    Override the methods that you need. The threads that serve the plugins call them. After each
+    call, threads that wait for a condition of the kubelet check it again.
     """
 
     def registering(
@@ -17,15 +17,15 @@ class Observer:
         request: pb.RegisterRequest,  # noqa: ARG002 - for those that override this
         path: str,  # noqa: ARG002
     ) -> Callable[[str], None]:
-        """Hear of a call of Register before the kubelet does, for a socket at ``path``.
+        """Observe a call of Register before the kubelet handles it, for a socket at ``path``.
 
         Returns:
-            What to call with the answer: why it is refused, or an empty text.
+            A function to call with the answer: why it is refused, or an empty string.
         """
         return lambda _refusal: None
 
     def listed(self, resource: str, devices: Sequence[pb.Device]) -> None:
-        """Hear of a list of devices before the kubelet does, which stands still meanwhile.
+        """Observe a list of devices before the kubelet handles it. The kubelet waits meanwhile.
 
-        Each stream has a thread of its own, which calls.
+        It is called in the thread of the stream.
         """

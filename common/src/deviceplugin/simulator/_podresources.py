@@ -1,4 +1,4 @@
-"""The pod resources API: what monitoring agents are told about who has which device."""
+"""The pod resources API, which reports to monitoring agents who has which device."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ _BURST = 10
 
 
 class TokenBucket:
-    """A rate limit: ``rate`` calls a second, ``burst`` of them at once."""
+    """A rate limit of ``rate`` calls a second, with bursts of ``burst`` calls."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -25,7 +25,7 @@ class TokenBucket:
         self._filled = clock()
 
     def take(self) -> bool:
-        """Whether one more call is allowed now."""
+        """Return whether one more call is allowed now."""
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
@@ -52,9 +52,9 @@ class PodResources:
     def List(  # noqa: N802 - the wire's name
         self, _request: pb.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> pb.ListPodResourcesResponse:
-        """Return all active pods, those without devices too.
+        """Return all active pods, also those without devices.
 
-        Takes back the devices of finished pods first, which is not as harmless as it sounds.
+        First it frees the devices of finished pods, which can do harm during an allocation.
         """
         self._admit("list", context)
         self._manager.collect()
@@ -131,7 +131,7 @@ class PodResources:
             for id_ in sorted(healthy):
                 device = self._manager.devices[resource][id_]
                 nodes = [node.ID for node in device.topology.nodes]
-                # A topology without nodes hides the device: there is one entry per node.
+                # There is one entry for each node, so a topology without nodes hides the device.
                 yield from _entries(resource, id_, nodes if device.HasField("topology") else None)
 
 

@@ -1,4 +1,4 @@
-"""Pods, as far as the kubelet's device manager looks at them, and what becomes of them."""
+"""Pods, as far as they concern the kubelet's device manager, and their outcomes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container and its limits, resource name to number of devices."""
+    """A container and its limits: resource name to number of devices."""
 
     name: str
     limits: Mapping[str, int] = field(default_factory=lambda: _NONE)
     restarts_always: bool = False
-    """For an init container: it is a sidecar, which runs as long as the pod does."""
+    """Whether an init container is a sidecar, which runs as long as the pod."""
     claimed: frozenset[str] = frozenset()
     """Resources that come from a resource claim (DRA) instead of a device plugin."""
 
@@ -27,14 +27,14 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod: init containers and sidecars in their order, then the others."""
+    """A pod: its init containers and sidecars in order, then its other containers."""
 
     name: str
     containers: Sequence[Container] = ()
     init_containers: Sequence[Container] = ()
     namespace: str = "default"
     uid: str = ""
-    """``NAMESPACE/NAME`` where not given. A new pod of the same name needs a new one."""
+    """By default ``NAMESPACE/NAME``. A new pod of the same name needs a new UID."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "containers", tuple(self.containers))
@@ -43,7 +43,7 @@ class Pod:
 
     @classmethod
     def of(cls, name: str, /, **limits: Mapping[str, int]) -> "Pod":
-        """Return a pod with one container per keyword: ``Pod.of("p", main={"x.io/dev": 1})``."""
+        """Return a pod with a container per keyword: ``Pod.of("p", main={"x.io/dev": 1})``."""
         return cls(name, [Container(container, wanted) for container, wanted in limits.items()])
 
     @property
@@ -52,20 +52,20 @@ class Pod:
         return (*self.init_containers, *self.containers)
 
     def container(self, name: str) -> Container:
-        """Return the container called ``name``, or raise ``LookupError``."""
+        """Return the container called ``name``; raise ``LookupError`` if there is none."""
         for container in self.all_containers:
             if container.name == name:
                 return container
         raise LookupError(f"pod {self.name} has no container {name}")
 
     def runs_once(self, container: Container) -> bool:
-        """Whether ``container`` is a regular init container: finished before others start."""
+        """Return whether ``container`` is an init container that ends before others start."""
         return container in self.init_containers and not container.restarts_always
 
     def request(self, resource: str, *, claims: bool = True) -> int:
         """Return how many devices the pod needs at the same time.
 
-        Without ``claims``, those that come from resource claims are left out.
+        If ``claims`` is false, devices from resource claims do not count.
         """
 
         def of(container: Container) -> int:
@@ -87,13 +87,13 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the kubelet made of a pod. True if it was admitted."""
+    """The result of an admission. It is true if the pod was admitted."""
 
     pod: Pod
     devices: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: _NONE)
-    """Container to resource to device ids, of an admitted pod."""
+    """Container to resource to device ids, for an admitted pod."""
     options: Mapping[str, "RunOptions | None"] = field(default_factory=lambda: _NONE)
-    """Container to what it was started with, of a pod that was run."""
+    """Container to what it was started with, for a pod that was run."""
     reason: str = ""
     """``status.reason`` of a rejected pod."""
     message: str = ""
@@ -107,7 +107,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class PodState:
-    """A pod as the API server knows it; outlives the kubelet."""
+    """A pod in the API server. It outlives the kubelet."""
 
     pod: Pod
     phase: str = "Pending"
@@ -118,7 +118,7 @@ class PodState:
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod has come to its end."""
+        """Whether the pod has ended."""
         return self.phase in {"Succeeded", "Failed"}
 
 
@@ -126,7 +126,7 @@ class PodState:
 class RunOptions:
     """What the kubelet passes to the container runtime for a container's devices.
 
-    Messages are as the plugins sent them; paths are not checked.
+    The messages are unchanged from the plugins; paths are not checked.
     """
 
     envs: Mapping[str, str]
@@ -137,7 +137,7 @@ class RunOptions:
 
     @classmethod
     def merge(cls, responses: Iterable[pb.ContainerAllocateResponse]) -> "RunOptions":
-        """Merge what several plugins answered; where they disagree the first one wins."""
+        """Merge the answers of several plugins. If they conflict, the first one wins."""
         envs: dict[str, str] = {}
         mounts: dict[str, pb.Mount] = {}
         devices: dict[str, pb.DeviceSpec] = {}

@@ -1,4 +1,4 @@
-"""One life of the kubelet, from its start to its death."""
+"""One process of the kubelet, from its start to its end."""
 
 import os
 import stat
@@ -23,14 +23,14 @@ _REGISTRATION = deviceplugin_pb2.DESCRIPTOR.services_by_name["Registration"]
 _POD_RESOURCES = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
 
 _REGISTER_WORKERS = 1024
-"""A Register call may hang for as long as its plugin does, and must not block the others, which
-have a goroutine each in a real kubelet."""
+"""A Register call hangs as long as its plugin hangs, and must not block the others. In a real
+kubelet, each has its own goroutine."""
 _POD_RESOURCES_WORKERS = 4
 _MAX_SOCKET_PATH = 107
 
 
 class Process:
-    """A running kubelet: servers, connections and all that it keeps in memory."""
+    """A running kubelet: its servers, connections and state in memory."""
 
     def __init__(self, host: Host, *, dial_timeout: float) -> None:
         self._host = host
@@ -57,7 +57,12 @@ class Process:
         )
 
     def start(self) -> None:
-        """Start it. ``OSError`` or ``ValueError`` if it cannot start; it is dead then."""
+        """Start it.
+
+        Raises:
+            OSError: It cannot start, and has ended.
+            ValueError: A path or the configuration is not valid.
+        """
         host = self._host
         _check(host)
         with host.changed:
@@ -72,13 +77,13 @@ class Process:
             self._pod_resources.start()
             self._registration.start()
             self.watcher.start()
-        except (OSError, RuntimeError):  # gRPC raises the latter where it cannot listen
+        except (OSError, RuntimeError):  # gRPC raises RuntimeError if it cannot listen
             self.die()
             raise
         self.manager.sources_ready = not self.admission.to_readmit
 
     def die(self) -> None:
-        """Stop everything at once, leaving the socket files behind."""
+        """Stop everything at once, and leave the socket files behind."""
         with self._host.changed:
             self.manager.alive = False
         self._registration.cancel()
@@ -92,16 +97,18 @@ class Process:
 def _sweep(host: Host) -> None:
     """Delete every socket in the plugin directory, in any order.
 
-    Links to sockets go too. Files, FIFOs, dangling links, directories and what is in them stay.
-    Before Kubernetes 1.33 only the checkpoint, directories and what is in them stay.
-    ``OSError`` if a socket cannot be deleted: the kubelet does not start then.
+    Links to sockets are deleted too. Files, FIFOs, broken links and directories with their content
+    stay. Before Kubernetes 1.33, only the checkpoint and directories with their content stay.
+
+    Raises:
+        OSError: A socket cannot be deleted. Then the kubelet does not start.
     """
     names = {path.name for path in host.plugin_dir.iterdir()} - {_checkpoint.FILE_NAME}
     for name in host.shuffled(names):
         path = host.plugin_dir / name
-        goes = _is_socket if host.release.deletes_sockets_only else _is_no_directory
-        if goes(path):
-            path.unlink(missing_ok=True)  # its plugin may have been quicker
+        is_deleted = _is_socket if host.release.deletes_sockets_only else _is_not_directory
+        if is_deleted(path):
+            path.unlink(missing_ok=True)  # its plugin may have deleted it first
 
 
 def _is_socket(path: Path) -> bool:
@@ -111,7 +118,7 @@ def _is_socket(path: Path) -> bool:
         return False
 
 
-def _is_no_directory(path: Path) -> bool:
+def _is_not_directory(path: Path) -> bool:
     try:
         return not stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
@@ -123,7 +130,7 @@ def _check(host: Host) -> None:
         length = len(os.fsencode(path))
         if length > _MAX_SOCKET_PATH:
             raise ValueError(
-                f"{path}: {length} bytes, and a socket path has {_MAX_SOCKET_PATH} at most; "
+                f"{path}: {length} bytes, but a socket path has {_MAX_SOCKET_PATH} at most; "
                 "use a shorter root"
             )
     config = host.config
@@ -134,18 +141,18 @@ def _check(host: Host) -> None:
 
 
 def _zero_resources(host: Host) -> None:
-    """Take an empty plugin directory for a sign that the node has been made anew."""
+    """Set all resources to 0: an empty plugin directory means that the node was recreated."""
     with host.changed:
         for resources in (host.node.capacity, host.node.allocatable):
             resources.update(dict.fromkeys(resources, 0))
 
 
 def _link(scratch: Path, path: Path) -> None:
-    """Give the socket the name ``path``, so that watchers see it created, as by a bind."""
+    """Link the socket to ``path``, so that watchers see it created, as by a bind."""
     path.hardlink_to(scratch)
     scratch.unlink()
 
 
 def _rename(scratch: Path, path: Path) -> None:
-    """Move the socket to ``path``, so that watchers see it moved, as the kubelet does."""
+    """Move the socket to ``path``, so that watchers see it moved, as by the kubelet."""
     scratch.replace(path)

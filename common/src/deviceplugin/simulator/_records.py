@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 NO_NODE = -1
-"""Stands for the NUMA node of a device that has none."""
+"""The NUMA node of a device that has none."""
 
 
 def numa_nodes(device: pb.Device) -> tuple[int, ...]:
@@ -16,10 +16,10 @@ def numa_nodes(device: pb.Device) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one container got of one resource."""
+    """The devices of one resource that one container got."""
 
     nodes: Mapping[int, tuple[str, ...]]
-    """NUMA node to ids; a device near several nodes is there several times."""
+    """NUMA node to ids. A device near several nodes occurs several times."""
     response: pb.ContainerAllocateResponse
 
     @property
@@ -28,13 +28,13 @@ class Grant:
         return frozenset(id_ for ids in self.nodes.values() for id_ in ids)
 
     def nodes_of(self, wanted: str) -> list[int]:
-        """Return the NUMA nodes of the device ``wanted``; none where it has none."""
+        """Return the NUMA nodes of the device ``wanted``; an empty list if it has none."""
         return sorted(node for node, ids in self.nodes.items() if node >= 0 and wanted in ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A grant and whose it is."""
+    """A grant and the container that has it."""
 
     pod: str
     container: str
@@ -43,7 +43,7 @@ class Entry:
 
 
 class Records:
-    """All grants. Not guarded; the manager's lock is."""
+    """All grants. The manager's lock guards them."""
 
     def __init__(self) -> None:
         self._grants: dict[tuple[str, str, str], Grant] = {}
@@ -52,11 +52,11 @@ class Records:
         return iter([Entry(*key, grant) for key, grant in self._grants.items()])
 
     def insert(self, entry: Entry) -> None:
-        """Remember ``entry``, in place of what the container got of that resource before."""
+        """Store ``entry``, and replace what the container had of that resource."""
         self._grants[entry.pod, entry.container, entry.resource] = entry.grant
 
     def get(self, pod: str, container: str, resource: str) -> Grant | None:
-        """Return what the container got of the resource, if anything."""
+        """Return the container's grant of the resource, or None."""
         return self._grants.get((pod, container, resource))
 
     def of_container(self, pod: str, container: str) -> dict[str, Grant]:
@@ -68,7 +68,7 @@ class Records:
         }
 
     def of_pod(self, pod: str, resource: str) -> frozenset[str]:
-        """Return the ids of all of the resource's devices that the pod has."""
+        """Return the ids of all devices of the resource that the pod has."""
         mine = [e.grant.ids for e in self if (e.pod, e.resource) == (pod, resource)]
         return frozenset().union(*mine)
 
@@ -84,14 +84,14 @@ class Records:
 
     @property
     def devices(self) -> dict[str, set[str]]:
-        """Resource to the ids that anybody has."""
+        """Resource to the ids that any container has."""
         used: dict[str, set[str]] = {}
         for entry in self:
             used.setdefault(entry.resource, set()).update(entry.grant.ids)
         return used
 
     def owners(self, resource: str | None) -> dict[str, str]:
-        """Return the first pod that has each device; of any resource where that is None."""
+        """Return the first pod that has each device; of any resource if ``resource`` is None."""
         found: dict[str, str] = {}
         for entry in self:
             if resource in {None, entry.resource}:

@@ -10,7 +10,7 @@ from deviceplugin.simulator._naming import go_quote, is_extended_resource, socke
 
 
 class Registration:
-    """Answers Register; every failure has the code UNKNOWN, as errors of a Go function have."""
+    """Answers Register. Every failure has the code UNKNOWN, as errors of a Go function do."""
 
     def __init__(self, host: Host, connections: Connections) -> None:
         self._host = host
@@ -25,7 +25,7 @@ class Registration:
         """
         path = socket_path(self._host.plugin_dir, request.endpoint)
         answered = self._host.observer.registering(request, path)
-        refusal = self._take(request, path, context)
+        refusal = self._register(request, path, context)
         with self._host.changed:
             answered(refusal)
             self._host.notify()
@@ -33,8 +33,10 @@ class Registration:
             context.abort(grpc.StatusCode.UNKNOWN, refusal)
         return pb.Empty()
 
-    def _take(self, request: pb.RegisterRequest, path: str, context: grpc.ServicerContext) -> str:
-        """Connect to the plugin; return why not, nothing if all is well."""
+    def _register(
+        self, request: pb.RegisterRequest, path: str, context: grpc.ServicerContext
+    ) -> str:
+        """Connect to the plugin. Return why that failed, or an empty string."""
         resource = request.resource_name
         with self._host.changed:
             self._host.metrics.device_plugin_registration_total[resource] += 1
@@ -50,7 +52,7 @@ class Registration:
 
 
 def _complaint(request: pb.RegisterRequest) -> str:
-    """Return what is wrong with the request; nothing if all is well."""
+    """Return what is wrong with the request, or an empty string."""
     if request.version != VERSION:
         return (
             f"requested API version {go_quote(request.version)} is not supported by kubelet. "

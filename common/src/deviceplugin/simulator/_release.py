@@ -1,14 +1,14 @@
-"""What the kubelets of earlier releases do differently: see common/docs/kubelet-releases.md."""
+"""How kubelets of earlier releases differ: see common/docs/kubelet-releases.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 NEWEST: Final = "1.36"
-"""The release that the simulation is compared with, on the kubelet's own device manager."""
+"""The release whose real device manager the simulation is compared with."""
 _OLDEST: Final = 26
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(_OLDEST, int(NEWEST[2:]) + 1))
-"""The releases whose kubelet's sources have been compared, oldest first."""
+"""The releases whose kubelet sources have been compared, the oldest first."""
 
 SINCE: Final[Mapping[str, int]] = {
     "limits_rate": 27,
@@ -28,71 +28,71 @@ SINCE: Final[Mapping[str, int]] = {
     "leaves_claimed": 36,
     "shows_device_health": 36,
 }
-"""Fields of ``Release`` to the minor release that they are true from."""
+"""Fields of ``Release`` to the minor release from which on they are true."""
 UNTIL: Final[Mapping[str, int]] = {"readmits_ended": 28, "annotates_cdi_names": 32}
-"""To the one from which they are not true any more."""
+"""Fields of ``Release`` to the minor release from which on they are no longer true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A release of Kubernetes, by what its kubelet does with its default feature gates."""
+    """The behaviour of a release's kubelet with its default feature gates."""
 
     name: str
 
     limits_rate: bool
-    """The pod resources API answers 100 calls a second."""
+    """The pod resources API is limited to 100 calls a second."""
 
     knows_get: bool
     """The pod resources API has Get."""
 
     answers_get: bool
-    """Get is enabled; else it is an error."""
+    """Get is enabled. Otherwise it returns an error."""
 
     lists_active_only: bool
-    """List has active pods only; else all that the kubelet knows, those that have ended too."""
+    """List has active pods only. Otherwise it has all that the kubelet knows, even ended ones."""
 
     lists_sidecars: bool
-    """List and Get have sidecars."""
+    """List and Get include sidecars."""
 
     admits_sidecars: bool
     """Pods may have sidecars."""
 
     knows_sidecars: bool
-    """A sidecar is not taken for an ordinary init container."""
+    """The kubelet distinguishes sidecars from ordinary init containers."""
 
     readmits_ended: bool
-    """A restart admits pods again that have ended, which may fail them."""
+    """A restart also admits pods again that have ended, which may make them fail."""
 
     passes_cdi_names: bool
-    """CDI names in Allocate's answer reach the runtime."""
+    """The kubelet passes CDI names in Allocate's answer to the runtime."""
 
     annotates_cdi_names: bool
-    """They reach it as an annotation too."""
+    """It passes them as an annotation too."""
 
     deletes_sockets_only: bool
-    """A start deletes sockets in the plugin directory; else everything but directories."""
+    """A start deletes only sockets in the plugin directory. Otherwise it keeps only directories."""
 
     missing_device_crashes: bool
-    """The kubelet dies when it looks up a device that is no longer listed."""
+    """The kubelet crashes when it looks up a device that is no longer listed."""
 
     cancels_registration: bool
-    """A Register that its plugin gives up is undone; else it goes on without it."""
+    """If the plugin cancels Register, the kubelet undoes it. Otherwise it continues."""
 
     retries_refused_plugin: bool
-    """The plugin watcher tries a plugin again whose registration failed."""
+    """The plugin watcher retries a plugin whose registration failed."""
 
     hints_need_devices: bool
     """Topology hints combine only NUMA nodes that have devices."""
 
     leaves_claimed: bool
-    """A resource of a resource claim is not the device plugin's."""
+    """The device manager ignores a resource that comes from a resource claim."""
 
     shows_device_health: bool
     """A pod's status has the health of its devices."""
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Return the release called ``name``, as ``1.28``; ``ValueError`` if it is not known."""
+        """Return the release ``name``, such as ``1.28``; raise ``ValueError`` if it is unknown."""
         if name not in RELEASES:
             raise ValueError(
                 f"{name!r} is not a known kubelet release: use one of {', '.join(RELEASES)}"

@@ -1,4 +1,4 @@
-"""Starting containers: what a plugin answered at admission is replayed, never asked again."""
+"""Starting containers with the plugin's answers from admission, which are not requested again."""
 
 from dataclasses import replace
 from typing import Final
@@ -11,7 +11,7 @@ from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod, RunOptions
 
 _LONGEST_NAME: Final = 63
-"""Of an annotation, without its prefix; there is none where it would be longer."""
+"""Most characters of an annotation's name after its prefix. A longer one is not written."""
 
 
 class Starter:
@@ -23,10 +23,13 @@ class Starter:
         self._allocator = allocator
 
     def run_options(self, pod: Pod, container: Container) -> RunOptions | None:
-        """Return what the container gets, after PreStartContainer where a plugin wants it.
+        """Return what the container gets, after PreStartContainer if a plugin requires it.
 
-        None if the kubelet holds nothing for it. Devices that should have been allocated at
-        admission and were not are allocated now. ``ContainerStartError`` if anything fails.
+        None if the container has no devices. Devices that admission should have allocated, but
+        did not, are allocated now.
+
+        Raises:
+            ContainerStartError: A call to a plugin failed, or devices are missing.
         """
         try:
             if self._prepare(pod, container):
@@ -42,7 +45,7 @@ class Starter:
             return self._passed(options, f"{pod.uid}-{container.name}")
 
     def _passed(self, options: RunOptions, owner: str) -> RunOptions:
-        """Return what this release passes to the runtime of CDI names."""
+        """Return ``options`` with the CDI names in the form that this release passes on."""
         release = self._host.release
         if not release.passes_cdi_names:
             return replace(options, cdi_devices=())
@@ -53,7 +56,7 @@ class Starter:
         return replace(options, annotations={**annotation, **options.annotations})
 
     def _prepare(self, pod: Pod, container: Container) -> bool:
-        """Call PreStartContainer where needed. Whether any devices are missing."""
+        """Call PreStartContainer if it is required; return whether any devices are missing."""
         missing = False
         for resource in self._host.shuffled(set(container.limits)):
             with self._host.changed:

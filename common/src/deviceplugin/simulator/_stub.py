@@ -1,4 +1,4 @@
-"""A plugin whose every answer is settable: the other side of the simulated kubelet's own tests."""
+"""A plugin whose answers can all be set, for tests of a kubelet."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,18 +17,18 @@ _REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
 _WATCHER_REGISTRATION = watcher_pb.DESCRIPTOR.services_by_name["Registration"]
 
 _WORKERS = 32
-"""Each open stream takes one."""
+"""Each open stream needs one."""
 
 _STOP_GRACE = 0.05
-"""Seconds for streams to end by themselves; gRPC complains on stderr about those that do not."""
+"""Seconds for streams to end by themselves; gRPC complains on standard error about the others."""
 
 
 class StubPlugin(StubService):
     """A scripted device plugin for one resource.
 
-    ``with StubPlugin(...) as plugin: ...`` serves and registers. It does exactly what it is told:
-    nothing registers again by itself. In the kubelet's plugins_registry it needs no registering,
-    because it answers the plugin watcher's calls too.
+    ``with StubPlugin(...) as plugin: ...`` serves and registers. It does nothing by itself: it does
+    not register again, for example. In the kubelet's plugins_registry it need not register, because
+    it also answers the plugin watcher's calls.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class StubPlugin(StubService):
             resource: Name to register.
             devices: Ids of healthy devices, or id to health, or whole messages.
             name: File name of the socket.
-            options: What GetDevicePluginOptions answers.
+            options: The answer to GetDevicePluginOptions.
         """
         super().__init__(resource, devices, options)
         self.resource = resource
         self.socket = directory / name
-        """Where it listens."""
+        """The path of its socket."""
         self._server: grpc.Server | None = None
         self._executor: ThreadPoolExecutor | None = None
 
@@ -79,7 +79,7 @@ class StubPlugin(StubService):
         endpoint: str | None = None,
         timeout: float | None = 15.0,
     ) -> None:
-        """Call Register on the kubelet's socket; ``grpc.RpcError`` as the kubelet answers."""
+        """Call Register on the kubelet's socket; raise ``grpc.RpcError`` if the kubelet refuses."""
         request = pb.RegisterRequest(
             version=version,
             endpoint=self.socket.name if endpoint is None else endpoint,
@@ -89,7 +89,7 @@ class StubPlugin(StubService):
             rpc.calls(channel, _REGISTRATION)["Register"](request, timeout=timeout)
 
     def stop(self) -> None:
-        """Stop serving: streams end, other calls are cut off, the socket is gone. Idempotent."""
+        """End streams, cancel other calls, and remove the socket. Idempotent."""
         if self._server is None or self._executor is None:
             return
         if not self.holding:

@@ -1,4 +1,4 @@
-"""The calls that a stub plugin answers, and the script by which it does."""
+"""The calls that a stub plugin answers, and the methods that control its answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -18,7 +18,7 @@ Devices = Mapping[str, str] | Iterable[str | pb.Device]
 
 
 class StubError(Exception):
-    """A status to answer a call with."""
+    """A gRPC status to answer a call with."""
 
     def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INTERNAL) -> None:
         super().__init__(text)
@@ -50,10 +50,10 @@ def _prefer_first(
 
 
 class StubService:
-    """Answers calls as it is told, and remembers them.
+    """Answers calls as configured, and records them.
 
-    By default Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
-    what sorts first. ``failing`` makes a method fail, ``hold`` makes it wait.
+    By default, Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
+    the first ids in sorted order. ``failing`` makes a method fail, ``hold`` makes it wait.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class StubService:
         self.preferred: list[pb.ContainerPreferredAllocationRequest] = []
         self.pre_started: list[list[str]] = []
         self.statuses: list[watcher_pb.RegistrationStatus] = []
-        """What NotifyRegistrationStatus was called with."""
+        """The requests of NotifyRegistrationStatus."""
         self.deadlines: dict[str, float] = {}
-        """Seconds that the last call of each method was given."""
+        """The time limit of the last call of each method, in seconds."""
         self._changed = Monitor()
         self._held: set[str] = set()
         self._list = _list(devices)
@@ -89,14 +89,14 @@ class StubService:
 
     @property
     def streams(self) -> int:
-        """How many kubelet streams are open."""
+        """Number of open ListAndWatch streams."""
         with self._changed:
             return self._streams
 
-    # Script
+    # Control
 
     def update(self, devices: Devices) -> None:
-        """Send this list on all streams, now and first thing on later ones."""
+        """Send this list on all streams, and as the first one on later streams."""
         with self._changed:
             self._list = _list(devices)
             self._version += 1
@@ -109,7 +109,7 @@ class StubService:
             self._changed.poke()
 
     def hold(self, method: str) -> None:
-        """Let calls of ``method`` wait, also those to come, until they are released."""
+        """Make calls of ``method``, and all later ones, wait until they are released."""
         with self._changed:
             self._held.add(method)
 
@@ -120,13 +120,13 @@ class StubService:
             return bool(self._held)
 
     def release(self, *methods: str) -> None:
-        """Let held calls of ``methods`` go on; of all methods where none is given."""
+        """Let held calls of ``methods`` continue; without arguments, those of all methods."""
         with self._changed:
             self._held -= set(methods or self._held)
             self._changed.poke()
 
     def wait(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
-        """Wait until ``condition`` holds; looked at again after every call and change."""
+        """Wait until ``condition()`` is true. It is checked after every call and change."""
         if not self._changed.until(condition, timeout):
             raise TimeoutError(f"{self.info.name} waited {timeout:g} s; calls were {self.calls}")
 
@@ -141,7 +141,7 @@ class StubService:
     def ListAndWatch(  # noqa: N802 - the wire's name
         self, _request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send the list, and each new one, until told to end or until the kubelet is gone."""
+        """Send the list, and each new one, until ``end_streams`` or until the kubelet is gone."""
         with self._changed:
             self._streams += 1
             sent, ended = -1, self._ended
@@ -186,7 +186,7 @@ class StubService:
     def PreStartContainer(  # noqa: N802 - the wire's name
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        """Take note of the devices."""
+        """Record the devices."""
         self.pre_started.append(sorted(request.devices_ids))
         return self._answer("PreStartContainer", context, pb.PreStartContainerResponse)
 
@@ -199,7 +199,7 @@ class StubService:
     def NotifyRegistrationStatus(  # noqa: N802 - the wire's name
         self, request: watcher_pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> watcher_pb.RegistrationStatusResponse:
-        """Take note of the status."""
+        """Record the status."""
         self.statuses.append(request)
         return self._answer(
             "NotifyRegistrationStatus", context, watcher_pb.RegistrationStatusResponse

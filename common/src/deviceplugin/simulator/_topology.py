@@ -1,6 +1,6 @@
-"""The topology manager's arithmetic: hints in, one affinity and a verdict out.
+"""The topology manager's arithmetic, from hints to an affinity and a verdict.
 
-A set of NUMA nodes is an integer with one bit for each.
+A set of NUMA nodes is an integer with one bit for each node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,22 +11,22 @@ from deviceplugin.simulator._config import TopologyPolicy
 
 
 class Hint(NamedTuple):
-    """A place where a request can be met."""
+    """A set of nodes that can satisfy a request."""
 
     nodes: int | None
-    """None is anywhere."""
+    """None means any nodes."""
     preferred: bool
 
 
 ProviderHints = Mapping[str, Sequence[Hint] | None]
-"""Hints of one provider by resource. None: no preference; empty: impossible."""
+"""The hints of one provider by resource. None means no preference; an empty list, impossible."""
 
 _ANYWHERE: Final = Hint(None, preferred=True)
 _NOWHERE: Final = Hint(None, preferred=False)
 
 
 def mask(nodes: Iterable[int]) -> int:
-    """Return the set of these nodes; numbers that no machine has are ignored."""
+    """Return the set of these nodes; negative numbers are ignored."""
     return sum(1 << node for node in set(nodes) if node >= 0)
 
 
@@ -77,7 +77,7 @@ def _merge(hints: Sequence[Sequence[Hint]], everywhere: int) -> Hint:
 
 
 def _intersection(choice: Sequence[Hint], everywhere: int) -> Hint:
-    """Return where all can be met; preferred if all are, and on the same nodes."""
+    """Return the nodes common to all. It is preferred if all hints are, and have the same nodes."""
     given = [hint.nodes for hint in choice if hint.nodes is not None]
     nodes = everywhere
     for each in given:
@@ -86,7 +86,7 @@ def _intersection(choice: Sequence[Hint], everywhere: int) -> Hint:
 
 
 def _target_size(hints: Sequence[Sequence[Hint]]) -> int:
-    """Return the fewest nodes that every single resource could make do with."""
+    """Return the fewest nodes that suffice for each single resource."""
     sizes = [[_size(hint.nodes) for hint in given if hint.nodes is not None] for given in hints]
     return max((min(each) for each in sizes if each), default=0)
 
@@ -100,7 +100,7 @@ def _better(candidate: Hint, best: Hint, target: int) -> bool:
 
 
 def _closer(candidate: Hint, best: Hint, target: int) -> bool:
-    """Whether ``candidate`` is nearer to ``target`` nodes; fewer are better than more."""
+    """Return whether ``candidate`` is nearer to ``target`` nodes; fewer are better than more."""
     new, old = _size(candidate.nodes), _size(best.nodes)
     if old > target or new == old:
         return _narrower(candidate, best)

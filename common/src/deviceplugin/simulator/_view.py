@@ -1,4 +1,4 @@
-"""Looking at the kubelet, and waiting for what one wants to see."""
+"""Inspecting the kubelet, and waiting for conditions."""
 
 import time
 from collections.abc import Callable, Collection
@@ -18,14 +18,14 @@ from deviceplugin.simulator._process import Process
 
 _T = TypeVar("_T")
 
-_LOOK: Final = 0.05
-"""Seconds between looks at a condition while the kubelet's state does not change."""
+_POLL: Final = 0.05
+"""Seconds between checks of a condition while the kubelet's state does not change."""
 _MANY: Final = 20
-"""Ids that a message shows."""
+"""Most ids in a message."""
 
 
 class KubeletView:
-    """What can be seen of a simulated kubelet. Made by ``SimulatedKubelet`` only."""
+    """The state of a simulated kubelet. Only ``SimulatedKubelet`` derives from it."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class KubeletView:
         config: KubeletConfig | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """Make a kubelet whose ``/var/lib/kubelet`` is ``root``. It is not started yet.
+        """Make a kubelet that uses ``root`` as ``/var/lib/kubelet``. It is not started yet.
 
         Args:
-            root: Created when the kubelet starts. Keep it short: the path of a socket has 107
-                bytes at most.
-            seed: Decides every random choice.
-            dial_timeout: Seconds that the kubelet gives a plugin's socket to answer.
-            clock: Seconds, for grace periods and back-off.
-            behaviour: Defects to simulate; all of ``config.version`` where not given.
+            root: The directory, which is created when the kubelet starts. Keep it short: the path
+                of a socket has 107 bytes at most.
+            seed: The seed of every random choice.
+            dial_timeout: Seconds that the kubelet waits for a plugin's socket to answer.
+            clock: Returns the seconds for grace periods and back-off.
+            behaviour: The defects to simulate; by default all of ``config.version``.
             config: The kubelet's version and configuration, and NUMA nodes.
-            observer: Hears what plugins tell.
+            observer: Is called for registrations and lists.
         """
         config = config or KubeletConfig()
         self._host = Host(
@@ -70,12 +70,12 @@ class KubeletView:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started, and not been stopped nor crashed."""
+        """Whether it has been started, and has neither stopped nor crashed since."""
         return self._process is not None
 
     @property
     def metrics(self) -> Metrics:
-        """What the kubelet counts."""
+        """The kubelet's metrics."""
         return self._host.metrics
 
     @property
@@ -85,7 +85,7 @@ class KubeletView:
 
     @property
     def crashes(self) -> tuple[str, ...]:
-        """What killed the kubelet, each time that something did."""
+        """The reason of each crash."""
         return tuple(self._host.crashes)
 
     # Plugins
@@ -101,7 +101,7 @@ class KubeletView:
             )
 
     def socket_of(self, resource: str) -> Path:
-        """Return the socket that the resource's calls go to; ``LookupError`` without plugin."""
+        """Return the socket of the resource's plugin; raise ``LookupError`` if it has none."""
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)
             if endpoint is None or endpoint.client is None:
@@ -110,7 +110,7 @@ class KubeletView:
 
     @property
     def resources(self) -> frozenset[str]:
-        """All resources that the kubelet knows of, be it from before its start."""
+        """All resources that the kubelet knows, even if only from its checkpoint."""
         with self._host.changed:
             return frozenset(self._manager.endpoints.keys() | self._manager.healthy.keys())
 
@@ -126,15 +126,15 @@ class KubeletView:
             return self._host.metrics.device_plugin_registration_total[resource]
 
     def lists_received(self, resource: str) -> int:
-        """Return how many device lists came for ``resource``, over all starts."""
+        """Return how many device lists were received for ``resource``, over all starts."""
         with self._host.changed:
             return self._host.metrics.lists[resource]
 
     def devices(self, resource: str) -> dict[str, str]:
-        """Return the devices as last listed, id to health, both as they came over the wire.
+        """Return the devices of the last list, id to health, unchanged from the wire.
 
-        They stay when the plugin is gone, even where its resource is forgotten, until the kubelet
-        restarts.
+        They stay until the kubelet restarts, even if the plugin is gone and its resource is
+        forgotten.
         """
         with self._host.changed:
             known = self._manager.devices.get(resource, {})
@@ -146,25 +146,25 @@ class KubeletView:
             return frozenset(self._manager.healthy.get(resource, ()))
 
     def unhealthy(self, resource: str) -> frozenset[str]:
-        """Return the ids of the devices that pods may not get, be it that their plugin is gone."""
+        """Return the ids of the devices that pods may not get, also because the plugin is gone."""
         with self._host.changed:
             return frozenset(self._manager.unhealthy.get(resource, ()))
 
     def in_use(self, resource: str) -> frozenset[str]:
-        """Return the ids that the kubelet will not give away, whether a pod has them or not."""
+        """Return the ids that the kubelet will not allocate, whether or not a pod has them."""
         with self._host.changed:
             return frozenset(self._manager.allocated.get(resource, ()))
 
     def capacity(self, resource: str) -> int:
-        """Return how many devices there are, well or not: what the next node status will say."""
+        """Return the number of devices, healthy or not, for the next node status."""
         return len(self.healthy(resource)) + len(self.unhealthy(resource))
 
     def allocatable(self, resource: str) -> int:
-        """Return how many devices are well, in use or not: what the next node status will say."""
+        """Return the number of healthy devices, in use or not, for the next node status."""
         return len(self.healthy(resource))
 
     def options(self, resource: str) -> pb.DevicePluginOptions:
-        """Return the options that the plugin gave when it registered, or raise ``LookupError``."""
+        """Return the options of the registered plugin; raise ``LookupError`` if there is none."""
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)
             if endpoint is None or endpoint.options is None:
@@ -175,23 +175,23 @@ class KubeletView:
 
     @property
     def pods(self) -> list[PodState]:
-        """All pods as the API server knows them, in the order in which they came."""
+        """All pods in the API server, in the order of their creation."""
         with self._host.changed:
             return list(self._host.pods.values())
 
     def pod(self, pod: Pod) -> PodState:
-        """Return the pod as the API server knows it, or raise ``LookupError``."""
+        """Return the pod in the API server; raise ``LookupError`` if there is none."""
         with self._host.changed:
             return self._host.pods[pod.uid]
 
     def held(self, pod: Pod) -> dict[str, dict[str, frozenset[str]]]:
-        """Return what the kubelet has on record: container to resource to ids."""
+        """Return the devices of the pod in the kubelet's records: container to resource to ids."""
         return self._live().admission.devices(pod)
 
     def device_health(self, pod: Pod) -> dict[str, dict[str, dict[str, str]]]:
-        """Return what the pod's status says of devices: container to resource to id to health.
+        """Return the device health in the pod's status: container to resource to id to health.
 
-        Init containers and sidecars are not mentioned. Nothing before Kubernetes 1.36.
+        It has no init containers and no sidecars. Before Kubernetes 1.36 it is empty.
         """
         manager = self._live().manager
         if not self._host.release.shows_device_health:
@@ -200,19 +200,19 @@ class KubeletView:
         return {name: manager.health(pod.uid, name) for name in names}
 
     def healthz(self) -> list[str]:
-        """Return the names of the health checks that fail; empty is well."""
+        """Return the names of failing health checks; an empty list if the kubelet is healthy."""
         process = self._live()
         return ["syncloop"] if process.loop.stalled else []
 
     @property
     def busy_with(self) -> str:
-        """What the kubelet is doing and everything else waits for; empty if nothing."""
+        """The operation that everything else waits for; empty if there is none."""
         with self._host.changed:
             return self._process.loop.busy_with if self._process else ""
 
     @property
     def _manager(self) -> DeviceManager:
-        """The device manager; one that knows nothing while the kubelet is not running."""
+        """The device manager; an empty one while the kubelet is not running."""
         return self._process.manager if self._process else DeviceManager(self._host)
 
     def _live(self) -> Process:
@@ -225,14 +225,16 @@ class KubeletView:
     def wait(
         self, condition: Callable[[], _T], *, timeout: float = PATIENCE, what: str = "a condition"
     ) -> _T:
-        """Wait until ``condition`` returns something true, and return that.
+        """Wait until ``condition()`` is true, and return its value.
 
-        It is looked at again whenever the kubelet's state changes, by whichever thread, and 20
-        times a second for what is not the kubelet's. It must be quick: the kubelet stands still
-        meanwhile. ``TimeoutError`` after ``timeout`` seconds says ``what`` was waited for and what
-        the kubelet believed.
+        It is checked whenever the kubelet's state changes, and 20 times a second for conditions
+        outside the kubelet. It must be quick, because the kubelet waits meanwhile.
+
+        Raises:
+            TimeoutError: It is still false after ``timeout`` seconds. The message has ``what`` and
+                the kubelet's state.
         """
-        found = self._host.changed.until(condition, timeout, every=_LOOK)
+        found = self._host.changed.until(condition, timeout, every=_POLL)
         if not found:
             raise TimeoutError(f"waited {timeout:g} s for {what}; {self._state()}")
         return found
@@ -245,7 +247,7 @@ class KubeletView:
         *,
         timeout: float = PATIENCE,
     ) -> None:
-        """Wait until ``resource`` has exactly these devices, with these healths."""
+        """Wait until ``resource`` has exactly these healthy and unhealthy devices."""
         expected = frozenset(healthy), frozenset(unhealthy)
 
         def matches() -> bool:

@@ -1,4 +1,4 @@
-"""The plugin watcher: finds plugins by the sockets in plugins_registry."""
+"""The plugin watcher, which finds plugins by their sockets in plugins_registry."""
 
 import logging
 import stat
@@ -34,12 +34,12 @@ _EVENTS = _flags.CREATE | _flags.MOVED_TO | _flags.DELETE
 
 
 class _NotRegisteredError(Exception):
-    """A plugin was not registered; another try follows."""
+    """A plugin was not registered. Another attempt follows."""
 
 
 @dataclass(slots=True)
 class _Backoff:
-    """When a socket that failed may be tried again."""
+    """The time at which a failed socket may be tried again."""
 
     delay: float = 0.0
     not_before: float = 0.0
@@ -51,21 +51,21 @@ class _Backoff:
 
 @dataclass(slots=True)
 class _Socket:
-    """What is known about one path."""
+    """The state of one path."""
 
     wanted: int | None = None
-    """Number of the event that brought the socket; None once it was deleted."""
+    """The number of the event that created the socket; None once it was deleted."""
     registered: int | None = None
-    """The event that the present registration belongs to."""
+    """The number of the event that led to the current registration."""
     resource: str = ""
     busy: bool = False
     backoff: _Backoff = field(default_factory=_Backoff)
 
 
 class PluginWatcher:
-    """Registers what appears in plugins_registry and unregisters what is deleted from it.
+    """Registers plugins that appear in plugins_registry, and unregisters those that are deleted.
 
-    Nothing here notices that a plugin's stream has ended: only a new socket helps then.
+    It does not notice that a plugin's stream has ended: then only a new socket helps.
     """
 
     def __init__(self, host: Host, connections: Connections, *, dial_timeout: float) -> None:
@@ -82,7 +82,7 @@ class PluginWatcher:
 
     @property
     def sockets(self) -> dict[str, str]:
-        """Path to resource of every socket; the resource is empty until it is registered."""
+        """The path of every socket to its resource, which is empty until it is registered."""
         with self._host.changed:
             return {
                 path: socket.resource if socket.registered is not None else ""
@@ -96,7 +96,7 @@ class PluginWatcher:
             return any(socket.busy for socket in self._sockets.values())
 
     def start(self) -> None:
-        """Take up what is there already and, unless left to ``look``, look at intervals."""
+        """Handle existing sockets; start periodic checks unless ``watch_interval`` is None."""
         self._host.registry_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._inotify = inotify_simple.INotify()
         self._enter(self._host.registry_dir)
@@ -104,7 +104,7 @@ class PluginWatcher:
             self._spawn(self._run, self._host.config.watch_interval)
 
     def stop(self) -> None:
-        """Stop looking; registrations end with the kubelet's other connections."""
+        """Stop checking. Registrations end with the kubelet's other connections."""
         self._waiter.end()
         with self._host.changed:
             threads, channels = list(self._threads), list(self._channels)
@@ -128,7 +128,7 @@ class PluginWatcher:
 
     def _run(self, interval: float) -> None:
         for _ in self._waiter.ticks(interval):
-            self.look()
+            self.check()
 
     # Files
 
@@ -157,8 +157,8 @@ class PluginWatcher:
             if socket := self._sockets.get(str(path)):
                 socket.wanted = None
 
-    def look(self) -> None:
-        """Take note of what happened to files, and start what is to be done about it."""
+    def check(self) -> None:
+        """Read the events of files, and start the registrations that follow from them."""
         assert self._inotify is not None
         for event in self._inotify.read(timeout=0):
             folder = self._folders.get(event.wd)
@@ -188,7 +188,7 @@ class PluginWatcher:
                     self._spawn(self._register, path, socket, socket.wanted)
 
     def _unregister(self, socket: _Socket) -> None:
-        # By name: whoever holds the resource now is disconnected, even another socket's plugin.
+        # This is by name: the current plugin is disconnected, even if it has another socket.
         self._connections.disconnect(socket.resource)
         socket.registered = None
 
@@ -208,7 +208,7 @@ class PluginWatcher:
             self._host.notify()
 
     def _introduce(self, path: str) -> str:
-        """Register the plugin at ``path`` and tell it the result; return its resource."""
+        """Register the plugin at ``path``, notify it of the result, and return its resource."""
         channel = rpc.connect(
             dialled_path(path),
             default_authority=quote(path, safe=""),
@@ -246,9 +246,9 @@ class PluginWatcher:
         return name
 
     def _refused(self, calls: Mapping[str, Any], name: str, error: ConnectError) -> str:
-        """Tell the plugin that it could not be connected, and have it tried again.
+        """Notify the plugin that it could not be connected, and raise, so that it is tried again.
 
-        Before Kubernetes 1.36 it counts as registered from then on, and is not.
+        Before Kubernetes 1.36, the kubelet then counts it as registered, although it is not.
         """
         try:
             self._refuse(calls, f"plugin registration failed with err: {error}")
@@ -265,7 +265,7 @@ class PluginWatcher:
 
 
 def _complaint(info: pb.PluginInfo, path: str) -> str:
-    """Return what is wrong with how a plugin introduces itself; nothing if all is well."""
+    """Return what is wrong with the answer to GetInfo, or an empty string."""
     if info.type != "DevicePlugin":
         return f"no handler registered for plugin type: {info.type} at socket {path}"
     failed = "plugin validation failed with err: "

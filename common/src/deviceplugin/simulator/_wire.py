@@ -1,4 +1,4 @@
-"""gRPC as the kubelet, a Go program, shows it to plugins."""
+"""gRPC as plugins see it from the kubelet, which is a Go program."""
 
 import re
 import time
@@ -47,13 +47,13 @@ _GO_WORDS: Final = (
         ),
     ),
 )
-"""A code, what grpcio itself says with it of a socket PATH, and grpc-go's words for the same."""
+"""A code, grpcio's message with it for a socket PATH, and grpc-go's message for the same."""
 
 _WRAPPED: Final = re.compile(r"Stream removed \((.*)\)", re.DOTALL)
-"""What some versions of grpcio put around their own words."""
+"""What some versions of grpcio put around their own messages."""
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024
-"""Bytes that a Go client takes unless told otherwise."""
+"""Most bytes of a message that a Go client accepts by default."""
 
 _CLOSE_CHECK: Final = 0.05
 """Seconds after which a dial notices that its channel was closed."""
@@ -68,22 +68,22 @@ def go_error(error: grpc.RpcError, path: str) -> str:
 
 
 def _go_words(code: grpc.StatusCode, details: str, path: str) -> str:
-    """Return grpc-go's words for grpcio's own; what a plugin said stays as it is."""
+    """Return grpc-go's message for grpcio's; a plugin's own message stays unchanged."""
     wrapped = _WRAPPED.fullmatch(details)
     own = wrapped[1] if wrapped else details
     for status, pattern, words in _GO_WORDS:
-        said = re.fullmatch(pattern.replace("PATH", re.escape(path)), own)
-        if code is status and said:
-            return words.format(*(group.lower() for group in said.groups()), path=path)
+        found = re.fullmatch(pattern.replace("PATH", re.escape(path)), own)
+        if code is status and found:
+            return words.format(*(group.lower() for group in found.groups()), path=path)
     return details
 
 
 def wait_until_ready(channel: grpc.Channel, timeout: float) -> bool:
-    """Wait up to ``timeout`` seconds for the other side's HTTP/2 hello.
+    """Wait up to ``timeout`` seconds for the server's HTTP/2 preface; return whether it came.
 
-    False without it, and soon after the channel was closed.
+    It also returns False soon after the channel was closed.
     """
-    # The public way leaves a watch behind for 0.2 s, for which closing the channel would wait.
+    # The public way leaves a watch for 0.2 s, and closing the channel would wait for it.
     inner = cast("Any", channel)._channel  # noqa: SLF001
     deadline = time.monotonic() + timeout
     ready = grpc.ChannelConnectivity.READY.value[0]
@@ -99,11 +99,11 @@ def wait_until_ready(channel: grpc.Channel, timeout: float) -> bool:
 
 
 class UnixServer:
-    """A gRPC server on a unix socket that leaves its socket file behind when it stops.
+    """A gRPC server on a Unix socket that leaves its socket file behind when it stops.
 
     grpcio deletes the path that it listens on. A kubelet does not, and plugins must cope with the
-    stale file, so the server listens on a temporary name and only a second link to the socket
-    gets the real one.
+    stale file. So the server listens on a temporary name, and only a second link to the socket
+    gets the real name.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class UnixServer:
     ) -> None:
         """Make a server of ``handlers`` on ``path`` with up to ``workers`` threads.
 
-        ``scratch`` is a short free name on the same file system. ``publish`` moves it to ``path``.
+        ``scratch`` is a short unused name on the same file system; ``publish`` moves it.
         """
         self._path = path
         self._scratch = scratch
@@ -127,7 +127,7 @@ class UnixServer:
         self._server = grpc.server(self._executor, handlers=[*known, _Unimplemented(known)])
 
     def start(self) -> None:
-        """Listen and serve. ``OSError`` if the path is taken by something else than a socket."""
+        """Listen and serve; raise ``OSError`` if the path exists and is not a socket."""
         self._scratch.unlink(missing_ok=True)
         self._server.add_insecure_port(f"unix:{self._scratch}")
         self._server.start()
@@ -144,7 +144,7 @@ class UnixServer:
 
 
 class _Unimplemented(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Answers calls of anything else than ``known`` with the words of a Go server."""
+    """Answers calls of anything but ``known`` with the message of a Go server."""
 
     def __init__(self, known: "Iterable[grpc.GenericRpcHandler[Any, Any]]") -> None:
         self._known = {
