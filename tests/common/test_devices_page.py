@@ -23,6 +23,10 @@ ANSWERS = {
     "noise": b"\xff" * 100_000,
     "cut": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
     "silence": b"",
+    "busy": b"HTTP/1.0 503 Busy\r\n\r\nno discovery has succeeded yet\nmore\n",
+    "mute": b"HTTP/1.0 503 Busy\r\n\r\n",
+    "noisy": b"HTTP/1.0 503 Busy\r\n\r\n\x1b[31m\n",
+    "torn": b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
 }
 
 
@@ -56,6 +60,10 @@ def test_what_is_longer_than_may_be_is_no_answer(place: str) -> None:
         ("noise", "is not HTTP: LineTooLong"),
         ("cut", "is not HTTP: IncompleteRead"),
         ("silence", "Remote end closed connection without response"),
+        ("busy", "^503 Busy: no discovery has succeeded yet$"),
+        ("mute", "^503 Busy$"),
+        ("noisy", "^503 Busy$"),
+        ("torn", "^503 Busy$"),
     ],
 )
 def test_what_is_no_http_is_no_answer(place: str, path: str, reason: str) -> None:

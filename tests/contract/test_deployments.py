@@ -26,6 +26,8 @@ PLUGINS.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 OLDEST, NEWEST = "1.26", "1.37"
 """Versions of Kubernetes whose schemas the manifests must fit."""
+OLDEST_OF = {"ValidatingAdmissionPolicy": "1.30", "ValidatingAdmissionPolicyBinding": "1.30"}
+"""The same for kinds that came later, which are in a component of their own."""
 OPERATORS = {"PodMonitor", "PrometheusRule"}
 """Kinds that are not Kubernetes' own."""
 WIDE = {"host-dev": {"/dev"}, "gpu-cdi": {"/usr"}}
@@ -76,7 +78,7 @@ def schema_problems(manifests: list[Manifest]) -> list[str]:
     """Return what Kubernetes' own schemas say, for the oldest and the newest version."""
     found = []
     for manifest in manifests:
-        for version in (OLDEST, NEWEST):
+        for version in (OLDEST_OF.get(manifest["kind"], OLDEST), NEWEST):
             try:
                 kubernetes_validate.validate(manifest, version, strict=True)
             except kubernetes_validate.ValidationError as error:
@@ -356,6 +358,28 @@ def test_evicting_has_to_be_asked_for(tmp_path: Path) -> None:
     pod = _pod(render(overlay(tmp_path, "gpu", "evict", "events")))
     (found,) = (one for one in pod["containers"] if one["name"] == "evict")
     assert ["--node=$(NODE_NAME)"] == found["args"]
+
+
+@pytest.mark.parametrize("plugin", ["gopher", "gpu"])
+def test_a_plugin_has_a_taint_and_a_policy_that_have_its_name(plugin: str, tmp_path: Path) -> None:
+    place = overlay(tmp_path, plugin, "startup-taint", "startup-taint-policy")
+    name, rendered = f"{plugin}-device-plugin", render_by_kustomize(place)
+    for manifests in (render(place), rendered or render(place)):
+        account = _of_kind(manifests, "ServiceAccount")["metadata"]["name"]
+        (found,) = (one for one in _pod(manifests)["containers"] if one["name"] == "startup-taint")
+        key = f"startup.deviceplugin.dev/{name}"
+        assert [f"--taint={key}", "--node=$(NODE_NAME)"] == found["args"]
+        policy = _of_kind(manifests, "ValidatingAdmissionPolicy")
+        binding = _of_kind(manifests, "ValidatingAdmissionPolicyBinding")
+        assert {f"{name}.startup-taint"} == {
+            policy["metadata"]["name"],
+            binding["metadata"]["name"],
+            binding["spec"]["policyName"],
+        }
+        (condition,) = policy["spec"]["matchConditions"]
+        assert condition["expression"].endswith(f" == '{account}'")
+        (variable,) = (one for one in policy["spec"]["variables"] if one["name"] == "key")
+        assert "".join(re.findall(r"'([^']+)'", variable["expression"])) == key
 
 
 BREAK_NODE_ANNOTATION: dict[str, Callable[[list[Manifest]], object]] = {

@@ -42,6 +42,7 @@ from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.tools.events import _look, _notice, _sender, _watch
 from deviceplugin.tools.evict import _evictor
+from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin_gopher import GopherSettings
 
 ROOT = Path(__file__).parents[2]
@@ -327,6 +328,9 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("events", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
         ("apiserver", f"up to {_errors.LONGEST_WAIT:g} s"),
         ("evict", f"For the last {'minute' if _evictor.CONFIRM == 60 else _evictor.CONFIRM} it"),
+        ("startup-taint", f"every {_keeper.SHOWN:g} s while the node has yet to show"),
+        ("startup-taint", f"at pauses of up to {_keeper._LAST_WAIT:g} s while the plugin"),
+        ("startup-taint", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
         ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
         ("events", f"and {_look.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),

@@ -45,6 +45,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "evict": Command(
         "deviceplugin.tools.evict._cli", "evict pods whose device has been unhealthy for too long"
     ),
+    "startup-taint": Command(
+        "deviceplugin.tools.startup_taint._cli",
+        "remove a node's taint once its devices are registered",
+    ),
 }
 """A module is imported when its command is called, so that no command pays for the others."""
 

@@ -172,6 +172,10 @@ class Answering(BaseHTTPRequestHandler):
 
     def _patch(self, request: Request, patch: Object) -> tuple[int, Object]:
         def edit(found: Object) -> Object:
+            version = patch.get("metadata", {}).get("resourceVersion")
+            if version not in {None, found["metadata"]["resourceVersion"]}:
+                message = f'{request.kind.resource} "{request.name}": the object has been modified'
+                raise RefusedError(409, "Conflict", message)
             new = patched(found, patch, self.headers["Content-Type"])
             if new is None:
                 raise RefusedError(415, "UnsupportedMediaType", self.headers["Content-Type"])

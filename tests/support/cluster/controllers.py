@@ -68,7 +68,10 @@ def keep_daemon_set(store: Store, daemon_set: Object) -> None:
     template = daemon_set["spec"]["template"]
     revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
     pods = [one for one in store.list(POD, namespace) if _owned(one, daemon_set)]
-    wanted = sum(fits(template["spec"], node) for node in store.list(NODE))
+    wanted = sum(
+        fits(template["spec"], node) and not untolerated(template["spec"], node)
+        for node in store.list(NODE)
+    )
     if wanted and not pods:
         _make(store, daemon_set, revision)
     for pod in pods:
@@ -145,6 +148,8 @@ def schedule(store: Store, pod: Object) -> None:
 def _missing(store: Store, pod: Object, node: Object) -> list[str]:
     if not fits(pod["spec"], node):
         return ["node(s) didn't match Pod's node affinity/selector"]
+    if taint := untolerated(pod["spec"], node):
+        return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
     taken: Counter[str] = Counter()
     for other in store.list(POD):
         here = other["spec"].get("nodeName") == node["metadata"]["name"]
@@ -172,6 +177,24 @@ def fits(spec: Object, node: Object) -> bool:
     labels = node["metadata"]["labels"]
     wanted: dict[str, str] = spec.get("nodeSelector", {})
     return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def untolerated(spec: Object, node: Object) -> Object | None:
+    """Return the first taint of a node that keeps a pod from being scheduled there."""
+    for taint in node["spec"].get("taints", ()):
+        tolerated = any(_tolerates(one, taint) for one in spec.get("tolerations", ()))
+        if taint["effect"] != "PreferNoSchedule" and not tolerated:
+            return taint  # type: ignore[no-any-return]
+    return None
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    same = toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
+    return (
+        same
+        and toleration.get("key", taint["key"]) == taint["key"]
+        and toleration.get("effect", taint["effect"]) == taint["effect"]
+    )
 
 
 def _tell(store: Store, pod: Object, condition: Object, node: str = "") -> None:

@@ -63,6 +63,7 @@ _EVICT = [
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
     *_CREATE_EVENTS,
 ]
+_PATCH_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
 _GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
 """All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
@@ -180,7 +181,7 @@ def _of_access(
 ) -> Iterator[str]:
     """Check who may ask what of the API server."""
     asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
-    may = [_CREATE_EVENTS, _EVICT, *([_GET_NODES] if asks else [])]
+    may = [_CREATE_EVENTS, _EVICT, _PATCH_NODES, *([_GET_NODES] if asks else [])]
     account = by_kind["ServiceAccount"]["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     for manifest in manifests:

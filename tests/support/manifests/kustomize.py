@@ -17,7 +17,10 @@ import yaml
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[3]
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+CLUSTER_WIDE = {
+    *("ClusterRole", "ClusterRoleBinding"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
 """Kinds that are in no namespace, besides Namespace."""
 
 
@@ -88,8 +91,15 @@ def render_by_kustomize(folder: Path) -> list[Manifest] | None:
         if done.returncode == 0:
             words = [*command, str(folder)]
             text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
-            return list(yaml.safe_load_all(text))
+            return [_placed(manifest) for manifest in yaml.safe_load_all(text)]
     return None
+
+
+def _placed(manifest: Manifest) -> Manifest:
+    """Return a manifest as a cluster takes it: old kustomizes put younger kinds in a namespace."""
+    if manifest["kind"] in CLUSTER_WIDE:
+        manifest["metadata"].pop("namespace", None)
+    return manifest
 
 
 def _load(path: Path) -> list[Manifest]:
@@ -168,14 +178,16 @@ def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
     (source,) = (one for one in manifests if one["kind"] == kind)
     place, last = _find(source, path)
     for target in entry["targets"]:
-        delimiter = target.get("options", {}).get("delimiter")
+        options = target.get("options", {})
+        delimiter, index = options.get("delimiter"), options.get("index", 0)
         for manifest in manifests:
             if target["select"] != {"kind": manifest["kind"]}:
                 continue
             for path in target["fieldPaths"]:
                 found, name = _find(manifest, path)
-                rest = str(found[name]).split(delimiter)[1:] if delimiter else ()
-                found[name] = str(delimiter or "").join([place[last], *rest])
+                parts = str(found[name]).split(delimiter) if delimiter else [""]
+                parts[index] = place[last]
+                found[name] = str(delimiter or "").join(parts)
 
 
 def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
@@ -188,7 +200,7 @@ def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
             (place,) = (one for one in place if one[key] == value)
         else:
             place = place[int(name)] if isinstance(place, list) else place[name]
-    return place, last
+    return place, int(last) if isinstance(place, list) else last
 
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:

@@ -42,7 +42,7 @@ def fetch(page: str, timeout: float, most: int) -> bytes:
             return bounded(answer.read(most + 1), most)
     except HTTPError as error:
         with error:
-            raise NoAnswerError(f"{error.code} {error.reason}") from error
+            raise NoAnswerError(f"{error.code} {error.reason}{_said(error)}") from error
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise NoAnswerError(str(reason)) from error
@@ -50,6 +50,15 @@ def fetch(page: str, timeout: float, most: int) -> bytes:
         raise NoAnswerError(f"is not HTTP: {error!r}"[:_LONGEST_TEXT]) from error
     except ValueError as error:  # a name or path that cannot be sent
         raise NoAnswerError(f"is not an address: {error}"[:_LONGEST_TEXT]) from error
+
+
+def _said(error: HTTPError) -> str:
+    """Return the reason that a probe gives in its first line."""
+    try:
+        line = error.fp.readline(_LONGEST_TEXT).decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        return ""
+    return f": {line}" if line.isprintable() and line else ""
 
 
 def bounded(text: bytes, most: int) -> bytes:

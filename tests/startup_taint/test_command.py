@@ -1,0 +1,145 @@
+"""The command itself: how it starts, what it asks its plugin, how it ends."""
+
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from cluster.scripted_api import Answer, Script, running
+from deviceplugin.testing import Kubelet
+from deviceplugin.tools.startup_taint import Readiness, _cli, main, readiness
+
+KEY = "startup.deviceplugin.dev/gpu-device-plugin"
+R = "example.com/camera"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([f"--taint={KEY}"], "--node"),
+        (["--node=n"], "--taint"),
+        (["--node=n", "--taint=gpu"], "'gpu' is not DOMAIN/NAME, such as startup.deviceplugin"),
+        (["--node=n", "--taint=a.b/c\n"], "is not DOMAIN/NAME"),
+        (["--node=n", f"--taint=a.b/{'c' * 64}"], "is not DOMAIN/NAME"),
+        (["--node=n", "--taint=node.kubernetes.io/not-ready"], "belongs to Kubernetes"),
+        (["--node=n", "--taint=kubernetes.io/x"], "belongs to Kubernetes"),
+        (["--node=n", "--taint=node.cluster.x-k8s.io/x"], "give --api"),  # another's
+        (
+            ["--node=n", "--taint=startup-taint.cluster-autoscaler.kubernetes.io/gpu"],
+            "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set; give --api",
+        ),
+        (["--node=n", f"--taint={KEY}", "--api=x"], "'x' is not http:// or https://"),
+        (
+            ["--node=n", f"--taint={KEY}", "--interval=1h"],
+            "'1h' is not between 0:00:01 and 0:01:00",
+        ),
+        (["--node=n", f"--taint={KEY}", "--empty-after=48h"], "'48h' is not between 0:00:00 and"),
+    ],
+)
+def test_a_wrong_command_line_is_told(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert 2 == main(words)
+    assert text in capsys.readouterr().err
+
+
+def test_a_kernel_without_an_id_of_its_boot_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_cli, "_BOOT_ID", tmp_path / "boot_id")
+    words = ["--node=n", f"--taint={KEY}", "--api=http://127.0.0.1:1", "--after-reboot"]
+    assert 2 == main(words)
+    assert "--after-reboot: " in capsys.readouterr().err
+
+
+def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
+    taint = {"key": KEY, "effect": "NoSchedule"}
+    with running(Script()) as script:
+        boot = _cli._BOOT_ID.read_text().strip()
+        node = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [taint]}}
+        script.otherwise = lambda _: Answer.of({**node, "status": {"nodeInfo": {"bootID": boot}}})
+        words = ["--node=n", f"--taint={KEY}", f"--api={script.url}", "--after-reboot"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deviceplugin", "startup-taint", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        with process.stderr:
+            lines = [process.stderr.readline(), process.stderr.readline()]
+            process.send_signal(signal.SIGTERM)
+            assert 0 == process.wait(30)
+            assert "" == process.stderr.read()
+    assert "watching for the startup taint" in lines[0]
+    assert "startup taint kept" in lines[1]
+    assert {"GET"} == {asked.method for asked in script.asked}
+
+
+class CameraPlugin(dp.Plugin):
+    """Cameras, which a test can plug in; each look can fail."""
+
+    resource = R
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+        self.failing = False
+
+    @override
+    def discover(self) -> list[dp.Device]:
+        if self.failing:
+            raise dp.DiscoveryError("library says: no")
+        return [dp.Device(name) for name in self.ids]
+
+
+@pytest.mark.parametrize(("ids", "resources"), [((), {}), (("cam0", "cam1"), {R: True})])
+def test_what_a_plugin_answers_is_understood(
+    kubelet: Kubelet, ids: tuple[str, ...], resources: dict[str, bool]
+) -> None:
+    plugin = CameraPlugin(*ids)
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+        if ids:
+            node.wait_for(R, {*ids})
+        url = f"http://127.0.0.1:{node.host.http_port}"
+        node.kubelet.wait(lambda: not readiness(url).problem, what="the plugin to be ready")
+        assert Readiness(resources=resources) == readiness(f"{url}/devices")
+
+
+def test_a_plugin_whose_discovery_fails_is_not_ready_and_says_why(kubelet: Kubelet) -> None:
+    plugin = CameraPlugin()
+    plugin.failing = True
+    soon = timedelta(milliseconds=100)
+    with kubelet.running(plugin, http_address="127.0.0.1:0", discovery_interval=soon) as node:
+        url = f"http://127.0.0.1:{node.host.http_port}"
+        node.kubelet.wait(lambda: "library says" in readiness(url).problem, what="the reason")
+        found = readiness(url)
+    text = "503 Service Unavailable: no discovery has succeeded yet: CameraPlugin: library says: no"
+    assert Readiness(f"{url}: {text}") == found
+    assert readiness(url).problem.startswith(f"{url}: "), "it is gone by now"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ([], "is not a list of a plugin's devices"),
+        ({"resources": [{"name": R}]}, "is not a list of a plugin's devices"),
+        (
+            {
+                "resources": [
+                    {"name": R, "registered": False, "problem": "gone", "devices": [{"id": "a"}]}
+                ]
+            },
+            f"{R}: gone",
+        ),
+    ],
+)
+def test_what_is_not_the_answer_of_a_ready_plugin_is_told(body: object, problem: str) -> None:
+    with running(Script()) as script:
+        script.otherwise = lambda asked: Answer.of(body if asked.path == "/devices" else {})
+        assert Readiness(f"{script.url}: {problem}") == readiness(script.url)
+        assert ["/readyz", "/devices"] == [asked.path for asked in script.asked]

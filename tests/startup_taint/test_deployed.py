@@ -1,0 +1,83 @@
+"""The component on a stand-in for a cluster: who waits for what when a node is new."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.kinds import DAEMON_SET, NODE, POD
+from cluster.pod import NAME
+from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from manifests.kustomize import overlay
+from patience import eventually
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+    pytest.mark.timeout(180),  # a deployment
+]
+KEY = "startup.deviceplugin.dev/gopher-device-plugin"
+OTHER = {"key": "startup.deviceplugin.dev/gpu-device-plugin", "effect": "NoSchedule"}
+OURS = {"key": KEY, "effect": "NoSchedule"}
+PLUGIN = "gopher-device-plugin"
+RESOURCE = "example.com/gopher"
+
+
+def deploy(cluster: SmallCluster, place: Path) -> None:
+    """Apply what a user would, with the addresses that the stand-in has."""
+    file = overlay(place, "gopher", "startup-taint") / "kustomization.yaml"
+    words = [f"--api={cluster.url}", "--plugin=http://127.0.0.1:9494"]
+    path = "/spec/template/spec/containers/0/args/-"
+    patch = [{"op": "add", "path": path, "value": word} for word in words]
+    added = {"patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(patch)}]}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **added}))
+    cluster.kubectl("apply", f"--kustomize={place}")
+
+
+def pod(name: str, tolerations: list[dict[str, str]]) -> dict[str, Any]:
+    container = {"name": "main", "image": "busybox:1.37", "command": ["sleep", "600"]}
+    spec = {"containers": [container], "tolerations": tolerations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def taints(cluster: SmallCluster) -> list[dict[str, str]]:
+    found = cluster.store.get(NODE, "", NAME)["spec"].get("taints", [])
+    return [{key: one[key] for key in ("key", "effect")} for one in found]
+
+
+def phase(cluster: SmallCluster, name: str) -> str:
+    return str(cluster.store.get(POD, "default", name)["status"].get("phase"))
+
+
+def test_pods_wait_for_the_devices_of_a_new_node_and_for_other_taints(tmp_path: Path) -> None:
+    tolerant = [{"key": OTHER["key"], "operator": "Exists"}]
+    with running({**PLUGINS, **SHELL}) as cluster:
+        gophers = cluster.node.path("/etc/gophers")
+        gophers.mkdir(parents=True)
+        (gophers / "gopher-0").touch()
+        cluster.store.change(
+            NODE, "", NAME, lambda found: found["spec"].update(taints=[OURS, OTHER])
+        )
+        cluster.kubectl("apply", "--filename=-", text=json.dumps(pod("any", [])))
+        cluster.kubectl("apply", "--filename=-", text=json.dumps(pod("tolerant", tolerant)))
+        eventually(lambda: "untolerated taint" in cluster.kubectl("get", "events"), "an Event")
+        deploy(cluster, tmp_path)
+        eventually(lambda: taints(cluster) == [OTHER], "the taint to go")
+        assert cluster.store.get(NODE, "", NAME)["status"]["allocatable"][RESOURCE] != "0"
+        eventually(lambda: phase(cluster, "tolerant") == "Running", "the pod")
+        assert phase(cluster, "any") == "Pending"
+        log = cluster.kubectl("logs", f"daemonset/{PLUGIN}", f"-n{PLUGIN}", "-cstartup-taint")
+        assert 1 == log.count("startup taint removed")
+
+
+def test_a_plugin_that_is_replaced_leaves_its_node_open(tmp_path: Path) -> None:
+    with running({**PLUGINS, **SHELL}) as cluster:
+        deploy(cluster, tmp_path)
+        words = ["rollout", "status", "daemonset", f"-n{PLUGIN}", "--timeout=60s"]
+        cluster.kubectl(*words)
+        cluster.kubectl("rollout", "restart", f"daemonset/{PLUGIN}", f"-n{PLUGIN}")
+        cluster.kubectl(*words)
+        changes = [one.object for one in cluster.store.since(0) if one.kind == NODE]
+        assert [] == [one for one in changes if one["spec"].get("taints")]
+        generation = cluster.store.get(DAEMON_SET, PLUGIN, PLUGIN)["metadata"]["generation"]
+        assert 2 == generation

@@ -1,0 +1,151 @@
+"""A real API server on an etcd of its own, for what a stand-in cannot show: accounts and policies.
+
+Runs the programs that the variables KUBE_APISERVER and ETCD name. There are no nodes, controllers
+or kubelets behind it.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from deviceplugin.apiserver import Account, ApiServer, ApiServerError
+from patience import eventually
+
+_ADMIN = "admin-token"
+_RANGE = "198.51.100.0/24"  # of a documentation network, for services that there are none of
+
+
+def why_not(environ: Mapping[str, str] = os.environ) -> str:
+    """Return why there is no real API server here, if so."""
+    missing = [name for name in ("KUBE_APISERVER", "ETCD") if not _program(environ.get(name))]
+    return f"no {' and no '.join(missing)}" if missing else ""
+
+
+def _program(name: str | None) -> str | None:
+    return shutil.which(name) if name else None
+
+
+class RealApiServer:
+    """An API server at ``url``; its files are below ``root``."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self._root = root
+        self.url = url
+        self.admin = self.client("admin", _ADMIN)
+
+    def client(self, name: str, token: str) -> ApiServer:
+        """Return one who has ``token``."""
+        folder = self._root / f"account-{name}"
+        folder.mkdir()
+        (folder / "token").write_text(token)
+        shutil.copyfile(self._root / "tls.crt", folder / "ca.crt")
+        return ApiServer(self.url, Account(folder), timeout=30)
+
+    def token_of_pod(self, namespace: str, account: str, pod: str, node: str) -> str:
+        """Return the token that a new pod of ``account`` on ``node`` would have."""
+        spec = {
+            "nodeName": node,
+            "serviceAccountName": account,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "main", "image": "none"}],
+        }
+        metadata = {"name": pod}
+        item = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        made = self.admin.create(f"/api/v1/namespaces/{namespace}/pods", item)
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": made["metadata"]["uid"]}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        asked = {"spec": {"boundObjectRef": bound}}
+        return str(self.admin.create(path, asked)["status"]["token"])
+
+    def create(self, manifests: list[dict[str, Any]]) -> None:
+        """Create what there is a place for: no kinds of operators."""
+        for one in manifests:
+            group, _, version = one["apiVersion"].rpartition("/")
+            place = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            space = one["metadata"].get("namespace")
+            plural = f"{one['kind'].lower()}s".replace("ys", "ies")
+            scope = f"/namespaces/{space}" if space else ""
+            self.admin.create(f"{place}{scope}/{plural}", one)
+
+    def is_ready(self) -> bool:
+        """Return whether it answers, and has made what it makes by itself."""
+        try:
+            self.admin.get("/api/v1/namespaces/default")
+        except ApiServerError:
+            return False
+        return True
+
+
+@contextmanager
+def running(root: Path) -> Iterator[RealApiServer]:
+    """Run one with its files below ``root``, which is empty."""
+    etcd, peer, port = _free_ports(3)
+    (root / "tokens.csv").write_text(f"{_ADMIN},admin,admin,system:masters\n")
+    _make_keys(root)
+    store, url = f"http://127.0.0.1:{etcd}", f"https://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        _start(stack, root / "etcd.log", _etcd(root, store, f"http://127.0.0.1:{peer}"))
+        _start(stack, root / "apiserver.log", _apiserver(root, store, url, port))
+        server = RealApiServer(root, url)
+        eventually(server.is_ready, f"the API server; see {root}", timeout=120)
+        yield server
+
+
+def _etcd(root: Path, store: str, peer: str) -> list[str]:
+    return [
+        os.environ["ETCD"],
+        f"--data-dir={root / 'etcd'}",
+        f"--listen-client-urls={store}",
+        f"--advertise-client-urls={store}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _apiserver(root: Path, store: str, url: str, port: int) -> list[str]:
+    return [
+        os.environ["KUBE_APISERVER"],
+        f"--etcd-servers={store}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={root}",
+        f"--tls-cert-file={root / 'tls.crt'}",
+        f"--tls-private-key-file={root / 'tls.key'}",
+        f"--token-auth-file={root / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--service-account-key-file={root / 'tls.key'}",
+        f"--service-account-signing-key-file={root / 'tls.key'}",
+        f"--service-account-issuer={url}",
+        f"--service-cluster-ip-range={_RANGE}",
+        "--advertise-address=198.51.100.1",
+        "--endpoint-reconciler-type=none",
+    ]
+
+
+def _start(stack: ExitStack, log: Path, words: list[str]) -> None:
+    output = stack.enter_context(log.open("wb"))
+    process = stack.enter_context(subprocess.Popen(words, stdout=output, stderr=output))
+    stack.callback(process.kill)  # its data are thrown away
+
+
+def _make_keys(root: Path) -> None:
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    words += ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words += ["-keyout", str(root / "tls.key"), "-out", str(root / "tls.crt")]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
