@@ -80,7 +80,7 @@ def test_a_library_that_the_plugin_does_not_find_is_told_with_its_place(
     write(bare.at(f"{place}/usr/lib64/{SONAME}"))
     there, missing = findings(bare, "gpu")
     assert (Verdict.OK, Verdict.FAILURE) == (there.verdict, missing.verdict)
-    assert f"there is one below /{place}, " in missing.found
+    assert f"there is one below /{place}: " in missing.found
 
 
 def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:

@@ -105,7 +105,7 @@ def test_that_no_strategy_would_do_is_a_failure(root: DriverRoot) -> None:
     containerd(root, NEWEST)
     found = [one for one in findings(root) if one.looked_at.startswith("CUDA pods")]
     assert [Verdict.FAILURE] * 2 == [one.verdict for one in found]
-    assert "nobody brings the driver's libraries" in found[1].found
+    assert "nothing provides the driver's libraries" in found[1].found
     assert "deployments/components/gpu-cdi" in found[1].do
 
 
@@ -152,7 +152,7 @@ def test_whether_cdi_is_on_is_read_from_containerds_configuration(
 def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
     containerd(root, 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
     root.install()
-    assert "has CDI switched off" in about(root, "cdi-cri").found
+    assert "has CDI disabled" in about(root, "cdi-cri").found
     assert "enable_cdi = true" in about(root, "cdi-cri").do
 
 

@@ -110,11 +110,11 @@ def test_nvml_is_initialized_again_less_and_less_often_while_a_gpu_is_lost(rig: 
     rig.has(Fleet.of(2))
     now = [0.0]
     driver = Driver(Library(rig.driver_root), rig.roots.sys, None, lambda: now[0])
-    driver.look()
+    driver.poll()
     rig.fake.change(1, state="lost")
     counts = []
     for now[0] in range(1, 16):
-        driver.look()
+        driver.poll()
         counts.append(rig.fake.calls()["nvmlInitWithFlags"] - 1)
     driver.close()
     # Rests of at most 1, 2, 4 and 8 s, of which chance takes up to a half.

@@ -308,5 +308,5 @@ def test_the_clique_is_that_of_all_gpus_of_a_fabric(rig: GpuRig, without: str | 
     "values", [{}, {"fabric": "progress", "cluster": CLUSTER}, {"fabric": "completed"}]
 )
 def test_gpus_of_no_fabric_have_no_clique(rig: GpuRig, values: dict[str, Any]) -> None:
-    snapshot = rig.has(Fleet.of(2, **values)).driver().look().snapshot
+    snapshot = rig.has(Fleet.of(2, **values)).driver().poll().snapshot
     assert {""} == {gpu.fabric for gpu in snapshot.gpus}

@@ -184,7 +184,7 @@ def test_no_driver_is_no_silence_of_its_gpus(rig: GpuRig) -> None:
         rig.now = 3600.0
         eventually(lambda: watch.silence() is None, "the next turn")
         rig.has(Fleet.of(1))
-        driver.look()
+        driver.poll()
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.fake.xid(0, 79)
         eventually(lambda: len(heard) > 1, "the event")
@@ -237,7 +237,7 @@ class _Unhurried(Clock):
 def test_while_nobody_can_listen_it_is_tried_later_and_later(rig: GpuRig) -> None:
     rig.has(Fleet.of(1)).fake.fail("nvmlEventSetCreate", 999)
     driver, clock = rig.driver(), _Unhurried(8)
-    driver.look()
+    driver.poll()
     assert [] == list(EventWatch(driver.session, clock).events(Event()))
     bounds = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     assert [True] * 8 == [

@@ -234,7 +234,7 @@ def test_the_command_shows_what_was_chosen_and_why(
 def test_what_was_chosen_cannot_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--node-choice=this", "--print-config"])
-    assert "--node-choice: is found and not given" in capsys.readouterr().err
+    assert "--node-choice: cannot be set" in capsys.readouterr().err
 
 
 def test_another_label_or_model_has_the_settings_read_again(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_lost_gpu_has_health_and_no_readings(rig: GpuRig) -> None:
 
 def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> None:
     driver: Driver = rig.has(Fleet.of(1)).driver()
-    driver.look()
+    driver.poll()
     driver.close()
     names = {family.name for family in driver.metrics.collect(driver.gpus, driver.health)}
     assert "deviceplugin_gpu_info" in names

@@ -203,7 +203,7 @@ def test_gpus_are_unhealthy_in_metrics_too_when_nvml_failed_for_long(rig: GpuRig
 
 def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
     driver = rig.has(Fleet.of(1)).driver()
-    driver.look()
+    driver.poll()
     rig.fake.fail("nvmlDeviceGetMemoryInfo", 15)
     with pytest.raises(NvmlError, match="lost"):
         NvmlReader(driver.session).read(uuid(0))
@@ -225,17 +225,17 @@ def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
     monkeypatch.setattr(api, "_PATIENCE", 0.05)
     rig.now = 0.0
     driver = rig.has(Fleet.of(2)).driver()
-    driver.look()
+    driver.poll()
     rig.fake.change(1, state="lost")
-    driver.look()
+    driver.poll()
     rig.now = 500.0
     with driver.session.use():  # NVML cannot be initialized anew
-        seen = driver.look()
+        seen = driver.poll()
     assert ["", "nvml"] == [gpu.problem[:4] for gpu in seen.snapshot.gpus]
-    driver.look()
+    driver.poll()
     assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
     rig.now = 1000.0
-    driver.look()
+    driver.poll()
     assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
 
 
@@ -245,18 +245,18 @@ def test_a_look_at_slow_gpus_ends_and_tells_which_it_did_not_reach(rig: GpuRig) 
     rig.fake.delay("nvmlDeviceGetName", milliseconds=1200)  # a busy machine is late by less
     reasons = unhealthy(devices(plugin))
     assert uuids(2, 3) == reasons.keys()
-    assert {"NVML is too slow: there was no time to ask it of this GPU"} == {*reasons.values()}
+    assert {"NVML is too slow: there was no time to read this GPU"} == {*reasons.values()}
     rig.fake.mend()
     assert {} == unhealthy(devices(plugin))
 
 
 def test_a_look_after_another_initialization_has_its_own_time(rig: GpuRig) -> None:
     driver = rig.has(Fleet.of(2)).driver()
-    driver.look()
+    driver.poll()
     rig.fake.change(1, state="lost")
-    driver.look()
+    driver.poll()
     rig.fake.delay("nvmlShutdown", milliseconds=400)
-    seen = driver.look(patience=0.3)
+    seen = driver.poll(patience=0.3)
     assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
     assert [False, True] == ["lost" in gpu.problem for gpu in seen.snapshot.gpus]
 
@@ -270,18 +270,18 @@ def test_links_that_there_was_no_time_for_are_asked_for_at_the_next_look(
 ) -> None:
     rig.has(Fleet.of(6, switch=12)).fake.delay(function, milliseconds=30)
     driver = rig.driver()
-    assert len(driver.look(patience=0.1).snapshot.links) < 30
+    assert len(driver.poll(patience=0.1).snapshot.links) < 30
     assert {} == {gpu.uuid: gpu.problem for gpu in driver.gpus if gpu.problem}
     assert rig.fake.calls()[function] < min(calls, 10)
     rig.fake.mend()
-    assert 30 == len(driver.look().snapshot.links)
-    assert {12} == {link.nvlinks for link in driver.look().snapshot.links.values()}
+    assert 30 == len(driver.poll().snapshot.links)
+    assert {12} == {link.nvlinks for link in driver.poll().snapshot.links.values()}
 
 
 def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PATIENCE", 0.05)
     driver = rig.has(Fleet.of(1)).driver()
-    driver.look()
+    driver.poll()
     with driver.session.use(), pytest.raises(NvmlError, match="another call does not return"):
         driver.session.reopen()
     assert driver.session.is_open

@@ -93,7 +93,7 @@ def test_gpus_of_an_older_driver_are_served_whole(
 
 def test_links_of_an_older_driver_are_known(node: Node) -> None:
     rig = node(*SINCE_R384).has(Fleet.of(3, links={(1, 2): 2}))
-    links = rig.driver().look().snapshot.links
+    links = rig.driver().poll().snapshot.links
     assert [0, 0, 2] == [links[uuid(a), uuid(b)].nvlinks for a, b in ((0, 1), (0, 2), (1, 2))]
 
 
@@ -107,7 +107,7 @@ def test_mig_devices_of_the_first_driver_that_had_them_are_offered(node: Node) -
 
 def test_metrics_of_an_older_driver_are_those_that_it_has(node: Node) -> None:
     driver = node(*SINCE_R384).has(Fleet.of(1, throttle=4, temperature=50)).driver()
-    driver.look()
+    driver.poll()
     reading = NvmlReader(driver.session).read(uuid(0))
     assert (4, 50, None, None) == (
         reading.throttling,
@@ -174,7 +174,7 @@ def test_a_kind_of_event_that_is_refused_does_not_cost_the_others(
 
     monkeypatch.setattr(pynvml, "nvmlDeviceRegisterEvents", picky)
     driver = rig.has(Fleet.of(1)).driver()
-    driver.look()
+    driver.poll()
     watch, stop = EventWatch(driver.session), Event()
     listening = watch.events(stop)
     next(listening)
@@ -276,7 +276,7 @@ def test_an_older_pynvml_is_asked_by_the_names_that_it_has(
     ):
         monkeypatch.delattr(pynvml, newest)
     driver = rig.has(Fleet.of(1, throttle=4)).driver()
-    assert (13, 0) == driver.look().snapshot.cuda
+    assert (13, 0) == driver.poll().snapshot.cuda
     assert 4 == NvmlReader(driver.session).read(uuid(0)).throttling
 
 

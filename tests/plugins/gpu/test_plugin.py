@@ -64,8 +64,8 @@ def test_more_than_one_replica_can_be_refused(rig: GpuRig, kubelet: Kubelet) -> 
         with pytest.raises(grpc.RpcError) as refused:
             node.allocate(*replicas[1:3])
     expected = (
-        'invalid allocation request for "nvidia.com/gpu": 2 devices requested, and more than 1 of '
-        "a shared resource brings no more computing power: request 1 (failRequestsGreaterThanOne)"
+        'invalid allocation request for "nvidia.com/gpu": 2 devices requested, but more than 1 of '
+        "a shared resource gives no more computing power: request 1 (failRequestsGreaterThanOne)"
     )
     assert expected == refused.value.details()
 

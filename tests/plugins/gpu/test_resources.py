@@ -82,16 +82,16 @@ def test_single_leaves_out_what_is_unlike_most_and_says_so() -> None:
     found = offered(*cards, mig_strategy="single")
     assert {"nvidia.com/gpu": ["MIG-3g.20gb-0-0", "MIG-3g.20gb-1-0"]} == found
     expected = """\
-MIG device MIG-7g.40gb-0-1 is left out: it is 7g.40gb, most are 3g.20gb, \
+MIG device MIG-7g.40gb-0-1 is skipped: it is 7g.40gb, most are 3g.20gb, \
 and mig-strategy is single: use mixed
-GPU GPU-2 is left out: it has no MIG devices, others have, and mig-strategy is single: use mixed
-GPU GPU-3 is left out: MIG is enabled, and it has no MIG devices"""
+GPU GPU-2 is skipped: it has no MIG devices, others have, and mig-strategy is single: use mixed
+GPU GPU-3 is skipped: MIG is enabled, and it has no MIG devices"""
     assert expected == "\n".join(warnings(*cards, mig_strategy="single"))
 
 
 @pytest.mark.parametrize(
     ("profile", "reason"),
-    [("", "its profile is not known"), ("1c.3g.20gb", "1c.3g.20gb is only a part of a GPU")],
+    [("", "its profile is unknown"), ("1c.3g.20gb", "1c.3g.20gb is only a part of a GPU")],
 )
 def test_mixed_leaves_out_an_odd_profile_and_nothing_else(profile: str, reason: str) -> None:
     cards = gpu(0), card(1, profile, "1g.5gb")
@@ -130,7 +130,7 @@ def test_a_gpu_without_a_known_model_is_not_named_by_guess() -> None:
     naming = {"gpus": [{"pattern": "*H100*", "name": "h100"}]}
     lost = gpu(0, "", problem="GPU is lost")
     assert {} == offered(lost, resources=naming)
-    expected = ["GPU GPU-0 is left out: its model cannot be read: GPU is lost"]
+    expected = ["GPU GPU-0 is skipped: its model cannot be read: GPU is lost"]
     assert expected == warnings(lost, resources=naming)
 
 

@@ -483,7 +483,7 @@ def test_printed_settings_can_be_read_again(command: Command, tmp_path: Path) ->
         ),
         (
             "sharing: {timeSlicing: {}, mps: {}}",
-            "sharing: timeSlicing and mps do not go together: choose one",
+            "sharing: timeSlicing and mps exclude each other: use one",
         ),
         (
             "sharing: {timeSlicing: {resources: {}}}",
@@ -515,7 +515,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
     ("arguments", "problem"),
     [
         (["--mig-strategy=all"], "--mig-strategy: 'all' is not one of none, single, mixed"),
-        (["--imex-channel-ids=1"], "imex-channel-ids: [1] are not [] or [0]"),
+        (["--imex-channel-ids=1"], "imex-channel-ids: [1] is neither [] nor [0]"),
         (["--kubelet-socket=/x.sock"], "kubelet-socket: '/x.sock' is not a path that ends in"),
         (["--sharing={mps: {}}"], "mps-root is needed for sharing with mps"),
         (["--sharing={"], "--sharing: not valid: expected the node content"),

@@ -109,7 +109,7 @@ def nodes(tmp_path: Path) -> Nodes:
     folder.mkdir(parents=True)
     lines = ["config 1", "gpu0/gi7/access 121", "gpu0/gi7/ci0/access 122", "gpu1/gi7/access 200"]
     (folder / "mig-minors").write_text("\n".join(lines))
-    return device_nodes.look(roots)
+    return device_nodes.find(roots)
 
 
 def paths(unit: Unit, nodes: Nodes, root: str = "/") -> list[tuple[str, str]]:

@@ -307,7 +307,10 @@ def has_module(roots: Roots) -> None:
 
 
 def test_13_a_node_without_a_gpu_is_told_apart_from_one_without_a_driver(rig: GpuRig) -> None:
-    assert "to do: this node seems to have no GPU: with fail-on-init-error" in explained(rig)[-1]
+    assert (
+        "to do: this node seems to have no GPU: set fail-on-init-error to false"
+        in explained(rig)[-1]
+    )
     rig.has_card()
     *found, advice = explained(rig)
     assert "NVIDIA GPUs on the PCI bus: 0000:3b:00.0" in found

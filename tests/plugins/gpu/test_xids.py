@@ -67,7 +67,7 @@ def test_what_is_no_xid_is_reported_and_the_rest_counts() -> None:
     checks, problems = parse_checks("79, x,-3,,48", "0x1f,²")
     assert frozenset({79, 48}) == checks.disabled
     assert Checks(frozenset({79, 48})) == checks
-    end = " is left out: it is neither an XID, which is a number, nor all or xids"
+    end = " is ignored: it is neither a number of an XID, nor all or xids"
     assert [
         f"DP_DISABLE_HEALTHCHECKS: 'x'{end}",
         f"DP_DISABLE_HEALTHCHECKS: '-3'{end}",

@@ -108,7 +108,7 @@ class GpuRig:
     def driver(self) -> Driver:
         """Return a driver that ``close`` closes."""
         driver = Driver(Library(self.driver_root), self.roots.sys, self.state_file, self.clock.now)
-        driver.session.turn = 0.05
+        driver.session.wait_limit = 0.05
         self._drivers.append(driver)
         return driver
 

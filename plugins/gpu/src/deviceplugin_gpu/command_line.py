@@ -26,24 +26,24 @@ from deviceplugin_gpu.plugin import GpuPlugin
 log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 30.0
-"""Seconds for NVML to be initialized at the start; later that is a failed discovery."""
+"""Seconds that NVML may take at the start. Beyond that, the first discovery fails."""
 _FLAG: Final = "--config-file"
 
 
 class Command:
-    """Makes plugin objects: one at the start, and one for each time that settings are read.
+    """Makes plugin objects: one at the start, and one each time the settings are read.
 
-    They are read again, too, when what is known of the ``node`` changes, if it is given.
+    If ``node`` is given, they are also read again when its name, labels or models change.
     """
 
     def __init__(self, node: Callable[[], NodeFacts] | None = None) -> None:
-        # Of before the settings are read: what changes from now on is not in them.
+        # Taken before the settings are read, so that a later change is noticed.
         self._node = Reloading(node, _ask_for_reload) if node else None
         self._driver: Driver | None = None
         self._without_effect: Mapping[str, str] = {}
 
     def make(self, settings: GpuSettings) -> GpuPlugin:
-        """Return a plugin; all of them have the same driver.
+        """Return a plugin. All plugins share one driver.
 
         Raises:
             SystemExit: At the start, with status 1: NVML cannot be initialized.
@@ -60,7 +60,7 @@ class Command:
         return GpuPlugin(settings, driver=self._driver, roots=roots, node=self._node)
 
     def _warn_without_effect(self, settings: GpuSettings) -> None:
-        """Say of each setting that has no effect that it has none, once until that changes."""
+        """Log each setting that has no effect, once until that changes."""
         before, self._without_effect = self._without_effect, dict(without_effect(settings))
         for setting, instead in self._without_effect.items():
             if setting not in before:
@@ -104,7 +104,7 @@ def _flags(field: Field[Any]) -> list[str]:
 def _with_config(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with our own name for what the reference calls --config-file.
 
-    As there, an empty one means that there is no file.
+    An empty one means that there is no file, as in the reference.
     """
     found: list[str] = []
     words = iter(arguments)
@@ -122,7 +122,7 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
 
 
 def _given(arguments: Sequence[str], name: str, *variables: str) -> str:
-    """Return what holds in the end for the flag ``name``; empty where nobody gives it."""
+    """Return the value of the flag ``name`` that takes effect; empty if it is not given."""
     found = next((os.environ[one] for one in variables if one in os.environ), "")
     for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         flag, given, value = word.partition("=")
@@ -136,7 +136,7 @@ def _ask_for_reload() -> None:
 
 
 def _insist(driver: Driver, roots: Roots) -> None:
-    """Exit with status 1 if NVML cannot be initialized; go on if it does not answer."""
+    """Exit with status 1 if NVML cannot be initialized. Continue if it does not answer."""
     failures: list[NvmlError] = []
 
     def attempt() -> None:

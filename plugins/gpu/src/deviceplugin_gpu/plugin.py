@@ -34,11 +34,10 @@ log = logging.getLogger(__name__)
 
 
 class GpuPlugin(dp.Plugin):
-    """Offer NVIDIA GPUs and their MIG devices to pods, whole or shared, and tell which are ill.
+    """Offer NVIDIA GPUs and their MIG devices to pods, whole or shared, and report their health.
 
-    ``driver`` is what the plugin object before, if there was one, had. ``node`` has the settings
-    read again when the node is another one than they were chosen for. ``toolkit`` finds CDI
-    specifications.
+    ``driver`` is that of the previous plugin object, if there was one. ``node`` has the settings
+    read again when the facts change that they were chosen by. ``toolkit`` finds CDI specifications.
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class GpuPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         if self._node and self._node.check() and not self._units:
-            # A driver that has come may choose other settings: nothing is offered by the old ones.
-            raise dp.DiscoveryError("the configuration is read again first")
-        snapshot, strange = self._discovery.look()
+            # A new driver may select other settings. Nothing is advertised by the old ones.
+            raise dp.DiscoveryError("the node changed: the configuration is read again first")
+        snapshot, strange = self._discovery.poll()
         offer = resources.offer(snapshot, self._settings)
         channels = imex.find(self._settings, self._roots) if offer.units else {}
         if offer.units:
@@ -88,10 +87,10 @@ class GpuPlugin(dp.Plugin):
             self._settings.shared_devices_allocation_policy,
             distinct=self._settings.distinct_gpus,
         )
-        nodes = device_nodes.look(self._roots)
+        nodes = device_nodes.find(self._roots)
         if self._settings.device_list_strategy.cdi:
             self._cdi = self._publisher.publish(offer.units, nodes, channels, snapshot.driver)
-        # An allocation under way may still be of the units of the look before.
+        # An allocation under way may still be of the previous discovery's units.
         before, self._current = self._current, {unit.id: unit for unit in offer.units}
         self._units = {**before, **self._current}
         return describe(
@@ -105,7 +104,7 @@ class GpuPlugin(dp.Plugin):
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         units = [unit for device in devices if (unit := self._units.get(device.id))]
         if len(units) < len(devices):
-            raise dp.AllocationError("the settings were changed, and GPUs not looked at since")
+            raise dp.AllocationError("the settings were changed, and no discovery has run since")
         refuse(units, self._settings)
         return allocation(
             units,
@@ -134,7 +133,7 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def start(self, resource: str) -> None:
-        # Whoever starts the daemon may take longer than this plugin.
+        # The daemon may start later than this plugin.
         if self._is_shared_by_mps(resource):
             problem = mps.problem(self._roots.mps, resource)
             if problem:
@@ -143,7 +142,7 @@ class GpuPlugin(dp.Plugin):
     def _passed(
         self, units: Sequence[Unit], nodes: Nodes, channels: Channels
     ) -> dict[str, Sequence[dp.DeviceNode]]:
-        """Return the device nodes that containers get from the kubelet, by the id of a unit."""
+        """Return the device nodes that the kubelet gives to containers, by the id of a unit."""
         settings = self._settings
         if not (settings.pass_device_specs and settings.device_list_strategy.plain):
             return {}
@@ -170,7 +169,7 @@ class GpuPlugin(dp.Plugin):
         )
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
-        """Write the node's labels, and return what keeps them from being written."""
+        """Write the node's labels, and return why they could not be written."""
         path = self._settings.labels_file
         if path is None:
             return []

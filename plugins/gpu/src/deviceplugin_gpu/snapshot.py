@@ -1,4 +1,4 @@
-"""What one look at the driver found: plain values, from which everything else is made."""
+"""What one poll of the driver found: plain values, from which all else is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from enum import IntEnum
 from typing import Final
 
 WSL: Final = "all"
-"""Id of the one GPU of the Windows Subsystem for Linux."""
+"""Id of the only GPU of the Windows Subsystem for Linux."""
 _GIB: Final = 1 << 30
 
 
 class Path(IntEnum):
-    """The nearest thing that two GPUs share on their way to each other; higher is nearer.
+    """The nearest component that two GPUs share on the path between them. Higher is nearer.
 
-    The values are NVML's ``nvmlGpuTopologyLevel_t``, turned round.
+    The values are NVML's ``nvmlGpuTopologyLevel_t`` in reverse order.
     """
 
     SYSTEM = 10
@@ -42,20 +42,20 @@ class Mig:
 
     uuid: str
     index: int
-    """Among the MIG devices of its GPU, as NVML counts them."""
+    """Its index among the MIG devices of its GPU, as NVML counts them."""
     gpu_instance: int
     compute_instance: int
     profile: str = ""
-    """Such as ``1g.10gb``, ``1c.3g.40gb``, ``1g.10gb+me``; empty where it has no known name."""
+    """Such as ``1g.10gb``, ``1c.3g.40gb``, ``1g.10gb+me``; empty if unknown."""
     memory: int = 0
     """Bytes."""
     slices: int = 0
     """Compute slices of its GPU instance."""
     compute_slices: int = 0
-    """Compute slices of its own."""
+    """Compute slices of its compute instance."""
     multiprocessors: int = 0
     engines: Mapping[str, int] = field(default_factory=dict)
-    """Of copy, decoder, encoder, jpeg, ofa."""
+    """Number of engines by kind: copy, decoder, encoder, jpeg, ofa."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Snapshot:
 
     gpus: tuple[Gpu, ...] = ()
     links: Mapping[tuple[str, str], Link] = field(default_factory=dict)
-    """By the UUIDs of two GPUs, in both orders. A pair that is missing is far apart."""
+    """By the UUIDs of two GPUs, in both orders. A missing pair is far apart."""
     driver: str = ""
     """Version, such as ``580.95.05``."""
     cuda: tuple[int, int] = (0, 0)

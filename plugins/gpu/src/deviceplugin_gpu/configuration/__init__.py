@@ -1,1 +1,1 @@
-"""What the GPU plugin can be told, and the file that tells it."""
+"""The settings of the GPU plugin, and its configuration file."""

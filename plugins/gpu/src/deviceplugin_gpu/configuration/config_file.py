@@ -14,7 +14,7 @@ _TOP: Final = ("version", "flags", "resources", "sharing", "imex")
 _NODES: Final = "nodes"
 _CHOSEN: Final = "node-choice"
 _OF_NODE: Final = frozenset({"node-name", "node-labels-file", _CHOSEN})
-"""Settings that are known before a file is read: what one says of them has no effect."""
+"""Settings that are needed before a file is read. They have no effect in a file."""
 _FLAGS: Final = {
     "migStrategy": "mig-strategy",
     "failOnInitError": "fail-on-init-error",
@@ -40,20 +40,20 @@ _OTHERS: Final = {
     "flags": ("useNodeFeatureAPI",),
     "flags.gfd": ("oneshot", "noTimestamp", "outputFile", "sleepInterval", "machineTypeFile"),
 }
-"""Keys for gpu-feature-discovery, which reads the same file; taken and not looked at."""
+"""Keys for gpu-feature-discovery, which reads the same file. They are accepted and ignored."""
 
 
 def read(
     root: Place, known: Collection[str], node: NodeFacts | None = None, why: str = ""
 ) -> Mapping[str, object]:
-    """Return the settings in a file, by the keys of settings; what is wrong is noted.
+    """Return the settings in a file, by the keys of settings. Faults are collected.
 
-    The file may have keys of settings, which are the ``known`` ones, beside those of version v1.
-    What is in the entry of ``nodes`` that is for ``node`` holds before the rest. ``why`` says by
-    what the file was chosen, if it was.
+    The file may have keys of settings, listed in ``known``, beside those of version v1. The entry
+    of ``nodes`` that is for ``node`` overrides the rest. ``why`` says why this file was chosen;
+    empty if there was no choice.
 
     Raises:
-        InvalidError: Nothing in it is what the node's label names, which has been noted.
+        InvalidError: The node's label names no entry. The fault has been collected.
     """
     node = node or NodeFacts()
     top = root.keys((*_TOP, _NODES, *known, *_OF_NODE))
@@ -78,7 +78,7 @@ def _check_version(place: Place) -> None:
 
 
 def _said(given: Mapping[str, Place], key: str) -> Place | None:
-    """Return the place at ``key``, if it says anything."""
+    """Return the place at ``key``; None if it is absent or empty."""
     return given[key] if key in given and given[key].kind != "nothing" else None
 
 
@@ -106,7 +106,7 @@ def _settings(top: Mapping[str, Place], known: Collection[str]) -> dict[str, Pla
 
 
 def _within(given: Mapping[str, Place], key: str, known: Collection[str]) -> Mapping[str, Place]:
-    """Return the places of the mapping at ``key``, which may say nothing."""
+    """Return the places of the mapping at ``key``, which may be absent or empty."""
     if place := _said(given, key):
         with suppress(InvalidError):
             return place.keys(known)

@@ -1,4 +1,4 @@
-"""The setting that says in which ways containers are told of their devices."""
+"""The setting that says how containers learn of their devices."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -11,13 +11,13 @@ STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 
 @dataclass(frozen=True)
 class Strategies:
-    """The ways in which containers are told of their devices."""
+    """How containers learn of their devices: one strategy or several."""
 
     names: tuple[str, ...] = ("envvar",)
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the strategies in texts with commas, or in a list.
+        """Return the strategies in strings with commas, or in a list.
 
         Raises:
             ConfigError: One of them is not known, or there is none.

@@ -28,7 +28,7 @@ ENTRY_KEYS: Final = ("name", "match")
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen for this node, and why. It is found, not given."""
+    """What was chosen for this node, and why. It is computed, not configured."""
 
     text: str = ""
 
@@ -37,14 +37,14 @@ class Chosen:
         """Return what the file's reader found.
 
         Raises:
-            ConfigError: Somebody gave it.
+            ConfigError: It was configured.
         """
         if isinstance(value, cls):
             return value
-        raise dp.ConfigError("is found and not given: put the node's label or name into the file")
+        raise dp.ConfigError("cannot be set: put the node's label or name into the file")
 
     def write(self) -> str:
-        """Return it as it is shown."""
+        """Return it as ``--print-config`` shows it."""
         return self.text
 
 
@@ -66,7 +66,7 @@ _MATCH: Final = record(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """For which nodes an entry of ``nodes`` is. ``where`` it stands begins messages."""
+    """The nodes that an entry of ``nodes`` is for. ``where`` is its place in the file."""
 
     where: str
     name: str
@@ -76,7 +76,7 @@ class Entry:
 
     @classmethod
     def read(cls, place: Place, keys: Mapping[str, Place]) -> Self:
-        """Return the entry at ``place``, which has ``keys``; what is wrong is noted."""
+        """Return the entry at ``place``, which has ``keys``. Faults are collected."""
         before = place.faults.count
         given = {key: keys[key] for key in ENTRY_KEYS if key in keys}
         match = given["match"].take(_MATCH, _Match()) if "match" in given else _Match()
@@ -105,9 +105,9 @@ class Entry:
 def entry(
     entries: Sequence[Entry], node: NodeFacts, *, by_label: bool = True
 ) -> tuple[int | None, Chosen]:
-    """Return the number of the entry that is for ``node``, None for none, and why.
+    """Return the index of the entry that is for ``node``, or None, and why.
 
-    ``by_label`` is whether the node's label names an entry, because it has not named the file.
+    ``by_label`` is whether the node's label names an entry. It does not if it named the file.
 
     Raises:
         ConfigError: The node's label names none of them.
@@ -129,10 +129,10 @@ def entry(
 
 
 def file(path: Path, node: NodeFacts) -> tuple[Path, str]:
-    """Return the file that is for ``node`` at ``path``, and why where it is a directory.
+    """Return the file that is for ``node`` at ``path``, and why, if ``path`` is a directory.
 
-    In a directory, such as a mounted ConfigMap, it is the one that the label names; without label
-    the one called default, or the only one.
+    In a directory, such as a mounted ConfigMap, the node's label names the file. Without a label it
+    is the file called default, or the only one.
 
     Raises:
         ConfigError: There is no such file.

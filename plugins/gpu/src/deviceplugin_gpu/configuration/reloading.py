@@ -1,4 +1,4 @@
-"""Noticing that the node is another one than the configuration was chosen for."""
+"""Noticing that the facts about the node have changed since the configuration was chosen."""
 
 import logging
 from collections.abc import Callable
@@ -9,19 +9,19 @@ log = logging.getLogger(__name__)
 class Reloading:
     """Has the settings read again when the node has changed since this object was made.
 
-    ``look`` returns what the choice depends on, such as the models of GPUs, which are not known
-    before the driver is loaded. ``reload`` is called once for each change. Changes of the file are
-    the framework's business.
+    ``facts`` returns the facts that the choice depends on, such as the models of GPUs, which are
+    unknown until the driver is loaded. ``reload`` is called once for each change. The framework
+    itself notices changes of the file.
     """
 
-    def __init__(self, look: Callable[[], object], reload: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(self, facts: Callable[[], object], reload: Callable[[], None]) -> None:
+        self._facts = facts
         self._reload = reload
-        self._seen = look()
+        self._seen = facts()
 
     def check(self) -> bool:
-        """Look at the node, and return whether the settings are read again."""
-        seen = self._look()
+        """Check the node, and return whether the settings are read again."""
+        seen = self._facts()
         if seen == self._seen:
             return False
         self._seen = seen

@@ -11,10 +11,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.A
 
 
 def resource_name(given: str) -> str:
-    """Return the full name of a resource; the domain is NVIDIA's where there is none.
+    """Return the full name of a resource. Without a domain it gets NVIDIA's.
 
     Raises:
-        ValueError: It is not one; the message goes on from the value.
+        ValueError: It is not a resource name. The message continues after the value.
     """
     domain, slash, name = given.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not domain):
@@ -28,7 +28,7 @@ _PATTERN: Final = text(r"\S", "a string", strip=True)
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Names of resources by patterns of models and of MIG profiles; the first that fits is it."""
+    """Names of resources by patterns of models and MIG profiles. The first that matches applies."""
 
     gpus: tuple[tuple[str, str], ...] = ()
     migs: tuple[tuple[str, str], ...] = ()

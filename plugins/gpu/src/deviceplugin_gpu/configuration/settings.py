@@ -22,13 +22,13 @@ from deviceplugin_gpu.host.node_facts import NodeFacts
 _PREFIX: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?)?", re.ASCII
 )
-"""Of annotations: a key has 63 characters at most after the slash, and 53 of them are ours."""
+"""Limit for the prefix: a key has at most 63 characters after the slash, and we need 53."""
 
 
 def _classic(*names: str, flag: str = "", **meaning: Any) -> dict[str, Any]:
-    """Return what has the variables ``names``, and ``flag``, set a field: the reference's names.
+    """Return field metadata that adds the reference's variables ``names`` and its ``flag``.
 
-    ``empty``, if given, is what an empty text means there: charts write variables without a value.
+    ``empty``, if given, is the value for an empty string, because charts set variables to nothing.
     """
     return {"env": names, "flag": (flag,) if flag else (), **meaning}
 
@@ -66,8 +66,8 @@ class GpuSettings(dp.Settings):
             empty=Path("/"),
         ),
     )
-    """Where the driver's root is mounted for this plugin. It looks for libnvidia-ml.so.1 below it,
-    then where the dynamic linker does."""
+    """Where the driver's root is mounted for this plugin. The plugin searches it for
+    libnvidia-ml.so.1, and then the directories of the dynamic linker."""
     pass_device_specs: bool = field(
         default=False, metadata=_classic("PASS_DEVICE_SPECS", empty=False)
     )
@@ -80,17 +80,18 @@ class GpuSettings(dp.Settings):
     device_id_strategy: Literal["uuid", "index"] = field(
         default="uuid", metadata=_classic("DEVICE_ID_STRATEGY")
     )
-    """What the runtime is given of each device. CDI names have the UUID in either case: an index
-    can be another GPU after a reboot, and a container that restarts keeps its CDI names."""
+    """Whether the runtime gets the UUID or the index of each device. CDI names always have the
+    UUID: a restarted container keeps its CDI names, and an index can be another GPU after a
+    reboot."""
     shared_devices_allocation_policy: Literal["distributed", "packed"] = field(
         default="distributed", metadata=_classic("SHARED_DEVICES_ALLOCATION_POLICY")
     )
-    """Whether replicas and MIG devices are taken from the GPUs with the fewest in use, or with the
-    most."""
+    """Whether replicas and MIG devices are taken from the GPUs with the fewest in use
+    (distributed) or the most (packed)."""
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] = field(
         default="auto", metadata=_classic("DEVICE_DISCOVERY_STRATEGY")
     )
-    """How GPUs are found: auto is by NVML, except on a Tegra system without it."""
+    """How GPUs are discovered. auto uses NVML, except on a Tegra system without it."""
     gdrcopy_enabled: bool = field(default=False, metadata=_classic("GDRCOPY_ENABLED", empty=False))
     """Whether containers request GDRCopy from the runtime."""
     gds_enabled: bool = field(default=False, metadata=_classic("GDS_ENABLED", empty=False))
@@ -113,59 +114,59 @@ class GpuSettings(dp.Settings):
         ),
     )
     """Program of NVIDIA's toolkit on the host that updates the linker's cache of containers, with a
-    CDI strategy. If it is not given and not found, there is no such hook."""
+    CDI strategy. If it is neither set nor found, no such hook is used."""
     cdi_feature_flags: tuple[str, ...] = field(default=(), metadata=_classic("CDI_FEATURE_FLAGS"))
     """Accepted for compatibility, with a warning: it has no effect."""
     cdi_disable_hooks: tuple[str, ...] = field(default=(), metadata=_classic("CDI_DISABLE_HOOKS"))
-    """Hooks to leave out of the CDI specification: update-ldcache, which is the only one, or
+    """Hooks that the CDI specification must not have: update-ldcache, which is the only one, or
     all."""
     mps_root: Path | None = field(default=None, metadata=_classic("MPS_ROOT"))
-    """Directory of the host with the pipes of MPS control daemons; needed for sharing with MPS."""
+    """Directory on the host with the pipes of MPS control daemons. Required for sharing by MPS."""
     imex_channel_ids: tuple[int, ...] = field(default=(), metadata=_classic("IMEX_CHANNEL_IDS"))
-    """IMEX channels that containers get: none, or 0, where the node has its device node."""
+    """IMEX channels that containers get: none, or 0 if the node has its device node."""
     imex_required: bool = field(default=False, metadata=_classic("IMEX_REQUIRED", empty=False))
     """Whether no GPU is advertised while an IMEX channel is missing."""
     kubelet_socket: Path | None = field(default=None, metadata=_classic("KUBELET_SOCKET"))
-    """Socket of the kubelet. Its directory becomes plugin-dir, which is the setting to use."""
+    """Socket of the kubelet. Its directory becomes plugin-dir. Prefer plugin-dir."""
     disable_healthchecks: str = ""
-    """XIDs that do not make a GPU unhealthy, beside those that are the application's fault: numbers
-    separated by commas, or all. The variable is DP_DISABLE_HEALTHCHECKS."""
+    """XIDs that do not make a GPU unhealthy, in addition to those that an application causes:
+    numbers separated by commas, or all. The variable is DP_DISABLE_HEALTHCHECKS."""
     enable_healthchecks: str = ""
-    """XIDs that make a GPU unhealthy in any case: numbers separated by commas, or all."""
+    """XIDs that always make a GPU unhealthy: numbers separated by commas, or all."""
     recovery_time: timedelta = timedelta(minutes=5)
-    """How long an unhealthy GPU must pass its checks without another error to be healthy again."""
+    """How long an unhealthy GPU must pass its checks without another error before it is healthy."""
     state_file: Path | None = Path("/run/deviceplugin-gpu/health.json")
-    """File that remembers unhealthy GPUs over restarts of the plugin; none if empty. It is below
-    /run, because a reboot resets GPUs."""
+    """File that remembers unhealthy GPUs when the plugin restarts; none if empty. It is below /run,
+    because a reboot resets GPUs."""
     include: tuple[str, ...] = ()
     """The only GPUs to advertise: indices, UUIDs, PCI addresses, or models such as *A100*; all GPUs
     if empty."""
     exclude: tuple[str, ...] = ()
-    """GPUs not to advertise, named in the same way."""
+    """GPUs that are not advertised, named as for include."""
     resources: Naming = field(default=Naming(), metadata={"kind": NAMING})
-    """Names of resources by model and by MIG profile, as in the file."""
+    """Resource names by model and by MIG profile, in the form of the file."""
     sharing: Sharing = field(default=Sharing(), metadata={"kind": SHARING})
-    """How many containers share a GPU, as in the file."""
+    """How many containers share a GPU, in the form of the file."""
     distinct_gpus: bool = False
-    """Whether a request for several replicas is refused unless each is of another GPU."""
+    """Whether a request for several replicas is refused unless each is on a different GPU."""
     labels_file: Path | None = None
-    """File for Node Feature Discovery, below its features.d, to write the node's labels to; none if
-    not given."""
+    """File below the features.d of Node Feature Discovery, to which the node's labels are written;
+    none by default."""
 
     node_name: str = field(default="", metadata={"env": "NODE_NAME"})
-    """Name of this node, for the file's nodes; in a pod spec.nodeName. It is a flag or a variable,
-    and has no effect in the file."""
+    """Name of this node, which selects from the file's nodes; in a pod, spec.nodeName. It can be a
+    flag or a variable, and has no effect in the file."""
     node_labels_file: Path | None = None
-    """File with labels for the file's nodes, as the downward API writes it. It is a flag or a
-    variable, and has no effect in the file."""
+    """File with labels, as the downward API writes it, which select from the file's nodes. It can
+    be a flag or a variable, and has no effect in the file."""
     node_choice: Chosen = field(default=Chosen())
-    """What the configuration chose for this node, and why. It cannot be given."""
+    """What the configuration chose for this node, and why. It cannot be set."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together.
 
         Raises:
-            ConfigError: All of it, a line each.
+            ConfigError: All contradictions, a line each.
         """
         if problems := list(_problems(self)):
             raise dp.ConfigError("\n".join(problems))
@@ -187,8 +188,8 @@ class GpuSettings(dp.Settings):
         """Root of ``/dev`` on the host."""
         if self.dev_root is not None:
             return self.dev_root
-        # A driver that is only unpacked somewhere makes its nodes in /dev of the host; with nodes
-        # that are not there no container would start.
+        # A driver that is only unpacked somewhere has its nodes in the host's /dev. A container
+        # would not start with nodes that do not exist.
         seen = self.driver_root_ctr_path
         has_none = seen.is_dir() and not (seen / "dev/nvidiactl").exists()
         return Path("/") if has_none else self.driver_root
@@ -198,8 +199,8 @@ def _keys() -> list[str]:
     return [one.name.replace("_", "-") for one in fields(GpuSettings)]
 
 
-def of_node(look: Callable[[], NodeFacts]) -> type[GpuSettings]:
-    """Return the settings of which a file says what is for the node that ``look`` sees."""
+def of_node(facts: Callable[[], NodeFacts]) -> type[GpuSettings]:
+    """Return settings whose file is read for the node that ``facts`` returns."""
     why = ""
 
     class NodeSettings(GpuSettings):
@@ -207,13 +208,13 @@ def of_node(look: Callable[[], NodeFacts]) -> type[GpuSettings]:
         @override
         def open_file(cls, path: Path) -> Place:
             nonlocal why
-            file, why = node_choice.file(path, look())
+            file, why = node_choice.file(path, facts())
             return dp.Settings.open_file(file)
 
         @classmethod
         @override
         def from_file(cls, root: Place) -> Mapping[str, object]:
-            return config_file.read(root, _keys(), look(), why)
+            return config_file.read(root, _keys(), facts(), why)
 
     NodeSettings.__doc__ = GpuSettings.__doc__
     return NodeSettings
@@ -225,7 +226,7 @@ def _problems(settings: GpuSettings) -> Iterator[str]:
     if settings.sharing.mps and settings.mps_root is None:
         yield "mps-root is needed for sharing with mps: name the directory of the MPS pipes"
     if settings.imex_channel_ids not in {(), (0,)}:
-        yield f"imex-channel-ids: {list(settings.imex_channel_ids)} are not [] or [0]"
+        yield f"imex-channel-ids: {list(settings.imex_channel_ids)} is neither [] nor [0]"
     if settings.device_list_strategy.cdi and settings.device_discovery_strategy == "tegra":
         yield "device-list-strategy: CDI needs NVML, and device-discovery-strategy is tegra"
     prefix = settings.cdi_annotation_prefix

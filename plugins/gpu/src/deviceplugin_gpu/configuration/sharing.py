@@ -26,18 +26,18 @@ class Share:
     name: str
     replicas: int = 1
     rename: str = ""
-    """Name of the resource of the replicas; empty for the usual one."""
+    """Resource name of the replicas; empty for the default one."""
     devices: Literal["all"] | int | tuple[str, ...] = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What is shared, by time-slicing or by MPS; nothing, without ``shares``."""
+    """What is shared, by time-slicing or by MPS. Without ``shares``, nothing is."""
 
     mps: bool = False
     rename_by_default: bool = False
     one_at_most: bool = False
-    """Refuse a request for more than one replica, which would bring no more computing power."""
+    """Refuse a request for more than one replica, because more give no more computing power."""
     shares: tuple[Share, ...] = ()
 
 
@@ -62,7 +62,7 @@ _SHARE: Final = record(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What is below ``timeSlicing`` or ``mps``, as in the file."""
+    """The keys below ``timeSlicing`` or ``mps``, as in the file."""
 
     renameByDefault: bool = False  # noqa: N815
     failRequestsGreaterThanOne: bool | None = None  # noqa: N815
@@ -70,7 +70,7 @@ class _Given:
 
 
 def _distinct(shares: Sequence[tuple[Place, Share]]) -> None:
-    """Note names that are given more than once and not for certain devices each time."""
+    """Collect names that are repeated without naming devices each time."""
     for number, (place, share) in enumerate(shares):
         same = [other for _, other in shares[:number] if other.name == share.name]
         if same and any(isinstance(one.devices, str | int) for one in (share, *same)):
@@ -78,7 +78,7 @@ def _distinct(shares: Sequence[tuple[Place, Share]]) -> None:
 
 
 def _renamed(place: Place, given: _Given) -> _Given:
-    """Return shares that have the names of their replicas, each of which is meant once."""
+    """Return shares with the names of their replicas. No device is in two of them."""
     shares = []
     entries = place.keys()["resources"].items() if given.resources else []
     for entry, share in zip(entries, given.resources, strict=True):
@@ -103,7 +103,7 @@ _WAY: Final = record(
 
 def _one_way(place: Place, given: Mapping[str, Place]) -> None:
     if len(given) > 1:
-        place.fault("timeSlicing and mps do not go together: choose one")
+        place.fault("timeSlicing and mps exclude each other: use one")
 
 
 def _sharing(**ways: _Given) -> Sharing:

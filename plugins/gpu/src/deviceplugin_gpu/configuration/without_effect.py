@@ -1,4 +1,4 @@
-"""Settings that were given and change nothing, with what to do instead."""
+"""Settings that are given and have no effect, with what to do instead."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from deviceplugin_gpu.configuration.settings import GpuSettings
 
 _GENERATED: Final = (
-    "only nvidia-ctk cdi generate has such flags: give it this, and the specification that it "
+    "only nvidia-ctk cdi generate has such flags: pass it this, and the specification that it "
     "writes is used"
 )
 _CDI: Final = "add cdi-cri to device-list-strategy: only CDI specifications have hooks"
@@ -14,7 +14,7 @@ _DEFAULT: Final = GpuSettings()
 
 
 def without_effect(settings: GpuSettings) -> Iterator[tuple[str, str]]:
-    """Yield the keys of settings without effect, each with what has one."""
+    """Yield the keys of settings without effect, each with what to do instead."""
     strategies = settings.device_list_strategy
     if settings.cdi_feature_flags:
         yield "cdi-feature-flags", _GENERATED
@@ -27,6 +27,9 @@ def without_effect(settings: GpuSettings) -> Iterator[tuple[str, str]]:
     ):
         yield "cdi-annotation-prefix", "add cdi-annotations to device-list-strategy"
     if settings.pass_device_specs and not strategies.plain:
-        yield "pass-device-specs", "the CDI specification has the device nodes, if all go by CDI"
+        yield (
+            "pass-device-specs",
+            "the CDI specification has the device nodes, if CDI is the only strategy",
+        )
     if settings.imex_required and not settings.imex_channel_ids:
-        yield "imex-required", "name the channels by imex-channel-ids"
+        yield "imex-required", "name the channels in imex-channel-ids"

@@ -1,4 +1,4 @@
-"""What a container is told of its devices: variables, mounts, annotations and CDI names."""
+"""What a container gets for its devices: variables, mounts, annotations and CDI names."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _MODES: Final = ("gdrcopy", "gds", "mofed")
 
 
 def name(unit: Unit, settings: GpuSettings) -> str:
-    """Return what the runtime is told of ``unit``."""
+    """Return what the runtime gets for ``unit``: its UUID or its index."""
     return unit.index if settings.device_id_strategy == "index" else unit.uuid
 
 
@@ -31,12 +31,12 @@ def allocation(
     cdi_names: Mapping[str, str] = _NOTHING,
     cdi_others: Sequence[str] = (),
 ) -> dp.Allocation:
-    """Return what a container that is given ``units`` gets: always the same for the same ones.
+    """Return what a container with ``units`` gets. The same units have the same result.
 
-    Replicas of one device are told of once.
+    Replicas of one device are listed once.
 
     Args:
-        units: What it is given.
+        units: What the container was allocated.
         settings: The strategies.
         nodes: Device nodes by id, for those that get any.
         cdi_names: Qualified CDI names by id, for those that have one.
@@ -58,7 +58,7 @@ def allocation(
 
 
 def enabled_modes(settings: GpuSettings) -> list[str]:
-    """Return which of gdrcopy, gds and mofed containers get."""
+    """Return which of gdrcopy, gds and mofed are enabled."""
     return [mode for mode in _MODES if getattr(settings, f"{mode}_enabled")]
 
 
@@ -86,7 +86,7 @@ def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
     strategies = settings.device_list_strategy
     annotations = {}
     if "cdi-annotations" in strategies:
-        # The same for the same devices, and another one for the other resources of a container.
+        # The same for the same devices, and different for the container's other resources.
         key = hashlib.sha256(text.encode()).hexdigest()[:32]
         annotations[f"{settings.cdi_annotation_prefix}{_ANNOTATION}{key}"] = text
     return dp.Allocation(

@@ -1,4 +1,4 @@
-"""The CDI names by which the container runtime is told of devices, and that it can resolve them."""
+"""The CDI names that the container runtime gets for devices, and the files that resolve them."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +22,7 @@ from deviceplugin_gpu.offer.resources import Unit
 log = logging.getLogger(__name__)
 
 _ADVICE: Final = (
-    "mount the driver's root, or have nvidia-ctk cdi generate a specification, or add envvar to "
-    "device-list-strategy"
+    "mount the driver's root, or run nvidia-ctk cdi generate, or add envvar to device-list-strategy"
 )
 _GENERATE: Final = "run nvidia-ctk cdi generate, or remove it"
 
@@ -40,24 +39,24 @@ class CdiNames:
     devices: Mapping[str, str] = field(default_factory=dict)
     """Qualified names by the id of a unit."""
     others: tuple[str, ...] = ()
-    """What each container gets beside GPUs."""
+    """Names that each container gets beside its GPUs."""
 
     def problems(self, units: Iterable[Unit]) -> dict[str, str]:
-        """Return why units cannot be given to a container, by id."""
+        """Return why units cannot be allocated, by id."""
         return {unit.id: _NO_NAME for unit in units if unit.id not in self.devices}
 
 
 def _name(unit: Unit) -> str:
-    """Return what a unit is called in our specification: what it is always called.
+    """Return the name of a unit in our specification. It never changes.
 
-    An index can be another GPU after the next boot, and a kubelet gives a container that starts
-    again the names of before. Drivers before R470 have slashes in the UUIDs of MIG devices.
+    The kubelet gives a restarted container its old names, and an index can be another GPU after
+    the next boot. Drivers before R470 have slashes in the UUIDs of MIG devices.
     """
     return unit.uuid.replace("/", ":")
 
 
 class Publisher:
-    """Writes CDI specifications of our own, and prefers those that the vendor's toolkit made."""
+    """Writes our own CDI specifications, and prefers those of the vendor's toolkit."""
 
     def __init__(self, settings: GpuSettings, roots: Roots, toolkit: Toolkit | None = None) -> None:
         self._settings = settings
@@ -71,9 +70,9 @@ class Publisher:
     def publish(
         self, units: Sequence[Unit], nodes: Nodes, channels: Channels, driver: str = ""
     ) -> CdiNames:
-        """Have the runtime know ``units`` and IMEX ``channels``, and return their names.
+        """Make ``units`` and IMEX ``channels`` known to the runtime, and return their names.
 
-        ``driver`` is the version that runs; empty if that is not known.
+        ``driver`` is the running version; empty if unknown.
 
         Raises:
             DiscoveryError: A specification cannot be written.
@@ -105,9 +104,9 @@ class Publisher:
         return CdiNames(devices, tuple(sorted(others)))
 
     def _drm(self, unit: Unit) -> list[dp.DeviceNode]:
-        if unit.mig is not None:  # it renders nothing, and the node is of the whole GPU
+        if unit.mig is not None:  # it cannot render, and the node is that of the whole GPU
             return []
-        # The kernel makes them, in /dev of the host.
+        # The kernel creates these in the host's /dev.
         return drm_nodes.of(unit.gpu, self._roots, self._settings.dev_root or Path("/"))
 
     def _edits(self, found: Found) -> Edits:
@@ -132,10 +131,10 @@ class Publisher:
         *,
         has_own: bool,
     ) -> dict[str, str]:
-        """Return the names that units have in specifications of the toolkit's, by id.
+        """Return the names of units in the toolkit's specifications, by id.
 
-        Where ours brings the driver (``has_own``), those that are an index are not taken: a
-        container that starts again has the name of before, which can be another GPU by then.
+        If ours has the driver's libraries (``has_own``), names that are an index are skipped: a
+        restarted container keeps its name, and an index can be another GPU by then.
         """
         generated = self._toolkit.find()
         found, stale = {}, dict[Path, str]()

@@ -1,8 +1,8 @@
-"""CDI specifications of our own, which a container runtime reads to make devices appear.
+"""Our own CDI specifications, which a container runtime reads to make devices appear.
 
-At each discovery, before devices are advertised: ``classes`` of names and device nodes, then
+At each discovery, before devices are advertised, call ``classes`` for names and device nodes, then
 ``publish(directory, specifications(...))``, which returns the names that a runtime can resolve
-now. Give a container no other name: it would not start.
+now. A container with any other name would not start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ def specifications(
 
     Args:
         classes: Device nodes by class and name of the device.
-        control: Nodes that each GPU needs, whether they are among its own or not.
-        driver: What each GPU needs of the driver besides.
-        alone: Whether containers are told of GPUs by CDI only. NVIDIA's runtime then adds none,
-            whatever a variable of the image asks for.
+        control: Nodes that each GPU needs besides its own.
+        driver: The driver's files that each GPU needs.
+        alone: Whether CDI is the only strategy. NVIDIA's runtime then adds no GPU, whatever a
+            variable of the image asks for.
 
-    A device without a node of its own, or with a name that CDI does not have, is left out: no
-    runtime takes one, nor any other that is in a file with it.
+    A device without a node of its own, or with a name that is invalid in CDI, is skipped: a runtime
+    would reject the whole file.
     """
     made = []
     for name, devices in classes.items():
@@ -62,32 +62,32 @@ def specifications(
 
 
 def publish(directory: Directory, specifications: Iterable[Specification]) -> frozenset[str]:
-    """Have ``directory`` contain these specifications, and none of ours beside.
+    """Make ``directory`` contain these specifications, and no others of ours.
 
     Returns the qualified names of their devices.
 
     Raises:
-        DiscoveryError: A file cannot be written or removed. Do not allocate: a container would be
-            without its devices, or not start.
+        DiscoveryError: A file cannot be written or removed. Do not allocate: a container would
+            lack its devices, or not start.
     """
     try:
         return directory.publish(specifications)
     except OSError as error:
         raise dp.DiscoveryError(
             f"cdi-dir {directory.path}: {error.strerror}: mount it from the host, writable, or "
-            "choose another device-list-strategy than CDI"
+            "use a device-list-strategy without CDI"
         ) from error
 
 
 def extras(
     dev: Path, host_root: Path, modes: Iterable[str], channels: Channels
 ) -> dict[str, dict[str, Nodes]]:
-    """Return the classes that containers get beside GPUs, as far as their nodes exist.
+    """Return the classes that containers get beside GPUs, with the nodes that exist.
 
     Args:
         dev: ``/dev`` as this process sees it.
-        host_root: What ``/dev`` is below on the host.
-        modes: Of gdrcopy, gds, mofed.
+        host_root: The directory on the host that has ``/dev``.
+        modes: Those of gdrcopy, gds and mofed that are enabled.
         channels: IMEX channels that exist.
     """
     found: dict[str, dict[str, Nodes]] = {}

@@ -17,15 +17,15 @@ _MINOR: Final = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """What is known of device nodes at the time of a look."""
+    """The device nodes that a discovery found."""
 
     control: tuple[str, ...]
     """Paths below ``/dev`` of the nodes that every container needs."""
     capabilities: Mapping[str, int]
-    """Minor numbers that give access, by ``gpuN/giN`` and ``gpuN/giN/ciN``."""
+    """Minor numbers of the nodes that give access, by ``gpuN/giN`` and ``gpuN/giN/ciN``."""
 
     def of(self, unit: Unit, host_root: Path) -> tuple[dp.DeviceNode, ...]:
-        """Return the nodes for ``unit``; on the host they are below ``host_root``."""
+        """Return the nodes of ``unit``. On the host they are below ``host_root``."""
         if unit.uuid == WSL:
             return (dp.DeviceNode(str(host_root / "dev/dxg"), "/dev/dxg"),)
         paths = [*self.control]
@@ -51,8 +51,8 @@ def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
     return tuple(dp.DeviceNode(str(host_root / "dev" / path), f"/dev/{path}") for path in paths)
 
 
-def look(roots: Roots) -> Nodes:
-    """Return what is there now."""
+def find(roots: Roots) -> Nodes:
+    """Return the nodes that exist now."""
     control = tuple(name for name in _CONTROL if (roots.dev / name).exists())
     try:
         text = (roots.proc / "driver/nvidia-caps/mig-minors").read_text()

@@ -1,11 +1,11 @@
 """The files of the driver that a container needs: libraries, programs, firmware, sockets.
 
-Without NVIDIA's toolkit nobody else brings them. They are found below the driver's root by the
-driver's version, and mounted where the dynamic linkers of images look without a cache or a
-variable: those of Debian and its like in ``/usr/lib/<machine>-linux-gnu``, those of Red Hat, SUSE
-and their like in ``/usr/lib64``. Each library has the name that programs ask for (SONAME), so that
-no link has to be made inside. Neither ``LD_LIBRARY_PATH``, which the image may need for itself, nor
-``/etc/ld.so.cache``, which only a hook could make anew, is touched.
+Without NVIDIA's toolkit, nothing else mounts them. They are found below the driver's root by the
+driver's version, and mounted where the dynamic linkers of images search without a cache or a
+variable: ``/usr/lib/<machine>-linux-gnu`` on Debian and its derivatives, ``/usr/lib64`` on Red Hat
+and SUSE. Each library is mounted under the name that programs ask for (its SONAME), so that no link
+is needed inside. ``LD_LIBRARY_PATH`` is not set, because the image may need its own.
+``/etc/ld.so.cache`` is not touched, because only a hook could rebuild it.
 """
 
 import os
@@ -33,7 +33,7 @@ LIBRARIES: Final = (
     "usr/local/glibc/usr/lib",  # Talos
     "usr/local/nvidia/lib64",
 )
-"""Patterns of the directories below a driver's root that libraries are looked for in."""
+"""Patterns of the directories below a driver's root that may have libraries."""
 _PROGRAMS_IN: Final = (
     *("usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/nvidia/current"),
     *("usr/libexec/nvidia/tesla/bin", "run/opengl-driver/bin", "usr/local/bin"),
@@ -50,7 +50,7 @@ _OTHER_NAMES: Final = {
 }
 """Names that programs ask for besides the SONAME."""
 _WITHOUT_VERSION: Final = ("libnvidia-nvvm70.so.*", "libnvidia-egl-*.so.*")
-"""Libraries that do not have the driver's version, and come with it."""
+"""Libraries of the driver whose names do not have its version."""
 _IN_ETC: Final = ("etc/OpenCL/vendors/nvidia.icd",)
 _IN_SHARE: Final = (
     *("vulkan/icd.d/nvidia_icd.json", "vulkan/icd.d/nvidia_icd.{machine}.json"),
@@ -63,7 +63,7 @@ _IN_SHARE: Final = (
     "egl/egl_external_platform.d/20_nvidia_xlib.json",
     "nvidia/nvoptix.bin",
 )
-"""In ``/etc`` or ``/usr/share``, as the distribution likes it."""
+"""In ``/etc`` or ``/usr/share``, depending on the distribution."""
 _SOCKETS: Final = (
     "run/nvidia-persistenced/socket",
     "run/nvidia-fabricmanager/socket",
@@ -75,7 +75,7 @@ _Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is of a version of the driver."""
+    """The files of one version of the driver."""
 
     edits: Edits = field(default_factory=Edits)
     libraries: frozenset[str] = frozenset()
@@ -85,20 +85,20 @@ class Found:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether a CUDA program can run with it."""
+        """Whether a CUDA program can run with these files."""
         return CUDA in self.libraries
 
 
 class DriverFiles:
-    """Finds the driver's files; a library that has not changed is not read again."""
+    """Finds the driver's files. A library that has not changed is not read again."""
 
     def __init__(self, root: Path, host_root: Path, machine: str = os.uname().machine) -> None:
-        """``root`` is where this process sees the driver's root, ``host_root`` of the host."""
+        """``root`` is the driver's root as this process sees it, ``host_root`` on the host."""
         self._root, self._host_root, self._machine = root, host_root, machine
         self._read: dict[Path, tuple[_Stamp, elf.SharedLibrary | None]] = {}
 
     def find(self, version: str) -> Found:
-        """Return what there is of ``version``, such as ``580.95.05``; nothing if it is empty."""
+        """Return the files of ``version``, such as ``580.95.05``; none if it is empty."""
         if not version:
             return Found()
         libraries = self._libraries(version)
@@ -113,7 +113,7 @@ class DriverFiles:
         return Found(Edits(mounts=mounts), frozenset(libraries), directories)
 
     def _libraries(self, version: str) -> dict[str, str]:
-        """Return libraries by each name that they have in a container."""
+        """Return libraries by each of their names in a container."""
         found: dict[str, str] = {}
         read = {}
         patterns = (f"lib*.so.{version}", *_WITHOUT_VERSION)
@@ -138,7 +138,7 @@ class DriverFiles:
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
             before = self._read.get(path)
             return before if before and before[0] == stamp else (stamp, elf.read(path))
-        except OSError:  # it is being replaced, or nobody may read it: looked at again
+        except OSError:  # it is being replaced, or is unreadable: read again next time
             return (0, 0, 0), None
 
     def _programs(self) -> Iterator[dp.Mount]:
@@ -165,18 +165,18 @@ class DriverFiles:
         for pattern in directories:
             if "*" in pattern:
                 places = sorted(self._root.glob(pattern))
-            else:  # the way there may have links that lead elsewhere from here
+            else:  # links on the way may lead elsewhere from here
                 found = links.resolve(self._root, pattern)
                 places = [self._root / found] if found else []
             for directory in places:
                 yield from sorted(directory.glob(name))
 
     def _real(self, path: Path) -> str | None:
-        """Return where a path below the root leads, without the root; None if to nothing."""
+        """Return what a path below the root resolves to, without the root; None if to nothing."""
         source = links.resolve(self._root, str(path.relative_to(self._root)))
         try:
             return source if source and (self._root / source).exists() else None
-        except OSError:  # without capabilities, root may not look into the directories of others
+        except OSError:  # without capabilities, root cannot read the directories of other users
             return None
 
     def _mount(self, source: str, target: str) -> dp.Mount:

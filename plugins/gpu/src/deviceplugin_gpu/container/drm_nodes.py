@@ -1,4 +1,4 @@
-"""The nodes of a GPU in ``/dev/dri``, for what renders or decodes by the kernel's own interface."""
+"""The nodes of a GPU in ``/dev/dri``, for rendering and decoding through the kernel (DRM)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,9 @@ _KINDS: Final = {"card": "card", "renderD": "render"}
 
 
 def of(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
-    """Return the nodes of ``gpu`` that exist, each under its name and the one by its PCI address.
+    """Return the nodes of ``gpu`` that exist, each under its name and under its PCI address.
 
-    The second is a node, not a link as on the host: nobody makes links in a container.
+    The second is a link on the host. In a container it is a node, because nothing creates links.
     """
     return [*_nodes(gpu, roots, host_root)] if gpu.pci else []
 

@@ -1,4 +1,4 @@
-"""IMEX channels: containers get those whose device node is there."""
+"""IMEX channels: containers get those whose device node exists."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -17,7 +17,7 @@ Channels = dict[int, dp.DeviceNode]
 def find(settings: GpuSettings, roots: Roots) -> Channels:
     """Return the channels of the settings that this node has.
 
-    They are looked for in ``/dev``, and below the driver's root where that is mounted.
+    They are searched in ``/dev``, and below the driver's root if that is mounted.
 
     Raises:
         DiscoveryError: Some are missing, and they are required.
@@ -39,7 +39,7 @@ def find(settings: GpuSettings, roots: Roots) -> Channels:
 
 
 def warnings(wanted: Collection[int], found: Collection[int]) -> list[str]:
-    """Return what to say of channels that are not there."""
+    """Return a warning for each channel that does not exist."""
     return [
         f"IMEX channel {channel} has no device node in /dev/{_FOLDER}: containers do not get it"
         for channel in wanted

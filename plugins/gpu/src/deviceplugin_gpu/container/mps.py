@@ -1,4 +1,4 @@
-"""Sharing GPUs by CUDA MPS. The control daemons belong to somebody else; here they are asked for.
+"""Sharing GPUs by CUDA MPS. This plugin checks the control daemons, and does not start them.
 
 A daemon serves one resource, and has its pipes in ``<mps-root>/<resource>/pipe`` on the host.
 """
@@ -41,7 +41,7 @@ def problem(root: Path, resource: str) -> str:
 
 
 def too_many(units: Iterable[Unit]) -> dict[str, str]:
-    """Return why units cannot be served, by id: MPS has so many clients for a GPU, no more."""
+    """Return why units cannot be served, by id: MPS limits the number of clients of a GPU."""
     found = {}
     for unit in units:
         most = _VOLTA_CLIENTS if unit.gpu.compute >= _VOLTA else _OLDER_CLIENTS
@@ -53,8 +53,8 @@ def too_many(units: Iterable[Unit]) -> dict[str, str]:
 def allocation(units: Sequence[Unit], replicas: int, root: Path) -> dp.Allocation:
     """Return what a container needs to be a client, and the limits that it gets.
 
-    Each of the ``replicas`` of a GPU may use as large a part of it: of its memory, and of its
-    threads. ``root`` is mps-root on the host.
+    Each of the ``replicas`` of a GPU may use an equal part of its memory and of its threads.
+    ``root`` is mps-root on the host.
     """
     pipe = f"{units[0].resource}/pipe"
     gpus = {unit.gpu.uuid: unit.gpu for unit in units}

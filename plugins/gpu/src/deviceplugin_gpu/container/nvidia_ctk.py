@@ -1,9 +1,8 @@
-"""The CDI specifications that NVIDIA's container toolkit generates, where there are any.
+"""The CDI specifications that NVIDIA's container toolkit has generated, if any.
 
-``Toolkit().find()`` at each discovery; then ``match`` says what a GPU or MIG device is called in
-them. They are written once, by whoever ran the toolkit: after an upgrade of the driver, or another
-layout of MIG devices, a name leads to libraries that are gone, or to a partition that was given to
-somebody else. What shows that is looked at here.
+Call ``Toolkit().find()`` at each discovery. ``match`` then returns the name of a GPU or MIG device
+in them. They do not follow the driver. After an upgrade, or with another MIG layout, a name leads
+to libraries that are gone, or to a partition that another pod holds. This module detects that.
 """
 
 import json
@@ -40,17 +39,17 @@ class File:
 
     path: Path
     devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Names without the kind, with the device nodes of one GPU or MIG device in the container."""
+    """The device nodes of each GPU or MIG device in a container, by name without the kind."""
     drivers: frozenset[str] = frozenset()
     """Versions of the driver whose libraries it mounts."""
 
     @property
     def has_uuids(self) -> bool:
-        """Whether it names devices by UUID. Then an index says nothing: it may be an old one."""
+        """Whether it names devices by UUID. Then an index is not used: it may be outdated."""
         return any(name.startswith(_UUID) for name in self.devices)
 
     def of_other_driver(self, driver: str) -> str:
-        """Return what shows that it is not for the version ``driver``; empty if nothing does."""
+        """Return why it is not for the version ``driver``; empty if it may be."""
         if not driver or not self.drivers or driver in self.drivers:
             return ""
         return f"it is for driver {', '.join(sorted(self.drivers))}, and {driver} runs"
@@ -58,10 +57,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a device is called, or why the specification that should have it is out of date."""
+    """The name of a device, or why the specification that should have it is out of date."""
 
     name: str = ""
-    """Qualified; empty if there is none to be used."""
+    """The qualified name; empty if none can be used."""
     stale: str = ""
     file: Path | None = None
     is_index: bool = False
@@ -70,21 +69,21 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What the toolkit's specifications have, as a runtime sees it."""
+    """The content of the toolkit's specifications, as a runtime resolves it."""
 
     files: tuple[File, ...] = ()
     by_name: Mapping[str, File] = field(default_factory=dict)
-    """Of each name the one file that a runtime takes it from."""
+    """The file from which a runtime takes each name."""
 
     def match(
         self, gpu: Gpu, mig: Mig | None = None, driver: str = "", nodes: Collection[str] = ()
     ) -> Match:
-        """Return what a device is called: by UUID, or by index where no UUIDs are used.
+        """Return the name of a device: its UUID, or its index if no UUIDs are used.
 
         Args:
             gpu: The GPU.
-            mig: The MIG device of it, if that is meant.
-            driver: Version of the driver that runs; empty if not known.
+            mig: Its MIG device, if the name of that is wanted.
+            driver: The running version of the driver; empty if unknown.
             nodes: Paths of the device nodes that the device needs in a container.
         """
         uuid = mig.uuid if mig else gpu.uuid
@@ -107,9 +106,9 @@ class Generated:
 
 
 def _differ(given: frozenset[str], needed: frozenset[str]) -> bool:
-    """Return whether both say which nodes, and not the same: they are of another device.
+    """Return whether both list nodes, and different ones: it is then another device.
 
-    A boot without one GPU gives those behind it other numbers.
+    After a boot without one GPU, the GPUs behind it have other numbers.
     """
     for pattern in _NODES:
         some, others = ({*filter(pattern.fullmatch, nodes)} for nodes in (given, needed))
@@ -119,14 +118,14 @@ def _differ(given: frozenset[str], needed: frozenset[str]) -> bool:
 
 
 class Toolkit:
-    """Finds generated specifications; one that has not changed is not read again."""
+    """Finds generated specifications. One that has not changed is not read again."""
 
     def __init__(self, directories: Sequence[Path] = DIRECTORIES) -> None:
         self._directories = directories
         self._read: dict[Path, tuple[_Stamp, File]] = {}
 
     def find(self) -> Generated:
-        """Return what is there now. A file that cannot be read is logged once and left out."""
+        """Return what exists now. A file that cannot be read is logged once and skipped."""
         read = {path: self._file(path) for path in self._paths()}
         self._read = {path: entry for path, entry in read.items() if entry is not None}
         files = tuple(file for _, file in self._read.values())
@@ -137,7 +136,7 @@ class Toolkit:
             names = [name for name, _ in found]
             by_name |= dict(found)
             for name in {name for name in names if names.count(name) > 1}:
-                del by_name[name]  # a runtime takes it from neither
+                del by_name[name]  # a runtime uses neither
         return Generated(tuple(file for file in files if file.devices), by_name)
 
     def _paths(self) -> Iterator[Path]:
@@ -146,7 +145,7 @@ class Toolkit:
                 yield from directory.glob(f"nvidia*.{suffix}")
 
     def _file(self, path: Path) -> tuple[_Stamp, File] | None:
-        with suppress(OSError):  # it is gone, or a link that leads nowhere
+        with suppress(OSError):  # it is gone, or a broken link
             status = path.stat()
             stamp = (status.st_mtime_ns, status.st_size)
             before = self._read.get(path)

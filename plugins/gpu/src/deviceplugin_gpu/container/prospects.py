@@ -9,31 +9,31 @@ from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What of a node matters for it. None where it is not known."""
+    """The facts about a node that decide it. None means unknown."""
 
     nvidia_runtime: bool | None = None
-    """Whether NVIDIA's container runtime makes the pod's containers."""
+    """Whether NVIDIA's container runtime creates the pod's containers."""
     cdi: bool | None = None
-    """Whether the container runtime knows CDI, and has it switched on."""
+    """Whether the container runtime supports CDI, and has it enabled."""
     toolkit: bool = False
-    """Whether a specification of NVIDIA's toolkit is seen, and is up to date."""
+    """Whether there is a specification of NVIDIA's toolkit, and it is up to date."""
     libraries: bool = False
     """Whether the plugin sees the driver's libraries below the driver's root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """Whether a CUDA pod would run, and by what, or why not."""
+    """Whether a CUDA pod would run, and by what means, or why not."""
 
     runs: bool | None
     why: str
     do: str = ""
-    """What to do where it does not run, or nobody knows."""
+    """What to do if it does not run, or if that is unknown."""
 
 
 _NOT_NVIDIAS: Final = Prospect(
     runs=False,
-    why="nobody reads NVIDIA_VISIBLE_DEVICES: the container runtime is not NVIDIA's",
+    why="nothing reads NVIDIA_VISIBLE_DEVICES: the container runtime is not NVIDIA's",
     do="use cdi-cri; or install nvidia-container-toolkit, and make its runtime the default or "
     "name it as the runtimeClassName of pods.",
 )
@@ -44,19 +44,19 @@ _MAYBE_NVIDIAS: Final = Prospect(
 )
 _NO_CDI: Final = Prospect(
     runs=False,
-    why="the container runtime has CDI switched off, or is too old for it",
+    why="the container runtime has CDI disabled, or is too old for it",
     do="set enable_cdi = true in the configuration of containerd 1.7, or update it to 2.0.",
 )
 _NO_DRIVER: Final = Prospect(
     runs=False,
-    why="nobody brings the driver's libraries",
-    do="have the plugin see the driver's root (deployments/components/gpu-cdi), or run "
+    why="nothing provides the driver's libraries",
+    do="mount the driver's root for the plugin (deployments/components/gpu-cdi), or run "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node.",
 )
 
 
 def prospect(strategies: Iterable[str], node: NodeKind) -> Prospect:
-    """Return the best of what ``strategies`` lead to on ``node``."""
+    """Return the best outcome that any of ``strategies`` has on ``node``."""
     found = [_of(strategy, node) for strategy in strategies]
     for runs in (True, None):
         if best := [one for one in found if one.runs is runs]:
@@ -65,7 +65,7 @@ def prospect(strategies: Iterable[str], node: NodeKind) -> Prospect:
 
 
 def table(node: NodeKind) -> dict[str, Prospect]:
-    """Return what each strategy leads to on ``node``."""
+    """Return the outcome of each strategy on ``node``."""
     return {strategy: _of(strategy, node) for strategy in STRATEGIES}
 
 

@@ -1,8 +1,8 @@
-"""The hook of NVIDIA's toolkit that makes the dynamic linker's cache of a container anew.
+"""The hook of NVIDIA's toolkit that rebuilds the dynamic linker's cache of a container.
 
-Programs find the driver's libraries without it, where ``driver_files`` has them mounted. With it,
-``ldconfig -p`` in the container names them too, which some programs read in place of asking the
-linker: Triton is one.
+Programs find the libraries that ``driver_files`` mounts without it. With it, ``ldconfig -p`` in the
+container lists them too. Some programs, such as Triton, read that list instead of asking the
+linker.
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ _PLACES: Final = (
 
 
 def program(settings: GpuSettings) -> str:
-    """Return the path of the hook program on the host; empty if there is none to be used.
+    """Return the path of the hook program on the host; empty if none can be used.
 
-    A path that is given is taken as it is. Otherwise it must be seen, which it can be only where
-    the driver's root is the host's.
+    A configured path is used as it is. Otherwise the program must be visible, which is possible
+    only if the driver's root is the host's.
     """
     if {_ALL, _NAME} & {*settings.cdi_disable_hooks}:
         return ""
@@ -39,7 +39,7 @@ def program(settings: GpuSettings) -> str:
 
 
 def edits(program: str, directories: Iterable[str]) -> Edits:
-    """Return what has ``program`` put the libraries in ``directories`` into the cache."""
+    """Return the hook by which ``program`` adds the libraries in ``directories`` to the cache."""
     if not program:
         return Edits()
     name = PurePosixPath(program).name

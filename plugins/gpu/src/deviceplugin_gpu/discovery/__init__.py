@@ -1,1 +1,1 @@
-"""Which GPUs there are now, through NVML or without it, and why there are none."""
+"""Which GPUs exist now, through NVML or without it, and why there are none."""

@@ -1,4 +1,4 @@
-"""What to tell somebody who wonders why there are no GPUs."""
+"""Why there are no GPUs, and what to do about it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from deviceplugin_gpu.nvml.library import MISSING, Library
 
 
 def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
-    """Yield what was looked for, what is there, and at last what to do, a line each."""
+    """Yield what was tried, what exists, and finally what to do, a line each."""
     if error is not None:
         yield f"NVML: {error}" if not isinstance(error, LibraryMissingError) else "NVML: no library"
     yield from _attempts(library)
@@ -36,17 +36,19 @@ def _attempts(library: Library) -> Iterator[str]:
 
 def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:
     if not cards and not modules:
-        return "this node seems to have no GPU: with fail-on-init-error false that is no error"
+        return "this node seems to have no GPU: set fail-on-init-error to false if that is intended"
     if not modules:
         return "install the NVIDIA driver on the node, or load its modules: modprobe nvidia"
     if isinstance(error, LibraryMissingError):
         return (
-            "the driver is loaded, and its library is not visible here: run the plugin with "
+            "the driver is loaded, but its library is not visible here: run the plugin with "
             "runtimeClassName nvidia, or mount the driver's root and name it with "
             "--driver-root-ctr-path; delete a pod that is older than the node's driver"
         )
     if error is not None and error.code == VERSION_MISMATCH:
-        return "the driver was upgraded and the old one is still loaded: reboot, or reload modules"
+        return (
+            "the driver was upgraded and the old one is still loaded: reboot, or reload its modules"
+        )
     if not nodes:
         return "create the device files: run nvidia-modprobe -c 0 -u, or nvidia-smi once"
     return "see the kernel's log for lines with NVRM: dmesg | grep NVRM"

@@ -1,4 +1,4 @@
-"""The driver as this process knows it: asked again and again, gone and back, with all GPUs seen."""
+"""The driver as this process sees it: polled at each discovery, even when it goes and comes."""
 
 import logging
 import math
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 _FIRST_REST, _LONGEST_REST = 1.0, 120.0
 """Seconds between initializations of NVML while something is wrong.
 
-Without persistence mode they take long, and disturb nobody but who waits for them.
+Without persistence mode an initialization is slow. It delays only callers that wait for it.
 """
 
 
 class Driver:
-    """NVML, and what was seen through it. It outlives a plugin object with other settings.
+    """NVML, and what it last reported. It outlives a plugin object when settings change.
 
-    ``state_file`` remembers the health of GPUs for the next process. ``clock`` gives seconds.
-    ``look`` is for one thread at a time.
+    ``state_file`` keeps the health of GPUs for the next process. ``clock`` returns seconds.
+    Only one thread at a time may call ``poll``.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class Driver:
         self._until = math.inf
         self._unanswered = Problems(log)
 
-    def look(self, patience: float = math.inf) -> Enumeration:
-        """Look at all GPUs, with NVML initialized anew where something has been wrong before.
+    def poll(self, patience: float = math.inf) -> Enumeration:
+        """Read all GPUs, and initialize NVML again first if something was wrong before.
 
-        Only then does NVML see a GPU that is back after a reset, or a driver that was reloaded.
-        After ``patience``, in seconds, no further GPU is begun with: it cannot be read then. With
-        NVML initialized anew there is as much time again.
+        Only a new initialization makes NVML see a GPU that was reset, or a driver that was
+        reloaded. After ``patience`` seconds the GPUs that were not reached count as unreadable.
+        After another initialization there is as much time again.
 
         Raises:
-            NvmlError: Nothing can be told of any GPU.
+            NvmlError: No GPU could be read.
         """
         self._until = self._clock() + patience
         fresh = not self.session.is_open
         found = None
         try:
             self.session.open()
-            found = self._look()
+            found = self._enumerate()
         except NvmlError:
             if fresh or not self._may_reopen():
                 self.close()
@@ -85,41 +85,41 @@ class Driver:
                 raise
             return self._keep(found)  # a call that hangs keeps it open
         self._until = self._clock() + patience
-        return self._keep(self._look())
+        return self._keep(self._enumerate())
 
     def _should_reopen(self, found: Enumeration) -> bool:
         others = self._are_others()
         if not found.is_troubled:
             self._rests.reset()
             return others
-        # What is new is told first: another initialization may have to wait.
+        # A new problem is reported first. Another initialization can wait.
         lasting = self._latest is not None and self._latest.is_troubled
         return others or (lasting and self._may_reopen())
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs of the last look."""
+        """The GPUs of the last poll."""
         return self.snapshot.gpus
 
     @property
     def unidentified(self) -> tuple[UnidentifiedGpu, ...]:
-        """GPUs that the last look found, and could not name."""
+        """GPUs that the last poll found, but could not identify."""
         return self._latest.unidentified if self._latest else ()
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the last look found; nothing before the first."""
+        """The result of the last poll; empty before the first."""
         return self._latest.snapshot if self._latest else Snapshot()
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Shut NVML down."""
         with suppress(NvmlError):
             self.session.close()
 
     def _are_others(self) -> bool:
-        """Tell whether the kernel's driver has other GPUs than at the last look.
+        """Return whether the kernel's driver has other GPUs than at the last poll.
 
-        NVML knows those that were there when it was initialized.
+        NVML knows only the GPUs that existed when it was initialized.
         """
         folder = self._sysfs / "bus/pci/drivers/nvidia"
         try:
@@ -136,7 +136,7 @@ class Driver:
         self._reopen_at = now + self._rests.next_wait()
         return True
 
-    def _look(self) -> Enumeration:
+    def _enumerate(self) -> Enumeration:
         with self.session.use():
             return enumerate_gpus(self._sysfs, self.snapshot, self._is_late)
 

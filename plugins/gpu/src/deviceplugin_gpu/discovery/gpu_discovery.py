@@ -1,4 +1,4 @@
-"""Finding out which GPUs there are and how they are, and telling why there are none."""
+"""Which GPUs exist, whether they are healthy, and why there are none."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class GpuDiscovery:
-    """What ``driver`` has, and the systems that have no NVML.
+    """The GPUs of ``driver``, and those of systems without NVML.
 
-    ``look`` is for one thread at a time, and ``changes`` for one beside it; both tell
-    ``driver.health`` what they find.
+    One thread at a time may call ``poll``, and one other thread ``changes``. Both report what they
+    find to ``driver.health``.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class GpuDiscovery:
         self._nvml = SteadyHealth[str](Tolerance(patience=self._deadline), clock.now)
         self._judge_nvml(dp.Health())
 
-    def look(self) -> tuple[Snapshot, list[str]]:
-        """Return what is there, and what is strange about it.
+    def poll(self) -> tuple[Snapshot, list[str]]:
+        """Return the GPUs, and warnings about them.
 
-        A node without NVIDIA hardware has nothing, and nothing is wrong with that.
+        A node without NVIDIA hardware has no GPUs, which is not an error.
 
         Raises:
-            NvmlError: There is hardware, and nothing can be told of it.
+            NvmlError: There is hardware, but it cannot be read.
         """
         snapshot = self._without_nvml(missing=False)
         strange: list[str] = []
@@ -73,9 +73,9 @@ class GpuDiscovery:
         return snapshot, strange
 
     def changes(self, stop: Flag) -> Iterator[None]:
-        """Yield whenever a GPU reports something after which a look is worth while.
+        """Yield whenever a GPU reports something that may have changed its state.
 
-        Also whenever it has begun to listen, for what was not heard before.
+        Also yield whenever listening has started, for what was missed before.
         """
         health = self._driver.health
         for event in self._watch.events(stop):
@@ -87,8 +87,8 @@ class GpuDiscovery:
                 yield
 
     def _through_nvml(self) -> tuple[Snapshot, list[str]]:
-        # Slow is no reason for /healthz to fail, as after the deadline it does.
-        found = self._driver.look(self._deadline / 4)
+        # A slow NVML must not make /healthz fail, as it does after the deadline.
+        found = self._driver.poll(self._deadline / 4)
         gpus = frozenset(found.handles)
         changed = self._gpus is not None and gpus != self._gpus
         if changed or self._watch.deaf or not self._watch.hears(gpus):
@@ -108,18 +108,18 @@ class GpuDiscovery:
         return found
 
     def _instead(self, error: NvmlError) -> Snapshot:
-        """Return what there is where NVML gives ``error``, which is raised where that is wrong."""
+        """Return the GPUs where NVML fails with ``error``, or raise it if there should be any."""
         if isinstance(error, LibraryMissingError):
             found = self._without_nvml(missing=True)
             if found is not None:
                 return found
-        # Where NVML has worked once, there is a driver, and what fails now is a failure.
+        # If NVML has worked before, there is a driver, and an error now is a failure.
         if not self._driver.session.generation and not tegra_wsl.has_traces(self._roots):
             self._explained.over("")
             self._absence.say("", "no NVIDIA hardware found")
             return Snapshot()
         self._explain(error)
-        # As late as the framework, so that metrics say the same as what is advertised.
+        # After the framework's own deadline, so that metrics agree with what is advertised.
         if not self._judge_nvml(dp.Health.unhealthy(str(error))):
             self._driver.health.failed(str(error))
         raise error
@@ -128,7 +128,7 @@ class GpuDiscovery:
         return self._nvml.judge("", found)
 
     def _configure_health(self) -> bool:
-        """Tell what counts and when it is over; return whether any error of a GPU counts."""
+        """Pass the settings to ``driver.health``. Return whether any error of a GPU counts."""
         settings = self._settings
         checks, problems = parse_checks(settings.disable_healthchecks, settings.enable_healthchecks)
         for problem in problems:
@@ -137,13 +137,13 @@ class GpuDiscovery:
         return not checks.all_disabled or checks.all_enabled or bool(checks.enabled)
 
     def _unheard(self, gpus: Iterable[str]) -> dict[str, str]:
-        """Return why errors of GPUs would not be heard of, by UUID: they may be anything then."""
+        """Return why errors of GPUs would be missed, by UUID. Their state is then unknown."""
         if not self._listening:
             return {}
         found = dict(self._watch.deaf)
         silence = self._watch.silence()
         if silence and silence[0] > self._deadline:
-            # The same text each time: one that counts the seconds would be news at each look.
+            # The text is constant: one with the seconds in it would be logged at each discovery.
             reason = f"its errors could not be listened to for {self._deadline:g} s: {silence[1]}"
             found |= {uuid: reason for uuid in gpus if uuid not in self._watch.mute}
         return found

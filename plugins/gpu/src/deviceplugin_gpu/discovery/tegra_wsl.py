@@ -1,4 +1,4 @@
-"""Systems that have no GPU of NVML's: Tegra, the Windows Subsystem for Linux, and empty ones."""
+"""Systems whose GPUs NVML does not list: Tegra, the Windows Subsystem for Linux, and none."""
 
 from pathlib import Path
 from typing import Final
@@ -8,16 +8,16 @@ from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
 
 _PASSED_THROUGH: Final = "vfio-pci"
-"""The driver of what is kept for virtual machines."""
+"""The kernel driver of devices that are reserved for virtual machines."""
 TEGRA: Final = "tegra"
 _WSL_NODE: Final = "dxg"
 
 
 def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | None:
-    """Return the GPU of a system that is not to be looked at through NVML, or None.
+    """Return the GPU of a system that is not read through NVML, or None.
 
-    ``strategy`` is that of the setting device-discovery-strategy. ``missing`` tells that there
-    is no NVML library: only then a Tegra system is one without being told.
+    ``strategy`` is the setting device-discovery-strategy. ``missing`` is whether there is no NVML
+    library: only then does ``auto`` recognize a Tegra system.
     """
     if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
         return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
@@ -27,14 +27,14 @@ def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | No
 
 
 def is_tegra(roots: Roots) -> bool:
-    """Tell whether this is a Tegra system, such as a Jetson."""
+    """Return whether this is a Tegra system, such as a Jetson."""
     if (roots.etc / "nv_tegra_release").exists():
         return True
     return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
 
 
 def has_traces(roots: Roots) -> bool:
-    """Tell whether there is anything of NVIDIA's: hardware, or a driver of it."""
+    """Return whether there is NVIDIA hardware, or a driver for it."""
     if (roots.proc / "driver/nvidia").exists() or any(roots.dev.glob("nvidia*")):
         return True
     return any(driver != _PASSED_THROUGH for driver in pci_bus.cards(roots.sys).values())

@@ -1,4 +1,4 @@
-"""What ``deviceplugin doctor`` looks at for this plugin."""
+"""What ``deviceplugin doctor`` checks for this plugin."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from deviceplugin_gpu.doctor import cuda_pods
 from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
 
 _LINKED: Final = ("lib", "usr/lib")
-"""Where a dynamic linker looks besides ``DIRECTORIES``."""
+"""Where a dynamic linker searches besides ``DIRECTORIES``."""
 _ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
 """Roots of drivers that come as a container or with an image of the node."""
 
@@ -21,14 +21,14 @@ def look(node: Node) -> Iterable[Finding]:
 
 
 def _missing_library(node: Node) -> str:
-    """Return where the plugin looks for its library in vain; empty if it finds it."""
+    """Return where the plugin searched for its library in vain; empty if it was found."""
     mounted = GpuSettings().driver_root_ctr_path
     library = Library(node.at(mounted))
     if node.root == Path("/"):
         if library.load() is not None:
             return ""
         refused = [f"; {one.outcome}" for one in library.attempts if one.outcome != MISSING]
-    else:  # by this machine's linker nothing would be known of that node's
+    else:  # this machine's linker knows nothing of that node's libraries
         if any(map(Path.exists, [*candidates(library.root), *_linked(node)])):
             return ""
         refused = []
@@ -43,7 +43,7 @@ def _linked(node: Node) -> list[Path]:
 def _stray(node: Node, mounted: Path) -> Iterator[str]:
     for root in _ELSEWHERE:
         if any(map(Path.exists, candidates(node.at(root)))):
-            yield f"; there is one below /{root}, which is to be mounted at {mounted}"
+            yield f"; there is one below /{root}: mount that at {mounted}"
 
 
 _GPUS: Final = Hardware(
@@ -58,7 +58,7 @@ _GPUS: Final = Hardware(
             what="kernel driver nvidia",
             any_of=("sys/module/nvidia", "proc/driver/nvidia/version"),
             means="the GPUs cannot be used, and the plugin advertises 0 GPUs until it is loaded.",
-            do="install the NVIDIA driver and modprobe nvidia; dmesg | grep -i nvrm tells why it "
+            do="install the NVIDIA driver and modprobe nvidia; dmesg | grep -i nvrm shows why it "
             "does not load. Blacklist nouveau; unbind cards from vfio-pci.",
             is_driver=True,
         ),
@@ -69,8 +69,8 @@ _GPUS: Final = Hardware(
                 "driver-root/dev/nvidiactl",
                 "run/nvidia/driver/dev/nvidiactl",
             ),
-            means="NVML cannot be started, so the plugin sees 0 GPUs.",
-            do="run nvidia-smi or nvidia-modprobe -c 0 on the node, which makes the files; in a "
+            means="NVML cannot be initialized, so the plugin finds 0 GPUs.",
+            do="run nvidia-smi or nvidia-modprobe -c 0 on the node, which creates the files; in a "
             "pod, use the runtime class nvidia, or mount /dev of the host.",
         ),
         Need(
@@ -80,13 +80,13 @@ _GPUS: Final = Hardware(
                 "driver-root/dev/nvidia[0-9]*",
                 "run/nvidia/driver/dev/nvidia[0-9]*",
             ),
-            means="the driver is there and has no GPU: each has failed to start, or is not let in.",
+            means="the driver is loaded and has no GPU: each failed to start, or is hidden here.",
             do="dmesg | grep -i xid; nvidia-modprobe -c 0; in a pod, NVIDIA_VISIBLE_DEVICES=all.",
         ),
         Need(
             what=SONAME,
             missing=_missing_library,
-            means="the plugin cannot ask the driver for GPUs, and advertises 0.",
+            means="the plugin cannot query the driver, and advertises 0 GPUs.",
             do="in a pod, use the runtime class nvidia (nvidia-container-toolkit), or mount the "
             "driver's root at /driver-root; on a node, install the driver's libraries.",
             follows=False,

@@ -20,9 +20,9 @@ _VERSION: Final = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
 _UUID: Final = re.compile(r"GPU UUID:\s*(\S+)")
 _MINOR: Final = re.compile(r"Device Minor:\s*(\d+)")
 _NO_INDEX: Final = -1
-"""For a GPU of which the driver's files tell the UUID only."""
+"""For a GPU of which the driver's files have only the UUID."""
 _ROOTS: Final = ("driver-root", "run/nvidia/driver", ".")
-"""Where the driver's root can be: mounted for the plugin, in a container, on the node itself."""
+"""Where the driver's root can be: mounted for the plugin, in a container, or the node's own."""
 _DEVS: Final = ("dev", "driver-root/dev", "run/nvidia/driver/dev")
 _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
 _STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
@@ -31,7 +31,7 @@ _STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
 def look(node: Node) -> Iterator[Finding]:
     """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
     found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
-    if found is None:  # what is missing then is told by the look at the hardware
+    if found is None:  # the hardware checks report what is missing then
         return
     version = found[0]
     config = runtime_config.read(node.root)
@@ -57,13 +57,13 @@ def look(node: Node) -> Iterator[Finding]:
 def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
     if config is None:
         do = "run the doctor on the node, or with its root mounted: --root."
-        yield unknown("container runtime", "no configuration in sight", do)
+        yield unknown("container runtime", "no configuration found", do)
         return
     for fault in config.faults:
         yield warning(
             "container runtime",
             fault,
-            means="nothing of that file is known here, and a runtime may not start with it.",
+            means="the doctor ignores that file, and a runtime may not start with it.",
             do="correct it.",
         )
     cdi = {True: "on", False: "off", None: "on only from containerd 2"}[config.cdi]
@@ -74,13 +74,13 @@ def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
 
 
 def _generated(node: Node) -> Generated:
-    # A link to /run would lead out of the root of a node that is mounted elsewhere.
+    # A link to /run would lead out of a node's root that is mounted elsewhere.
     dynamic = node.at("run/cdi" if node.at("var/run").is_symlink() else "var/run/cdi")
     return Toolkit([node.at("etc/cdi"), dynamic]).find()
 
 
 def _of_other_gpus(node: Node, generated: Generated, file: File) -> str:
-    """Return what shows that a specification is not for the GPUs of the node; empty if nothing."""
+    """Return why a specification is not for the node's GPUs; empty if it is."""
     for path in node.matches("proc/driver/nvidia/gpus/*/information"):
         text = path.read_text()
         if uuid := _UUID.search(text):
@@ -98,7 +98,7 @@ def _specification(file: File, reason: str) -> Finding:
     return warning(
         file.path,
         f"is out of date: {reason}",
-        means="the plugin does not use it, and whoever names its devices may get others.",
+        means="the plugin does not use it; a pod that uses its names may get other devices.",
         do=f"nvidia-ctk cdi generate --output={file.path}, or remove it.",
     )
 
@@ -117,8 +117,8 @@ def _libraries(node: Node, root: str, version: str) -> Finding:
         return warning(
             CUDA,
             f"{version} is not below {places}",
-            means="the plugin's CDI specification brings no driver.",
-            do="have the plugin see the driver's root: deployments/components/gpu-cdi.",
+            means="the plugin's CDI specification has no driver files.",
+            do="mount the driver's root for the plugin: deployments/components/gpu-cdi.",
         )
     return ok(CUDA, found)
 
@@ -167,7 +167,7 @@ def _prospects(found: dict[str, Prospect], config: RuntimeConfig | None) -> Iter
 
 
 def _chosen() -> set[str]:
-    """Return the strategies that this container's plugin has by a variable."""
+    """Return the strategies that this container sets by a variable."""
     names = ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY")
     text = next((os.environ[name] for name in names if name in os.environ), "")
     return {one.strip() for one in text.split(",") if one}

@@ -1,1 +1,1 @@
-"""Whether each GPU is well: XIDs, what they mean, and what is remembered of them."""
+"""Whether each GPU is healthy: XIDs, what they mean, and their history."""

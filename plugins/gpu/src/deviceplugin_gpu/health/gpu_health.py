@@ -1,9 +1,9 @@
-"""Whether each GPU of a node is well, for how long it has not been, and when it is again.
+"""Whether each GPU of a node is healthy, since when, and when it recovers.
 
-One ``Health`` for the life of the process. The thread that listens tells ``saw_xid`` and
-``saw_double_bit``; each discovery tells ``observe`` what it found, or ``failed`` that it could
-not. ``verdict`` answers from memory, for a GPU or a MIG device. Time heals at ``observe`` only:
-a GPU is never well again without having been looked at.
+One ``Health`` lives as long as the process. The thread that listens calls ``saw_xid`` and
+``saw_double_bit``. Each discovery calls ``observe``, or ``failed`` if it failed. ``verdict``
+answers from memory, for a GPU or a MIG device. A GPU recovers only in ``observe``, that is, only
+after it has been read again.
 """
 
 import logging
@@ -23,25 +23,25 @@ log = logging.getLogger(__name__)
 
 RECOVERY: Final = 300.0
 _WHOLE: Final = "GPU-"
-"""What UUIDs begin with that are none of MIG devices."""
+"""The prefix of UUIDs of whole GPUs. Those of MIG devices have another."""
 _NO_REASONS: Final[Mapping[str, str]] = {}
 _NO_ADVICE: Final[Mapping[str, bool]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a GPU is."""
+    """The health of a GPU."""
 
     reason: str = ""
-    """Empty if it is well."""
+    """Empty if it is healthy."""
     cause: str = ""
-    """The reason in a word: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``."""
+    """The kind of reason: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``."""
     since: float = 0.0
-    """When it became well or ceased to be, in Unix seconds."""
+    """When it last became healthy or unhealthy, in Unix seconds."""
 
     @property
     def health(self) -> dp.Health:
-        """The framework's word for it."""
+        """The same for the framework."""
         return dp.Health.unhealthy(self.reason) if self.reason else dp.Health()
 
 
@@ -50,8 +50,8 @@ class Health:
 
     Args:
         checks: Which XIDs count.
-        recovery: Seconds without a further error after which a GPU that is well recovers.
-        record: Where incidents are kept over restarts.
+        recovery: Seconds without another error after which a GPU without a problem recovers.
+        record: Where incidents are stored for the next process.
         clock: Seconds since the boot.
         wall: Unix seconds.
     """
@@ -81,16 +81,16 @@ class Health:
         self._verdicts: dict[str, Verdict] = {}
 
     def configure(self, checks: Checks, recovery: float) -> None:
-        """Go on with other settings; nothing that happened is forgotten."""
+        """Change the settings. Incidents are kept."""
         with self._lock:
             self._checks, self._recovery = checks, recovery
             self._judge()
 
     def saw_xid(self, uuid: str, number: int) -> None:
-        """Take note of an XID of a GPU or MIG device.
+        """Record an XID of a GPU or MIG device.
 
-        With an empty UUID, or that of an unknown MIG device, it may be of any GPU. That of a GPU
-        that is not known, such as one for a screen, is of none of those that are.
+        If the UUID is empty, or is that of an unknown MIG device, the XID may be of any GPU. If it
+        is that of an unknown GPU, such as one for a display, it affects none of the known GPUs.
         """
         with self._lock:
             is_other = uuid.startswith(_WHOLE) and uuid not in self._gpus
@@ -104,11 +104,11 @@ class Health:
                 self._judge()
 
     def saw_double_bit(self, uuid: str) -> None:
-        """Take note of an ECC error that was not corrected; it is treated as its XID."""
+        """Record an uncorrected ECC error. It counts as its XID."""
         self.saw_xid(uuid, DOUBLE_BIT)
 
     def failed(self, reason: str) -> None:
-        """Take note that nothing can be told of any GPU, until ``observe`` is called again."""
+        """Record that no GPU can be read, until ``observe`` is called again."""
         with self._lock:
             self._failure = reason
             self._judge()
@@ -119,12 +119,12 @@ class Health:
         problems: Mapping[str, str] = _NO_REASONS,
         needs_reset: Mapping[str, bool] = _NO_ADVICE,
     ) -> None:
-        """Take note of what a discovery found.
+        """Record what a discovery found.
 
         Args:
-            snapshot: All GPUs that are here; one with a ``problem`` was away for now.
-            problems: What else is wrong, by UUID, such as that errors cannot be listened to.
-            needs_reset: What the driver says of it, by UUID, for those of which it says anything.
+            snapshot: All GPUs. One with a ``problem`` is unreadable for now.
+            problems: Other problems, by UUID, such as that events cannot be received.
+            needs_reset: Whether the driver calls for a reset, by UUID, if it says so at all.
         """
         with self._lock:
             self._failure = ""
@@ -142,20 +142,20 @@ class Health:
             self._judge()
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return how a GPU, or the GPU of a MIG device, is; one that is not here is not well."""
+        """Return the health of a GPU, or of a MIG device's GPU. An unknown one is unhealthy."""
         with self._lock:
             found = self._verdicts.get(self._parents.get(uuid, uuid))
         return found or Verdict("not found by a discovery", "missing", self._wall())
 
     def xids(self) -> Mapping[tuple[str, int], int]:
-        """Return how often each XID was seen, by UUID of the GPU, empty if unknown, and XID."""
+        """Return how often each XID was seen, by the GPU's UUID (empty if unknown) and XID."""
         with self._lock:
             return dict(self._counts)
 
     def _count(self, uuid: str, number: int) -> None:
         self._counts[uuid, number] += 1
         count = self._counts[uuid, number]
-        if count & (count - 1) == 0:  # 1, 2, 4, 8...: a storm of them is a few lines
+        if count & (count - 1) == 0:  # 1, 2, 4, 8...: a storm of errors is logged in a few lines
             xid = known(number)
             log.warning(
                 "XID error",
@@ -169,7 +169,7 @@ class Health:
             )
 
     def _add(self, uuid: str, number: int, *, suspected: bool) -> bool:
-        """Return whether this is news."""
+        """Add an incident, and return whether it is new."""
         incidents = self._incidents.setdefault(uuid, {})
         before = incidents.get(number)
         incidents[number] = Incident(
@@ -185,7 +185,7 @@ class Health:
         return gpu is None or bool(gpu.problem)
 
     def _acquit(self) -> None:
-        """Of GPUs that one error may have been of, it was the one that is away now, if one is."""
+        """Blame an error that may be of several GPUs on the one that is missing now, if one is."""
         explained = {
             number
             for uuid, incidents in self._incidents.items()
@@ -214,7 +214,7 @@ class Health:
             del self._incidents[uuid]
 
     def _judge(self) -> None:
-        """Bring all verdicts up to date, and log those that turn."""
+        """Update all verdicts, and log each change of health."""
         now = self._wall()
         for uuid in [*self._verdicts]:
             if uuid not in self._gpus:

@@ -1,4 +1,4 @@
-"""What happened to GPUs, and a file that remembers it over restarts of the plugin."""
+"""Errors of GPUs, and a file that keeps them when the plugin restarts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from deviceplugin_gpu.health.xids import Xid, known
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _VERSION: Final = 1
 _PATIENCE: Final = 12
-"""How many times as long a GPU is left alone after what calls for a reset, if nobody resets it."""
+"""How many times longer a GPU is unhealthy after an error that calls for a reset, without one."""
 
 
 @dataclass(slots=True)
@@ -21,27 +21,27 @@ class Incident:
     number: int
     """The XID."""
     since: float
-    """When it came first, in Unix seconds."""
+    """When it first occurred, in Unix seconds."""
     last: float
-    """When it came last, in seconds since the boot."""
+    """When it last occurred, in seconds since the boot."""
     suspected: bool = False
-    """Whether the driver did not say which GPU it was."""
+    """Whether the driver did not name the GPU."""
     reset: bool = False
-    """Whether the GPU was seen to be away since, and with it what was wrong, most likely."""
+    """Whether the GPU has been missing since, which most likely was a reset."""
 
     @property
     def xid(self) -> Xid:
-        """What is known of the XID."""
+        """The catalogue's entry for the XID."""
         return known(self.number)
 
     @property
     def reason(self) -> str:
-        """What people are told."""
+        """The reason for people to read."""
         where = " on a GPU that is not known" if self.suspected else ""
         return f"{self.xid}{where}: {self.xid.action.value}"
 
     def is_over(self, now: float, recovery: float, *, well: bool) -> bool:
-        """Tell whether enough time passed; ``well`` if the driver says that no reset is needed."""
+        """Return whether it is over. ``well``: the driver says that no reset is needed."""
         lasting = self.xid.action.needs_reset and not (self.reset or self.suspected or well)
         return now - self.last >= recovery * (_PATIENCE if lasting else 1)
 
@@ -51,10 +51,10 @@ Incidents = dict[str, dict[int, Incident]]
 
 
 class Record:
-    """The file with all incidents of this boot; nothing is kept without a path.
+    """The file with all incidents of this boot. Without a path nothing is stored.
 
-    A reboot resets all GPUs, so what happened before it is not read. ``boot`` is the file that
-    says which boot it is.
+    A reboot resets all GPUs, so earlier incidents are not read. ``boot`` is the file with the id
+    of the boot.
     """
 
     def __init__(self, path: Path | None, boot: Path = BOOT_ID) -> None:
@@ -62,7 +62,7 @@ class Record:
         self._boot = _text(boot)
 
     def load(self, now: float) -> Incidents:
-        """Return what was kept; a file that makes no sense counts as empty."""
+        """Return the stored incidents; none if the file is invalid."""
 
         def read(document: Mapping[str, Any]) -> Incidents:
             if document["boot"] != self._boot:
@@ -72,7 +72,7 @@ class Record:
         return self._state.load(read, {})
 
     def save(self, incidents: Incidents) -> None:
-        """Keep ``incidents``, or log why they cannot be kept."""
+        """Store ``incidents``, or log why they cannot be stored."""
         gpus = {uuid: [asdict(one) for one in kept.values()] for uuid, kept in incidents.items()}
         self._state.save({"boot": self._boot, "gpus": gpus})
 
@@ -92,8 +92,8 @@ def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:
 
 
 def _past(seconds: float, now: float) -> float:
-    """Return a time that is not after ``now``, whatever it is."""
-    return seconds if seconds <= now else now  # noqa: FURB136 - not a number is neither
+    """Return the earlier of the time and ``now``."""
+    return seconds if seconds <= now else now  # noqa: FURB136 - NaN is neither smaller nor larger
 
 
 def _text(path: Path) -> str:

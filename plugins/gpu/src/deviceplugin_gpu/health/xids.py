@@ -1,10 +1,10 @@
 """XIDs: the numbers with which NVIDIA's driver names errors, and which of them count.
 
-``known(number)`` tells what an XID means and calls for; ``parse_checks(disable, enable)`` returns
-which XIDs make a GPU unhealthy, and what was wrong with the two settings.
+``known(number)`` returns what an XID means and calls for. ``parse_checks(disable, enable)`` returns
+which XIDs make a GPU unhealthy, and the faults of the two settings.
 
-Meanings are ours, actions those of NVIDIA's catalogue of 2026 for A100 and newer GPUs, and of its
-older guide for a few that only older GPUs have.
+The meanings are in our words. The actions are those of NVIDIA's catalogue of 2026 for A100 and
+newer GPUs, and of its older guide for a few XIDs of older GPUs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,12 @@ from enum import Enum
 from typing import Final
 
 DOUBLE_BIT: Final = 48
-"""The XID of an ECC error that could not be corrected; its own kind of event in NVML counts as
-it."""
+"""The XID of an uncorrected ECC error. NVML has its own kind of event for it, which counts the
+same."""
 
 
 class Action(Enum):
-    """What an XID calls for, in the words that people read."""
+    """What an XID calls for."""
 
     NONE = "nothing"
     APPLICATION = "restart the application"
@@ -30,12 +30,12 @@ class Action(Enum):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the GPU can be given to the next container as it is."""
+        """Whether the GPU can be allocated to the next container as it is."""
         return self in {Action.NONE, Action.APPLICATION}
 
     @property
     def needs_reset(self) -> bool:
-        """Whether the GPU does not become well by itself."""
+        """Whether the GPU does not recover by itself."""
         return self in {Action.RESET, Action.REBOOT, Action.CHECK, Action.SUPPORT}
 
 
@@ -53,7 +53,7 @@ class Xid:
 
 
 def known(number: int) -> Xid:
-    """Return what is known of an XID; one that is not in the catalogue may be anything."""
+    """Return the catalogue's entry for an XID, or an entry for an unknown one."""
     found = CATALOGUE.get(number)
     return found or Xid(number, "not in the catalogue", Action.SUPPORT, is_known=False)
 
@@ -62,7 +62,7 @@ def known(number: int) -> Xid:
 class Checks:
     """Which XIDs make a GPU unhealthy.
 
-    ``enabled`` is stronger than ``disabled``, and both are than what the catalogue says.
+    ``enabled`` overrides ``disabled``, and both override the catalogue.
     """
 
     disabled: frozenset[int] = frozenset()
@@ -71,7 +71,7 @@ class Checks:
     all_enabled: bool = False
 
     def count(self, number: int) -> bool:
-        """Tell whether an XID makes a GPU unhealthy."""
+        """Return whether an XID makes a GPU unhealthy."""
         if self.all_enabled or number in self.enabled:
             return True
         if self.all_disabled or number in self.disabled:
@@ -80,9 +80,9 @@ class Checks:
 
 
 def parse_checks(disable: str, enable: str) -> tuple[Checks, list[str]]:
-    """Return what DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS say, and what they should not.
+    """Return the checks of DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS, and their faults.
 
-    Each is ``all``, ``xids`` or XIDs with commas between; entries that are neither are left out.
+    Each is ``all``, ``xids`` or a comma-separated list of XIDs. Other entries are ignored.
     """
     problems: list[str] = []
     no_xids, disabled = _parsed("DP_DISABLE_HEALTHCHECKS", disable, problems)
@@ -95,7 +95,7 @@ def _parsed(name: str, text: str, problems: list[str]) -> tuple[bool, frozenset[
     words = {entry for entry in entries if entry.lower() in {"all", "xids"}}
     numbers = {entry for entry in entries if entry.isascii() and entry.isdigit()}
     problems += [
-        f"{name}: {entry!r} is left out: it is neither an XID, which is a number, nor all or xids"
+        f"{name}: {entry!r} is ignored: it is neither a number of an XID, nor all or xids"
         for entry in entries
         if entry and entry not in words | numbers
     ]
@@ -182,7 +182,7 @@ _TABLE: Final[Mapping[Action, Mapping[int, str]]] = {
         146: "NVLink 5: error in TLW",
         149: "NVLink 5: link down or firmware error",
         150: "NVLink 5: management engine",
-        155: "NVLink went down as told by software",
+        155: "NVLink was taken down by software",
         156: "a faulty part will be retired",
         158: "the GPU timed out for good",
         166: "NVLink: error in encryption",
@@ -216,5 +216,5 @@ def _catalogue() -> Iterator[Xid]:
 CATALOGUE: Final[Mapping[int, Xid]] = {
     xid.number: xid for xid in sorted(_catalogue(), key=lambda xid: xid.number)
 }
-"""All that are known, by number, in order. The catalogue names no action for 162 to 172: what
-stands here is a cautious guess."""
+"""All known XIDs by number, in order. The catalogue names no action for 162 to 172: theirs is a
+cautious guess."""

@@ -1,1 +1,1 @@
-"""What is read and written on the node itself."""
+"""Files of the node that the plugin reads and writes."""

@@ -1,4 +1,4 @@
-"""What a shared library says of itself."""
+"""Reading the machine and the SONAME of a shared library."""
 
 import os
 import struct
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 _MAGIC: Final = b"\x7fELF\x02\x01"
-"""64 bits, the least significant byte first: all machines that NVIDIA has drivers for."""
+"""64 bits, little-endian: all machines that NVIDIA has drivers for."""
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 _ENTRY: Final = struct.Struct("<qQ")
@@ -21,16 +21,16 @@ _MAX_DYNAMIC: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class SharedLibrary:
-    """A library for programs of 64 bits."""
+    """A library for 64-bit programs."""
 
     machine: str
-    """As ``uname -m`` has it; empty if it is another one."""
+    """The machine in the spelling of ``uname -m``; empty if unknown."""
     soname: str
-    """The name under which programs ask for it; empty if it has none."""
+    """The name that programs ask for; empty if it has none."""
 
 
 def read(path: Path) -> SharedLibrary | None:
-    """Return what the library at ``path`` says; None if it is not one of 64 bits.
+    """Return the facts about the library at ``path``; None if it is not a 64-bit library.
 
     Raises:
         OSError: It cannot be read.
@@ -45,7 +45,7 @@ def read(path: Path) -> SharedLibrary | None:
         try:
             segments = [*_SEGMENT.iter_unpack(_at(file, table, size * count))]
             return SharedLibrary(_MACHINES.get(machine, ""), _soname(file, segments))
-        except (struct.error, ValueError):  # cut off, or not what it seems
+        except (struct.error, ValueError):  # truncated, or not a valid ELF file
             return None
 
 
@@ -60,7 +60,7 @@ def _soname(file: BinaryIO, segments: list[tuple[int, ...]]) -> str:
 
 
 def _offset(segments: list[tuple[int, ...]], address: int) -> int:
-    """Return where in the file is what will be at ``address``."""
+    """Return the offset in the file of what is loaded at ``address``."""
     for kind, _, offset, start, _, length, _, _ in segments:
         if kind == _LOAD and start <= address < start + length:
             return offset + address - start

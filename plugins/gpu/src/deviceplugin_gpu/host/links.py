@@ -1,17 +1,17 @@
-"""Following links of a file system that is mounted here, as they lead there."""
+"""Following links inside a file system that is mounted elsewhere."""
 
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 _MOST_LINKS: Final = 40
-"""As the kernel has it."""
+"""The kernel's limit."""
 
 
 def resolve(root: Path, path: str) -> str | None:
-    """Return where ``path`` below ``root`` leads, without links, and without ``root`` before it.
+    """Return what ``path`` below ``root`` resolves to, relative to ``root``.
 
-    A link to ``/x`` leads to ``x`` below ``root``, and no link leads out of it. None if there are
-    too many, or it cannot be looked at.
+    A link to ``/x`` resolves to ``x`` below ``root``, and no link leads out of ``root``. None if
+    there are too many links, or one cannot be read.
     """
     try:
         return _resolve(root, path)

@@ -1,6 +1,6 @@
-"""What is known of this node before anything is configured: its name, its labels, its GPUs' models.
+"""Facts about this node, for choosing its configuration: name, labels, models of GPUs.
 
-All of it is read from files and the pod's own variables; nobody asks the API server.
+All are read from files and from the pod's own variables, and not from the API server.
 """
 
 import ast
@@ -15,12 +15,12 @@ _MODEL: Final = "Model:"
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a configuration can be chosen by."""
+    """The facts that a configuration can be chosen by."""
 
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
-    """Of its GPUs, each once, in alphabetical order; none before the driver is loaded."""
+    """Models of its GPUs, each once, in alphabetical order; none before the driver is loaded."""
 
     def __str__(self) -> str:
         labels = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
@@ -29,10 +29,10 @@ class NodeFacts:
 
 
 class Node:
-    """This node, whose facts may change.
+    """Reads the facts of this node, which may change.
 
     Args:
-        name: Its name; empty if nobody gave it.
+        name: Its name; empty if unknown.
         labels: A file with its labels, if there is one.
         proc: Where procfs is.
     """
@@ -42,10 +42,10 @@ class Node:
         self._labels: Mapping[str, str] = {}
 
     def facts(self) -> NodeFacts:
-        """Return what is known now.
+        """Return the present facts.
 
-        While the file of labels cannot be read, they are those of before, and none at the start:
-        a file that vanishes does not take the node's configuration away under its pods.
+        While the file of labels cannot be read, the last labels are returned, or none at the start.
+        A file that vanishes must not change the configuration under running pods.
         """
         if self._file is not None:
             with suppress(OSError):

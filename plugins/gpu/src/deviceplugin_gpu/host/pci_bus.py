@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs on the PCI bus, whatever NVML says of them."""
+"""NVIDIA's GPUs on the PCI bus, whether or not NVML lists them."""
 
 from pathlib import Path
 from typing import Final
@@ -8,14 +8,14 @@ from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs
 
 NVIDIA: Final = "nvidia"
-"""The driver under which NVML finds GPUs."""
+"""The kernel driver whose GPUs NVML lists."""
 _VENDOR: Final = 0x10DE
 _DISPLAY: Final = "03"
-"""The PCI classes of GPUs; bridges and the sound of NVIDIA's have others."""
+"""The PCI classes of GPUs. NVIDIA's bridges and sound devices have others."""
 
 
 def cards(sys: Path) -> dict[str, str]:
-    """Return the kernel's driver of each GPU by PCI address, in order; empty for none."""
+    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver."""
     found = pci.functions(Tree(Sysfs(sys)))
     return {card.address: card.driver for card in found if _is_gpu(card)}
 

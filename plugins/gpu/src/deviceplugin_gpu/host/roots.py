@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where this plugin sees what the kernel tells; others in tests."""
+    """Where this plugin sees the kernel's file systems. Tests use other directories."""
 
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")

@@ -1,4 +1,4 @@
-"""What a container runtime's configuration says of NVIDIA's runtime and of CDI."""
+"""Reading a container runtime's configuration: NVIDIA's runtime, and CDI."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,27 +16,27 @@ _CONTAINERD: Final = (
 _CRIO: Final = ("etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf", "etc/crio/crio.conf.d/*.toml")
 _CRI: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _OF_CONTAINERD_2: Final = 3
-"""The version of its configuration, which containerd 1 does not take."""
+"""The version of its configuration that containerd 1 rejects."""
 _NVIDIA: Final = "nvidia"
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """What is configured, in all files together."""
+    """The configuration in all files together."""
 
     files: tuple[Path, ...]
     nvidia: tuple[str, ...] = ()
-    """Names of runtimes that are NVIDIA's: a pod has one by the runtimeClassName of that name."""
+    """Names of NVIDIA's runtimes. A pod chooses one by its runtimeClassName."""
     is_default: bool = False
-    """Whether one of them makes the containers of pods that name none."""
+    """Whether one of them is used for pods without a runtimeClassName."""
     cdi: bool | None = None
-    """Whether CDI is switched on; None if that depends on the version of containerd."""
+    """Whether CDI is enabled; None if that depends on the version of containerd."""
     faults: tuple[str, ...] = ()
     """Files that cannot be read, with the reason."""
 
 
 def read(root: Path) -> RuntimeConfig | None:
-    """Return what is configured on the node at ``root``; None if no configuration is seen."""
+    """Return the configuration of the node at ``root``; None if none is found."""
     files, faults, runtimes = [], [], dict[str, str]()
     default, cdi = "", list[bool]()
     for path in _paths(root):
@@ -61,7 +61,7 @@ def read(root: Path) -> RuntimeConfig | None:
 @dataclass(frozen=True, slots=True)
 class _Section:
     runtimes: Mapping[str, str]
-    """What is called, by the name of the runtime."""
+    """The program of each runtime, by the name of the runtime."""
     default: str
     cdi: list[bool]
 
@@ -91,7 +91,7 @@ def _sections(document: Mapping[str, Any]) -> Iterator[_Section]:
 
 
 def _table(place: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return a table in tables; an empty one if it is not there."""
+    """Return a nested table; an empty one if it is missing."""
     for name in names:
         found = place.get(name)
         place = found if isinstance(found, Mapping) else {}

@@ -1,1 +1,1 @@
-"""What Prometheus is told of each GPU."""
+"""Prometheus metrics of each GPU."""

@@ -1,8 +1,8 @@
-"""Metrics of GPUs: what the driver measures, read when Prometheus asks, and what their health is.
+"""Metrics of GPUs: what the driver measures, read at each scrape, and their health.
 
-One ``GpuMetrics(reader)``; its ``collect(gpus, health)`` is what ``Plugin.metrics`` returns. The
-driver is read in a thread of its own, for all GPUs at once: while it does not answer, the last
-values are told as long as they are not old, and then none. What a GPU cannot tell is left out.
+``GpuMetrics(reader).collect(gpus, health)`` returns the metrics for ``Plugin.metrics``. A separate
+thread reads the driver, for all GPUs at once. While the driver does not answer, the last values are
+exported until they are stale. A value that a GPU does not report is missing.
 """
 
 import threading
@@ -30,15 +30,15 @@ THROTTLING: Final[Mapping[str, int]] = {
     "hardware_power_brake": 0x80,
     "display_clocks": 0x100,
 }
-"""Bits of NVML's clocks event reasons; that a GPU is idle is not one of them."""
+"""Bits of NVML's clocks event reasons, without the one for an idle GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the driver says of one GPU; None where it does not."""
+    """What the driver reports of one GPU. None means not reported."""
 
     utilization: float | None = None
-    """Part of the time in which something ran, from 0 to 1."""
+    """Share of time in which the GPU was busy, from 0 to 1."""
     memory_used: int | None = None
     """Bytes."""
     memory_total: int | None = None
@@ -53,10 +53,10 @@ class Reading:
     """Errors since the driver was loaded."""
     ecc_uncorrected: int | None = None
     throttling: int | None = None
-    """NVML's bits of reasons for which clocks are lower."""
+    """NVML's bits for the reasons why clocks are lower."""
     pcie_replays: int | None = None
     remapped_corrected: int | None = None
-    """Rows of memory remapped for errors that could be corrected."""
+    """Memory rows that were remapped for correctable errors."""
     remapped_uncorrected: int | None = None
     remapping_pending: bool | None = None
     remapping_failed: bool | None = None
@@ -66,10 +66,10 @@ class Reader(Protocol):
     """Where readings come from."""
 
     def read(self, uuid: str) -> Reading:
-        """Return what the driver says of a GPU now.
+        """Return the present readings of a GPU.
 
         Raises:
-            NvmlError: It says nothing at all.
+            NvmlError: It cannot be read at all.
         """
 
 
@@ -78,9 +78,9 @@ class GpuMetrics:
 
     Args:
         reader: Where readings come from.
-        fresh: Seconds for which a reading is told again without asking.
-        patience: Seconds to wait for the driver before the last values are told.
-        stale: Seconds after which these are not told any more.
+        fresh: Seconds for which a reading is reused.
+        patience: Seconds to wait for the driver before the last values are returned.
+        stale: Seconds after which the last values are dropped.
         clock: Seconds.
     """
 
@@ -106,7 +106,7 @@ class GpuMetrics:
     def collect(
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
     ) -> list[Metric]:
-        """Return the metrics of ``gpus``; it takes no longer than ``patience``."""
+        """Return the metrics of ``gpus``, within ``patience``."""
         readings = self._recent([gpu.uuid for gpu in gpus if not gpu.problem])
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
@@ -117,7 +117,7 @@ class GpuMetrics:
     def _recent(self, uuids: Sequence[str]) -> Mapping[str, Reading]:
         with self._lock:
             if self._asking is None and self._clock() - self._read_at >= self._fresh:
-                # One at a time, even if it never ends; it does not keep the process alive.
+                # One at a time, even if it hangs. It does not keep the process alive.
                 self._asking = threading.Thread(
                     target=self._ask, args=(uuids,), name="gpu-metrics", daemon=True
                 )
@@ -136,7 +136,7 @@ class GpuMetrics:
                 try:
                     readings[uuid] = self._reader.read(uuid)
                 except NvmlError:
-                    continue  # its health says why
+                    continue  # its health has the reason
         finally:
             with self._lock:
                 self._readings, self._read_at, self._asking = readings, began, None
@@ -231,7 +231,7 @@ def _filled(
     readings: _Readings,
     attributes: Mapping[tuple[str, ...], str],
 ) -> Metric:
-    """Return ``family`` with the attributes of readings that are there, by further labels."""
+    """Return ``family`` with those attributes of readings that exist, by further labels."""
     for uuid, reading in readings:
         for labels, attribute in attributes.items():
             value = getattr(reading, attribute)

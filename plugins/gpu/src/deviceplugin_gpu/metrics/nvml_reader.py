@@ -1,4 +1,4 @@
-"""Reading what a GPU measures of itself, for metrics."""
+"""Reading a GPU's measurements for metrics."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -14,16 +14,16 @@ _THOUSAND: Final = 1000
 
 
 class NvmlReader:
-    """Reads GPUs through ``session``; what one cannot tell is None."""
+    """Reads GPUs through ``session``. A value that a GPU does not report is None."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def read(self, uuid: str) -> Reading:
-        """Return what the GPU says of itself now.
+        """Return the present readings of the GPU.
 
         Raises:
-            NvmlError: It is lost, or NVML is not to be had.
+            NvmlError: It is lost, or NVML is unavailable.
         """
         with self._session.use():
             gpu = call("nvmlDeviceGetHandleByUUID", uuid)
@@ -50,7 +50,7 @@ class NvmlReader:
 
 
 def _ask(function: str, *arguments: object) -> Any:
-    """Return what ``function`` of NVML says; None for anything but a lost GPU."""
+    """Return the result of NVML's ``function``; None if it fails, unless the GPU is lost."""
     try:
         return call(function, *arguments)
     except NvmlError as error:

@@ -1,1 +1,1 @@
-"""NVML: its library, its calls and events, and all GPUs as it lists them."""
+"""NVML: its library, its calls and events, and the GPUs that it lists."""

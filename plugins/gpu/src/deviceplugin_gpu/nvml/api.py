@@ -1,4 +1,4 @@
-"""NVML: the only module that knows pynvml, with types, and with errors of one kind."""
+"""NVML with types and one class of errors. This is the only module that uses pynvml."""
 
 import ctypes
 import threading
@@ -13,7 +13,7 @@ from deviceplugin_gpu.nvml.library import SONAME, Library
 from deviceplugin_gpu.nvml.versions import Versions, names
 
 Handle = Any
-"""A pointer of NVML's to a GPU, a MIG device or a set of events."""
+"""NVML's pointer to a GPU, a MIG device or a set of events."""
 
 UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2
@@ -30,20 +30,20 @@ RESET_REQUIRED: Final = 16
 VERSION_MISMATCH: Final = 18
 UNKNOWN: Final = 999
 MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND})
-"""Errors that say no more than that there is nothing to be told."""
+"""Errors that mean only that there is no value."""
 REFUSED: Final = MISSING | {NO_PERMISSION}
-"""Errors that are an answer: it is not to be had from this driver, however often it is asked."""
+"""Errors that are final: this driver will not answer, however often it is asked."""
 UNUSABLE: Final = frozenset(
     {UNINITIALIZED, INSUFFICIENT_POWER, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED}
 )
-"""Errors that say of a GPU that it cannot be used, whatever was asked."""
+"""Errors that mean that a GPU cannot be used, whatever was asked."""
 
-# NVML's numbers, not those of pynvml, of which each release has only those of its time.
+# NVML's numbers. Each release of pynvml has only those of its time.
 MAX_LINKS: Final = 36
 REMOTE_SWITCH: Final = 2
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
-"""What the driver advises for a GPU that can be used: nothing, or to drain peer to peer."""
+"""Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""
 EVENT_XID: Final = 0x8
 EVENT_SINGLE_BIT: Final = 0x1
 EVENT_DOUBLE_BIT: Final = 0x2
@@ -51,14 +51,14 @@ EVENT_MIG: Final = 0x100
 EVENTS: Final = EVENT_XID | EVENT_SINGLE_BIT | EVENT_DOUBLE_BIT | EVENT_MIG
 
 _PATIENCE: Final = 5.0
-"""Seconds to wait for calls under way before a shutdown is given up."""
+"""Seconds that a shutdown waits for calls under way before it fails."""
 
 
 class NvmlError(dp.DiscoveryError):
-    """A call of NVML failed.
+    """A call to NVML failed.
 
     Attributes:
-        code: NVML's.
+        code: NVML's error code.
     """
 
     def __init__(self, function: str, code: int, text: str) -> None:
@@ -77,10 +77,10 @@ class LibraryMissingError(NvmlError):
 
 
 def call(function: str, *arguments: object) -> Any:
-    """Return what ``function`` of NVML does.
+    """Return the result of NVML's ``function``.
 
     Raises:
-        NvmlError: It failed, or the library or pynvml does not have it, under an older name either.
+        NvmlError: It failed, or neither the library nor pynvml has it, even under an older name.
     """
     known = next((name for name in names(function) if hasattr(pynvml, name)), None)
     if known is None:
@@ -90,14 +90,14 @@ def call(function: str, *arguments: object) -> Any:
     except pynvml.NVMLError as error:
         raise NvmlError(function, int(error.value), str(error)) from error
     except UnicodeDecodeError as error:
-        raise NvmlError(function, UNKNOWN, f"a text that cannot be read: {error}") from error
+        raise NvmlError(function, UNKNOWN, f"unreadable string: {error}") from error
 
 
 def ask(default: Any, function: str, *arguments: object) -> Any:
-    """Return what ``function`` of NVML does, or ``default`` where there is nothing to be told.
+    """Return the result of NVML's ``function``, or ``default`` if there is no value.
 
     Raises:
-        NvmlError: Something is really wrong, such as that the GPU is lost.
+        NvmlError: A real failure, such as a lost GPU.
     """
     try:
         return call(function, *arguments)
@@ -108,16 +108,16 @@ def ask(default: Any, function: str, *arguments: object) -> Any:
 
 
 class Session:
-    """NVML, initialized: from ``open`` to ``close``. Thread-safe.
+    """NVML, initialized from ``open`` to ``close``. Thread-safe.
 
-    ``use`` surrounds all calls, so that none is under way while NVML is shut down. ``generation``
-    counts initializations: handles and sets of events of an earlier one are void.
+    All calls are made inside ``use``, so that none is under way while NVML is shut down.
+    ``generation`` counts initializations. Handles and event sets of an earlier one are invalid.
     """
 
-    def __init__(self, library: Library, turn: float = 1.0) -> None:
+    def __init__(self, library: Library, wait_limit: float = 1.0) -> None:
         self.library = library
-        self.turn = turn
-        """Seconds that one wait for events takes, which is what a shutdown has to wait for."""
+        self.wait_limit = wait_limit
+        """Seconds that one wait for events takes at most. A shutdown waits as long."""
         self.generation = 0
         self._changed = threading.Condition()
         self._opening = threading.Lock()
@@ -131,7 +131,7 @@ class Session:
         return self._open
 
     def wait_until_open(self, seconds: float) -> bool:
-        """Return whether NVML is initialized, after ``seconds`` at most in which it is not."""
+        """Wait at most ``seconds`` for NVML to be initialized, and return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self._open, seconds)
 
@@ -139,16 +139,16 @@ class Session:
         """Initialize NVML unless it is.
 
         Raises:
-            NvmlError: There is no library, no driver, or they do not go together.
+            NvmlError: There is no library or no driver, or their versions differ.
         """
         with self._opening:
             if not self._open:
                 self._initialize()
 
     def reopen(self) -> None:
-        """Shut NVML down and initialize it again, so that it sees what has changed.
+        """Shut NVML down and initialize it again, so that it sees changes.
 
-        Others who want to use it wait meanwhile.
+        Other users wait meanwhile.
 
         Raises:
             NvmlError: As for ``open``, or calls under way do not return.
@@ -187,7 +187,7 @@ class Session:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let nobody use NVML meanwhile."""
+        """Keep all others from using NVML meanwhile."""
         with self._changed:
             self._closing = True
             done = self._changed.wait_for(lambda: not self._users, _PATIENCE)
@@ -205,7 +205,7 @@ class Session:
         """Keep NVML initialized meanwhile.
 
         Raises:
-            NvmlError: It is not.
+            NvmlError: It is not initialized.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._closing, _PATIENCE)
@@ -221,21 +221,21 @@ class Session:
 
 
 class EventSet:
-    """Events of the GPUs that were registered, from now on until ``close``."""
+    """Events of the registered GPUs, until ``close``."""
 
     def __init__(self) -> None:
         self._set = call("nvmlEventSetCreate")
         self._names: dict[int, str] = {}
 
     def register(self, gpu: Handle, uuid: str, kinds: int) -> None:
-        """Ask for the ``kinds`` of events of ``gpu`` too."""
+        """Register ``gpu`` for these ``kinds`` of events."""
         call("nvmlDeviceRegisterEvents", gpu, kinds, self._set)
         self._names[_address(gpu)] = uuid
 
     def wait(self, seconds: float) -> "tuple[str, int, int] | None":
         """Return the GPU, the kind and the number of the next event; None after ``seconds``.
 
-        The GPU is a UUID, empty where it cannot be told.
+        The GPU is a UUID, or empty if unknown.
         """
         try:
             event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
@@ -246,7 +246,7 @@ class EventSet:
         return self._name(event.device), int(event.eventType), int(event.eventData)
 
     def _name(self, gpu: Handle) -> str:
-        # Not asked if possible: a GPU that has just been lost does not know its name.
+        # Not queried if avoidable: a GPU that was just lost cannot return its UUID.
         if uuid := self._names.get(_address(gpu)):
             return uuid
         try:

@@ -1,4 +1,4 @@
-"""All GPUs, as NVML has them at one time. One that is dead or odd costs no other one."""
+"""All GPUs that NVML lists at one time. A faulty GPU does not affect the others."""
 
 import logging
 import re
@@ -19,17 +19,17 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Path, Snapshot
 log = logging.getLogger(__name__)
 
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
-"""Models that are there for a screen only."""
+"""Models that only drive a display."""
 _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_TOO_SLOW: Final = "NVML is too slow: there was no time to ask it of this GPU"
+_TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
 _NEAREST: Final = Path.INTERNAL
 Links = Mapping[tuple[str, str], Link]
 
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """What was found: the snapshot, and the handles of GPUs that can be asked, by UUID."""
+    """The snapshot, and the handles of readable GPUs by UUID."""
 
     snapshot: Snapshot
     handles: Mapping[str, Handle]
@@ -37,10 +37,10 @@ class Enumeration:
     """GPUs that have no UUID."""
 
     needs_reset: Mapping[str, bool]
-    """What the driver advises, by UUID, of GPUs of which it says anything."""
+    """Whether the driver calls for a reset, by UUID, if it says so at all."""
 
     unanswered: tuple[str, ...]
-    """Queries about a GPU that failed, with the error; the GPU can be used without the answers."""
+    """Failed queries about a GPU, with the error. The GPU can be used without the answers."""
 
     @property
     def is_troubled(self) -> bool:
@@ -53,14 +53,14 @@ class Enumeration:
 def enumerate_gpus(
     sysfs: FilePath, before: Snapshot, is_late: Callable[[], bool] = lambda: False
 ) -> Enumeration:
-    """Return all GPUs that are here now, and those of ``before`` that cannot be read any more.
+    """Return all GPUs that exist now, and those of ``before`` that can no longer be read.
 
-    Links are those of ``before`` where the GPUs are still the same ones, and so are versions that
-    the driver does not tell this time. GPUs and links that are to be asked when it ``is_late`` are
-    left for the next time, so that one where each call takes seconds ends too.
+    Links are reused from ``before`` if the GPUs are the same, and so are versions that the driver
+    does not report this time. Once ``is_late``, the remaining GPUs and links are left for the next
+    time, so that an enumeration ends even if each call takes seconds.
 
     Raises:
-        NvmlError: Nothing can be told at all.
+        NvmlError: Nothing could be read.
     """
     count = call("nvmlDeviceGetCount")
     found: list[Gpu] = []
@@ -90,8 +90,8 @@ def enumerate_gpus(
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     is_covered = _covers(before.links, handles)
     links = before.links if is_covered else _links(gpus, handles, is_late)
-    version = _told(before.driver, "nvmlSystemGetDriverVersion")
-    cuda = _told(None, "nvmlSystemGetCudaDriverVersion_v2")
+    version = _value(before.driver, "nvmlSystemGetDriverVersion")
+    cuda = _value(None, "nvmlSystemGetCudaDriverVersion_v2")
     newest = before.cuda if cuda is None else (cuda // 1000, cuda % 1000 // 10)
     snapshot = Snapshot(gpus, links, version, newest)
     advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
@@ -103,17 +103,17 @@ def enumerate_gpus(
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """What one GPU is asked; queries that fail go into ``unanswered``."""
+    """Queries about one GPU. Failed ones are added to ``unanswered``."""
 
     uuid: str
     handle: Handle
     unanswered: list[str]
 
     def ask(self, default: Any, function: str) -> Any:
-        """Return what ``function`` tells of the GPU, or ``default``: it can be used without.
+        """Return the result of ``function``, or ``default`` if it fails.
 
         Raises:
-            NvmlError: It cannot be used at all.
+            NvmlError: The GPU cannot be used at all.
         """
         try:
             return call(function, self.handle)
@@ -135,20 +135,20 @@ def _gpu(index: int, asked: _Questions, sysfs: FilePath, known: Gpu | None) -> G
 
 
 def _sketch(gpu: Gpu, handle: Handle) -> Gpu:
-    """Return what decides on the resource of a GPU that cannot be read, as far as it is told."""
+    """Return what is readable of the fields that decide the resource of an unreadable GPU."""
     return replace(
         gpu,
-        name=_told("", "nvmlDeviceGetName", handle),
-        pci=_pci(_told(None, "nvmlDeviceGetPciInfo_v3", handle)),
-        mig_enabled=bool(_told((0, 0), "nvmlDeviceGetMigMode", handle)[0]),
+        name=_value("", "nvmlDeviceGetName", handle),
+        pci=_pci(_value(None, "nvmlDeviceGetPciInfo_v3", handle)),
+        mig_enabled=bool(_value((0, 0), "nvmlDeviceGetMigMode", handle)[0]),
     )
 
 
 def _read(asked: _Questions, sysfs: FilePath, known: Gpu) -> Gpu:
-    """Return the GPU as it is now; what it does not tell this time is as it was ``known``.
+    """Return the GPU as it is now. Fields that cannot be read keep the value of ``known``.
 
     Raises:
-        NvmlError: It cannot be used, or nobody can say what it is to be offered as.
+        NvmlError: It cannot be used, or its resource cannot be determined.
     """
     handle = asked.handle
     info = asked.ask(None, "nvmlDeviceGetPciInfo_v3")
@@ -179,8 +179,8 @@ def _name(asked: _Questions, known: Gpu) -> str:
     return str(ask("", "nvmlDeviceGetName", asked.handle))
 
 
-def _told(default: Any, function: str, *arguments: object) -> Any:
-    """Return what ``function`` of NVML does, or ``default``: no GPU is worse for not knowing it."""
+def _value(default: Any, function: str, *arguments: object) -> Any:
+    """Return the result of NVML's ``function``, or ``default`` if it fails for any reason."""
     try:
         return call(function, *arguments)
     except NvmlError:
@@ -188,7 +188,7 @@ def _told(default: Any, function: str, *arguments: object) -> Any:
 
 
 def _advice(handle: Handle) -> bool | None:
-    """Return whether the driver calls for a reset; None where it says nothing."""
+    """Return whether the driver calls for a reset; None if it does not say."""
     try:
         (field,) = call("nvmlDeviceGetFieldValues", handle, [api.RECOVERY_ACTION])
     except NvmlError:
@@ -204,9 +204,10 @@ def _missing(
     unknown: Sequence[tuple[int, str]],
     cards: Collection[str],
 ) -> list[Gpu]:
-    """Return GPUs that are there, cannot be asked who they are, and were seen ``before``.
+    """Return GPUs of ``before`` that still exist, but cannot be identified now.
 
-    The one that had the index before is the most likely one; none that has left the bus is.
+    An unidentified GPU most likely is the one that had its index before. It cannot be one that has
+    left the bus.
     """
     gone = {gpu.uuid for gpu in before if cards and gpu.pci and gpu.pci not in cards}
     left = {gpu.index: gpu for gpu in before if gpu.uuid not in present | gone}
@@ -221,7 +222,7 @@ def _missing(
 def _pci(info: Any) -> str:
     """Return the address as sysfs writes it.
 
-    NVML gives the domain eight digits. Where older ones fill the structure, the text is missing.
+    NVML writes the domain with eight digits. Older versions leave the string empty.
     """
     if info is None:
         return ""
@@ -240,7 +241,7 @@ def _covers(links: Links, handles: Mapping[str, Handle]) -> bool:
 def _links(
     gpus: Sequence[Gpu], handles: Mapping[str, Handle], is_late: Callable[[], bool]
 ) -> dict[tuple[str, str], Link]:
-    """Return how near all pairs are; what cannot be told counts as far."""
+    """Return how near all pairs are. Unknown pairs count as far."""
     remotes = {}
     for gpu in gpus:
         if gpu.uuid in handles and not is_late():
@@ -264,7 +265,7 @@ def _path(a: Handle, b: Handle) -> Path:
 
 
 def _remotes(handle: Handle, gpus: Sequence[Gpu], is_late: Callable[[], bool]) -> Counter[str]:
-    """Return the number of active NVLinks by UUID of the GPU at the other end; ``""`` a switch."""
+    """Return the number of active NVLinks by UUID of the other GPU, or ``""`` for a switch."""
     by_pci = {gpu.pci: gpu.uuid for gpu in gpus if gpu.pci}
     counts: Counter[str] = Counter()
     for number in range(api.MAX_LINKS):

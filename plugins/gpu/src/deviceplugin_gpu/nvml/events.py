@@ -1,4 +1,4 @@
-"""Waiting for what GPUs report by themselves: errors, and other layouts of MIG."""
+"""Waiting for events of GPUs: errors, and changes of the MIG layout."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -14,27 +14,27 @@ from deviceplugin_gpu.nvml.api import EventSet, Handle, NvmlError, Session, call
 log = logging.getLogger(__name__)
 
 _QUIET: Final = 3.0
-"""Seconds, beside the turns, after which a wait that does not return is one that hangs."""
+"""Seconds beyond its timeout after which a wait counts as hanging."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-"""Seconds of rest after a failure."""
+"""Seconds to pause after a failure."""
 _NO_EVENTS: Final = frozenset({api.NOT_SUPPORTED, api.FUNCTION_NOT_FOUND})
 """Errors of a driver that has no events, such as in the Windows Subsystem for Linux."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a GPU reported."""
+    """An event that a GPU reported."""
 
     uuid: str
-    """Empty where it cannot be told which GPU it was."""
+    """Empty if the GPU is unknown."""
     kind: int
     """NVML's ``EVENT_...``."""
     number: int
-    """The XID, of an XID event."""
+    """The XID, if it is an XID event."""
 
 
 LISTENING: Final = Event("", 0, 0)
-"""Stands for whatever happened while nobody listened to the GPUs that are listened to now."""
+"""Stands for any events that were missed before listening started."""
 
 
 class EventWatch:
@@ -49,44 +49,44 @@ class EventWatch:
         self._refused = False
         self._registered: frozenset[str] | None = None
         self.deaf: Mapping[str, str] = {}
-        """Why events of a GPU cannot be had, by UUID."""
+        """Why events of a GPU cannot be received, by UUID."""
         self.mute: frozenset[str] = frozenset()
-        """GPUs that have no events: old ones, and virtual ones."""
+        """GPUs that have no events, such as old and virtual ones."""
 
     def silence(self) -> "tuple[float, str] | None":
-        """Return for how many seconds events could not be waited for, and why; None if they can.
+        """Return for how many seconds events could not be received, and why; None if they can.
 
-        Also None where the driver has no events at all: that will not change by waiting.
+        Also None if the driver has no events at all, which will not change.
         """
         since = self._heard_at
         if since is None or self._refused:
             return None
         seconds = self._clock.now() - since
-        if seconds <= self._session.turn + _QUIET:
+        if seconds <= self._session.wait_limit + _QUIET:
             return None
         return seconds, self._problem or "NVML does not return"
 
     def hears(self, gpus: Collection[str]) -> bool:
-        """Tell whether the GPUs are among those that were registered, if any were so far."""
+        """Return whether all these GPUs are registered. True before the first registration."""
         return self._registered is None or self._registered.issuperset(gpus)
 
     def renew(self) -> None:
-        """Register the GPUs anew: they are other ones now."""
+        """Register the GPUs again, because they have changed."""
         self._renewing = True
 
     def events(self, stop: Flag) -> Iterator[Event]:
-        """Yield events until ``stop`` is set. After a failure it is tried again, not at once.
+        """Yield events until ``stop`` is set. After a failure, pause and try again.
 
-        ``LISTENING`` comes whenever it begins to listen: at first, after a failure, and to other
-        GPUs than before.
+        Yield ``LISTENING`` whenever listening starts: at first, after a failure, and when the GPUs
+        have changed.
         """
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._heard_at = self._clock.now()
         self._registered = None
         try:
             while not stop.is_set():
-                if not self._session.wait_until_open(self._session.turn):
-                    # Nothing is wrong with listening: a look opens it, and tells if it cannot.
+                if not self._session.wait_until_open(self._session.wait_limit):
+                    # Not a failure: a discovery opens the session, and reports if it cannot.
                     self._heard_at = self._clock.now()
                     backoff.reset()
                     continue
@@ -103,7 +103,7 @@ class EventWatch:
                     self._registered = None
                     self._clock.pause(stop, pause)
         finally:
-            if stop.is_set():  # else it ended by an error, and nobody listens
+            if stop.is_set():  # else it ended by an error, and events are missed
                 self._heard_at = None
 
     def _fail(self, problem: str, pause: float) -> None:
@@ -114,7 +114,7 @@ class EventWatch:
             )
 
     def _listen(self, stop: Flag) -> "Iterator[Event | None]":
-        """Yield each event, and None for each turn without one, as long as the GPUs stay."""
+        """Yield each event, and None for each wait without one, until the GPUs change."""
         before = self._registered
         with self._session.use():
             generation = self._session.generation
@@ -123,13 +123,13 @@ class EventWatch:
             with self._session.use():
                 self._renewing = False
                 self._register(events)
-            if self._registered != before:  # else a look that asks for this would go round
+            if self._registered != before:  # else each discovery would trigger another one
                 yield LISTENING
             while not stop.is_set() and not self._renewing:
                 with self._session.use():
                     if self._session.generation != generation:
                         return
-                    found = events.wait(self._session.turn)
+                    found = events.wait(self._session.wait_limit)
                 self._heard_at, self._refused = self._clock.now(), False
                 if self._problem:
                     log.info("NVML events available again")
@@ -140,7 +140,7 @@ class EventWatch:
 
     def _free(self, events: EventSet, generation: int) -> None:
         with suppress(NvmlError), self._session.use():
-            if self._session.generation == generation:  # else it is gone with the rest
+            if self._session.generation == generation:  # else the shutdown has freed it
                 events.close()
 
     def _register(self, events: EventSet) -> None:
@@ -156,17 +156,17 @@ class EventWatch:
                     mute.add(uuid)
             except NvmlError as error:
                 deaf[uuid] = str(error)
-        deaf.pop("", None)  # one that does not know its name cannot be used anyway
+        deaf.pop("", None)  # a GPU without a readable UUID cannot be used anyway
         for uuid in sorted(mute - self.mute):
             log.info("GPU has no events", extra={"gpu": uuid})
         self.deaf, self.mute, self._registered = deaf, frozenset(mute), frozenset(seen)
 
 
 def _listens(events: EventSet, gpu: Handle, uuid: str) -> bool:
-    """Register ``gpu``, and return whether it has events: all that count, or at least XIDs.
+    """Register ``gpu`` for all events or at least for XIDs, and return whether it has any.
 
     Raises:
-        NvmlError: It has, and cannot be registered.
+        NvmlError: It has events, but cannot be registered.
     """
     try:
         kinds = call("nvmlDeviceGetSupportedEventTypes", gpu) & api.EVENTS

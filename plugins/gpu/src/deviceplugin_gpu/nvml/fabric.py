@@ -26,7 +26,7 @@ class _Second(ctypes.Structure):
 
 
 def fabric(gpu: Handle) -> str:
-    """Return cluster and clique, ``<UUID>.<number>``; empty if it is in none, or not yet."""
+    """Return cluster and clique as ``<UUID>.<number>``; empty if it is in none, or not yet."""
     second = _Second(version=ctypes.sizeof(_Second) | _VERSION << 24)
     for function, info in (
         ("nvmlDeviceGetGpuFabricInfoV", second),

@@ -1,4 +1,4 @@
-"""Finding the driver's library, ``libnvidia-ml.so.1``, and getting it into the process."""
+"""Finding and loading the driver's library, ``libnvidia-ml.so.1``."""
 
 import ctypes
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ DIRECTORIES: Final = (
     "usr/lib/nvidia/tesla",  # Bottlerocket
     "usr/local/glibc/usr/lib",  # Talos
 )
-"""Where distributions keep it, below the root of the driver."""
+"""Where distributions install it, below the root of the driver."""
 
 
 MISSING: Final = "no such file"
@@ -27,7 +27,7 @@ MISSING: Final = "no such file"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A place where the library was looked for, and what came of it."""
+    """A place that was searched for the library, and the outcome."""
 
     place: str
     outcome: str
@@ -35,29 +35,30 @@ class Attempt:
 
 
 def candidates(root: Path) -> list[Path]:
-    """Return where the library is looked for below the driver's ``root``, the likeliest first."""
+    """Return the places below the driver's ``root`` to search, the likeliest first."""
     return [root / directory / SONAME for directory in DIRECTORIES]
 
 
 class Library:
-    """The library as this process has it.
+    """The library that this process has loaded.
 
-    Loaded once, below ``root`` if it is there, else wherever the dynamic linker finds it. Loaded
-    under its full path and for everyone (``RTLD_GLOBAL``), so that whoever opens it by its bare
-    name gets the same one.
+    It is loaded from below ``root`` if it is there, else from where the dynamic linker finds it. It
+    is loaded by its full path and globally (``RTLD_GLOBAL``), so that opening it by its bare name
+    returns the same library.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.attempts: list[Attempt] = []
-        """Of the last ``load``."""
+        """The attempts of the last ``load``."""
         self.path = ""
-        """What was loaded, links resolved; its bare name where the linker chose; empty if none."""
+        """The loaded file, links resolved, or its bare name if the linker chose; empty if none."""
 
     def load(self) -> ctypes.CDLL | None:
-        """Return the library to use, None if there is none or it is the one loaded already.
+        """Return the library to use; None if there is none, or if it is loaded already.
 
-        Another file than before, such as after an upgrade of the driver, is loaded beside it.
+        If the file has changed, such as by an upgrade of the driver, it is loaded beside the old
+        one.
         """
         self.attempts = []
         for place in self._places():

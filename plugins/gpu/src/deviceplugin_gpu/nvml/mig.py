@@ -15,14 +15,14 @@ _PROFILE: Final = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 _EIGHTHS: Final = 8
-"""In which the memory of a GPU is given to MIG devices."""
+"""Fractions in which the memory of a GPU is given to MIG devices."""
 
 
 def read(gpu: Handle, total: int) -> tuple[Mig, ...]:
-    """Return the MIG devices of ``gpu``, which has ``total`` bytes; odd ones are left out.
+    """Return the MIG devices of ``gpu``, which has ``total`` bytes. Invalid ones are skipped.
 
     Raises:
-        NvmlError: They cannot be told at all.
+        NvmlError: They cannot be listed at all.
     """
     found = []
     for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", gpu)):
@@ -71,7 +71,7 @@ def _with_attributes(mig: Mig, attributes: Any) -> Mig:
 
 
 def _computed_profile(attributes: Any, total: int) -> str:
-    """Return the profile's name as its size makes it; empty if that cannot be told."""
+    """Return the profile's name computed from its size; empty if that is unknown."""
     if attributes is None or not total or not attributes.gpuInstanceSliceCount:
         return ""
     eighths = math.ceil(_EIGHTHS * attributes.memorySizeMB * _MIB / total)

@@ -1,4 +1,4 @@
-"""GPUs of the node that are no devices, because nobody can say which ones they are."""
+"""GPUs of the node that are not advertised, because they cannot be identified."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _ADVICE: Final = "see the kernel's log: dmesg | grep NVRM"
 
 @dataclass(frozen=True, slots=True)
 class UnidentifiedGpu:
-    """A GPU without a UUID. What can be said of it is its NVML index, its PCI address, or both."""
+    """A GPU without a readable UUID. Its NVML index, its PCI address or both are known."""
 
     problem: str
     index: int | None = None
@@ -27,12 +27,12 @@ class UnidentifiedGpu:
 def unidentified(
     unread: Sequence[tuple[int, str]], cards: Mapping[str, str], named: Collection[str]
 ) -> tuple[UnidentifiedGpu, ...]:
-    """Return GPUs that NVML has and cannot name, and those that only the PCI bus has.
+    """Return GPUs that NVML cannot identify, and those that only the PCI bus has.
 
     Args:
         unread: Index and problem of the former, in NVML's order, which is that of addresses.
-        cards: The kernel's driver of each GPU on the PCI bus, by address, in order.
-        named: PCI addresses of all that have a name; an empty one could be any.
+        cards: The kernel driver of each GPU on the PCI bus, by address, in order.
+        named: PCI addresses of all identified GPUs. An empty one could be any.
     """
     absent = {} if "" in named else {a: b for a, b in cards.items() if a not in named}
     lost = [address for address, driver in absent.items() if driver == pci_bus.NVIDIA]

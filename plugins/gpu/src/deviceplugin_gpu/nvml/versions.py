@@ -15,10 +15,10 @@ OLDER: Final[Mapping[str, tuple[str, ...]]] = {
     "nvmlDeviceGetCurrentClocksEventReasons": ("nvmlDeviceGetCurrentClocksThrottleReasons",),
     "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
 }
-"""What did the same before, the latest first.
+"""Older functions that do the same, the latest first.
 
-All take the same arguments but for the flags of the first. Where they fill a structure, theirs is
-the beginning of the new one, so that they may be given that: what comes after it means nothing.
+All take the same arguments, except the flags of the first. If they fill a structure, theirs is a
+prefix of the new one, so the new one may be passed: the rest stays unset.
 """
 _WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
@@ -29,9 +29,9 @@ def names(function: str) -> tuple[str, ...]:
 
 
 class Versions:
-    """A library of NVML's in which a function is found by its newest name.
+    """An NVML library in which the newest name of a function returns its newest version.
 
-    It is the newest version that the library has. pynvml asks for one version of each.
+    pynvml asks for one name of each function, which an older library may lack.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

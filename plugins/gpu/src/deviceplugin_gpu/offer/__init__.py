@@ -1,1 +1,1 @@
-"""What the cluster is told: resources, devices, node labels, preferred allocations."""
+"""What the cluster sees: resources, devices, node labels, preferred allocations."""

@@ -1,4 +1,4 @@
-"""From units to the framework's devices, and which of them may go to one container."""
+"""The framework's devices for units, and which of them one container may have."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +18,8 @@ def describe(
     """Return a device for each unit.
 
     Args:
-        units: What is offered.
-        problems: Why units are not well, by id.
+        units: The units to advertise.
+        problems: Why units are unhealthy, by id.
         nodes: Device nodes by id, for those that get any.
         cdi_names: Qualified names by id, for those that have one.
     """
@@ -38,16 +38,16 @@ def describe(
 
 
 def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
-    """Check that replicas go together.
+    """Check that one container may have these replicas.
 
     Raises:
-        AllocationError: They do not.
+        AllocationError: It may not.
     """
     if all(unit.replica is None for unit in units):
         return
     if settings.sharing.one_at_most and len(units) > 1:
         raise dp.AllocationError(
-            f"{len(units)} devices requested, and more than 1 of a shared resource brings no "
+            f"{len(units)} devices requested, but more than 1 of a shared resource gives no "
             "more computing power: request 1 (failRequestsGreaterThanOne)"
         )
     gpus = {unit.gpu.uuid for unit in units}

@@ -1,8 +1,8 @@
 """The node's labels about its GPUs, as a file that Node Feature Discovery reads.
 
-The labels are those that NVIDIA's GPU feature
-discovery gives, with one difference: of several models it tells of the last one it comes to, and
-here it is always the one with the most GPUs, of equals that of the first GPU.
+The labels are those of NVIDIA's GPU feature discovery, with one difference. If a node has several
+models, that program describes the last one it meets. Here it is the model with the most GPUs, or
+the first of equals.
 """
 
 from collections import Counter
@@ -38,9 +38,9 @@ _FAMILIES: Final = (
     ((5, 0), "maxwell"),
     ((3, 0), "kepler"),
 )
-"""By the lowest compute capability of each."""
+"""Families by the lowest compute capability of each."""
 _WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
-"""Compute capabilities all of whose data center GPUs can have MIG devices."""
+"""Compute capabilities whose data center GPUs all support MIG."""
 
 Labels = dict[str, str]
 
@@ -52,12 +52,12 @@ def labels(
     sys: Path = Path("/sys"),
     extra: Mapping[str, str] | None = None,
 ) -> Labels:
-    """Return all labels but the time, none for a node without GPUs.
+    """Return all labels but the time; none for a node without GPUs.
 
     Args:
         snapshot: All GPUs.
-        units: What is offered of them.
-        settings: How MIG devices are offered, and what is shared.
+        units: The units that are advertised of them.
+        settings: How MIG devices are advertised, and what is shared.
         sys: Where sysfs is.
         extra: More labels, without the domain.
     """
@@ -188,7 +188,7 @@ def _migs(prefix: str, units: Sequence[Unit], settings: GpuSettings) -> dict[str
 def _of_resource(
     prefix: str, units: Sequence[Unit], first: Unit, settings: GpuSettings
 ) -> dict[str, object]:
-    """Return what is the same for GPUs and for MIG devices; ``first`` is described."""
+    """Return the labels that GPUs and MIG devices have in common. ``first`` is described."""
     is_shared = first.replica is not None
     usual = "gpu" if first.mig is None or prefix == "gpu" else f"mig-{_profile(first)}"
     is_renamed = first.resource != f"{_DOMAIN}{usual}"

@@ -1,7 +1,7 @@
 """Which of the free GPUs, MIG devices or replicas a container should get.
 
-Made anew after each discovery, ``Placement(snapshot, units, policy)``, and asked from memory in
-an RPC: ``placement.prefer(available, required, size)`` takes and returns the kubelet's ids.
+Each discovery creates a ``Placement(snapshot, units, policy)``. In an RPC,
+``placement.prefer(available, required, size)`` takes and returns the kubelet's ids, from memory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
 
 _NVLINK: Final = 100
-"""What an NVLink between two GPUs is worth; more than any path without one."""
+"""Score of an NVLink between two GPUs; more than any path without one."""
 _NUMA: Final = 5
-"""What the same NUMA node is worth; less than a nearer path."""
+"""Score of the same NUMA node; less than a nearer path."""
 
 
 class Fabric:
@@ -35,17 +35,17 @@ class Fabric:
         }
 
     def score(self, a: str, b: str) -> int:
-        """Return how near two GPUs are, by UUID; 0 for one that nothing is known of."""
+        """Return how near two GPUs are, by UUID; 0 if one is unknown."""
         return self._scores.get((a, b), 0)
 
 
 class Placement:
-    """What to prefer among ``units``; thread-safe, as nothing changes.
+    """Which of ``units`` to prefer. It is immutable, and so thread-safe.
 
-    Whole GPUs that nobody shares are chosen by how near they are to each other, everything else by
-    ``policy``: ``distributed`` takes from the GPUs with the fewest used units, each from another
-    GPU as long as there are any, ``packed`` from those with the most. ``distinct`` has ``packed``
-    take each from another GPU too.
+    Whole GPUs that are not shared are chosen by how near they are to each other. All others are
+    chosen by ``policy``. ``distributed`` takes from the GPUs with the fewest used units, each from
+    another GPU if possible. ``packed`` takes from those with the most; with ``distinct``, each from
+    another GPU too.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Placement:
     def prefer(self, available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
         """Return ``size`` of ``available``, with all of ``required`` among them.
 
-        Always the same for the same question, whatever its order. Where that cannot be, because
-        there are too few or more are required, it is all that are available, or the required ones.
-        Ids that nothing is known of count as far from everything.
+        The same request has the same result, in whatever order. If too few are available, all of
+        them are returned; if more are required than ``size``, the required ones. Unknown ids count
+        as far from everything.
         """
         needed = {*required}
         free = sorted((self._unit(one) for one in needed.union(available)), key=_order)
@@ -74,7 +74,7 @@ class Placement:
         return self._units.get(device_id) or Unit("", Gpu(len(self._units), device_id))
 
     def _shares(self, free: Iterable[Unit]) -> Shares:
-        """Return what all units of the resources of ``free``, used or not, are parts of."""
+        """Return the parents of all units, used or not, of the resources of ``free``."""
         resources = {unit.resource for unit in free}
         own = [unit for unit in self._units.values() if unit.resource in resources]
         places = {unit.id: _parents(unit) for unit in sorted([*own, *free], key=_order)}

@@ -1,4 +1,4 @@
-"""From GPUs to what is advertised: which devices there are, under which resource, shared or not."""
+"""What GPUs are advertised as: which devices, under which resource, shared or not."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ class Unit:
     mig: Mig | None = None
     replica: int | None = None
     replicas: int = 1
-    """Of the same GPU or MIG device."""
+    """Number of replicas of the same GPU or MIG device."""
 
     @property
     def uuid(self) -> str:
@@ -43,14 +43,14 @@ class Unit:
 
     @property
     def key(self) -> tuple[int, int, int, str]:
-        """Sorts as people count: by GPU, MIG device and replica."""
+        """Sorts by GPU, MIG device and replica, in numeric order."""
         index = self.mig.index if self.mig else -1
         return self.gpu.index, index, -1 if self.replica is None else self.replica, self.uuid
 
 
 @dataclass(slots=True)
 class Offer:
-    """All units, in order, and what was left out and why."""
+    """All units, in order, and a warning for each GPU or MIG device that was skipped."""
 
     units: list[Unit] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
 def _whole(gpus: Iterable[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
     for gpu in gpus:
         if naming.gpus and not gpu.name:
-            warnings.append(f"GPU {gpu.uuid} is left out: its model cannot be read: {gpu.problem}")
+            warnings.append(f"GPU {gpu.uuid} is skipped: its model cannot be read: {gpu.problem}")
         else:
             yield Unit(_name(gpu.name, naming.gpus) or GPU, gpu)
 
@@ -91,7 +91,7 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
     for gpu in gpus:
         if not gpu.mig_enabled:
             warnings.append(
-                f"GPU {gpu.uuid} is left out: it has no MIG devices, others have, and mig-strategy "
+                f"GPU {gpu.uuid} is skipped: it has no MIG devices, others have, and mig-strategy "
                 "is single: use mixed"
             )
         _warn_of_empty(gpu, warnings)
@@ -99,9 +99,9 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
             if mig.profile == chosen:
                 yield Unit(_name(chosen, naming.migs) or GPU, gpu, mig)
             else:
-                profile = mig.profile or "of no known profile"
+                profile = mig.profile or "of an unknown profile"
                 warnings.append(
-                    f"MIG device {mig.uuid} is left out: it is {profile}, most are {chosen}, "
+                    f"MIG device {mig.uuid} is skipped: it is {profile}, most are {chosen}, "
                     "and mig-strategy is single: use mixed"
                 )
 
@@ -114,22 +114,22 @@ def _mixed(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable
             if resource := _mig_resource(mig, naming):
                 yield Unit(resource, gpu, mig)
             elif not mig.profile:
-                warnings.append(f"MIG device {mig.uuid} is left out: its profile is not known")
+                warnings.append(f"MIG device {mig.uuid} is skipped: its profile is unknown")
             else:
                 warnings.append(
-                    f"MIG device {mig.uuid} is left out: {mig.profile} is only a part of a GPU "
-                    "instance: give its profile a name in resources.mig to offer it"
+                    f"MIG device {mig.uuid} is skipped: {mig.profile} is only a part of a GPU "
+                    "instance: to advertise it, name its profile in resources.mig"
                 )
 
 
 def _warn_of_empty(gpu: Gpu, warnings: list[str]) -> None:
     if gpu.mig_enabled and not gpu.migs:
         why = f"these cannot be read: {gpu.problem}" if gpu.problem else "it has no MIG devices"
-        warnings.append(f"GPU {gpu.uuid} is left out: MIG is enabled, and {why}")
+        warnings.append(f"GPU {gpu.uuid} is skipped: MIG is enabled, and {why}")
 
 
 def _mig_resource(mig: Mig, naming: Naming) -> str:
-    """Return the resource of ``mig``; empty if it is not to be offered."""
+    """Return the resource of ``mig``; empty if it is not advertised."""
     if not mig.profile:
         return ""
     if name := _name(mig.profile, naming.migs):
@@ -143,7 +143,7 @@ def _name(text: str, patterns: Iterable[tuple[str, str]]) -> str:
 
 
 def _shared(units: Sequence[Unit], sharing: Sharing) -> Iterable[Unit]:
-    """Return the replicas of what is shared, and the rest as it is."""
+    """Return replicas of shared devices, and the others unchanged."""
     shares: dict[str, Share] = {}
     for share in sharing.shares:
         own = [unit for unit in units if unit.resource == share.name]

@@ -1,4 +1,4 @@
-"""Saying which GPUs are meant: by index, UUID, PCI address or model."""
+"""Selecting GPUs by index, UUID, PCI address or model."""
 
 import re
 from collections.abc import Iterable
@@ -12,11 +12,10 @@ _PCI: Final = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])
 
 
 def names_gpu(selector: str, gpu: Gpu) -> bool:
-    """Tell whether ``selector`` means ``gpu``.
+    """Return whether ``selector`` matches ``gpu``.
 
     It is an index (``0``), a UUID (``GPU-...``), a PCI address (``0000:3b:00.0``, ``3b:00.0``), or
-    a pattern of the model in which ``*`` and ``?`` stand for anything (``*A100*``); case is no
-    matter.
+    a pattern of the model with ``*`` and ``?`` (``*A100*``). Case is ignored.
     """
     if index := _INDEX.fullmatch(selector):
         return index[2] is None and gpu.index == int(index[1])
@@ -28,7 +27,7 @@ def names_gpu(selector: str, gpu: Gpu) -> bool:
 
 
 def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
-    """Tell whether ``selector`` means ``mig``, by itself (``0:1``, ``MIG-...``) or by its GPU."""
+    """Return whether ``selector`` matches ``mig`` itself (``0:1``, ``MIG-...``) or its GPU."""
     index = _INDEX.fullmatch(selector)
     if index and index[2]:
         return (gpu.index, mig.index) == (int(index[1]), int(index[2]))
@@ -36,12 +35,12 @@ def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
 
 
 def names_model(pattern: str, name: str) -> bool:
-    """Tell whether ``pattern`` fits the name of a model or profile."""
+    """Return whether ``pattern`` matches the name of a model or profile."""
     return fnmatchcase(name.lower(), pattern.lower())
 
 
 def any_names(selectors: Iterable[str], gpu: Gpu, mig: Mig | None = None) -> bool:
-    """Tell whether one of ``selectors`` means the GPU, or its MIG device where one is given."""
+    """Return whether any of ``selectors`` matches the GPU, or its MIG device if one is given."""
     return any(
         names_gpu(selector, gpu) if mig is None else names_mig(selector, gpu, mig)
         for selector in selectors

@@ -1,7 +1,7 @@
-"""What a virtual machine's GPUs say of the hypervisor: a record in their PCI configuration.
+"""The hypervisor's driver, from the PCI configuration of a virtual machine's GPUs.
 
-It stands in a vendor-specific capability that has the signature ``VF`` after its length, in records
-of number, length and data. Only a privileged process sees more than 64 bytes of a configuration.
+A vendor-specific capability with the signature ``VF`` after its length has records of number,
+length and data. Only a privileged process can read more than 64 bytes of a configuration.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ _SIGNATURE: Final = b"VF"
 _RECORDS: Final = 5
 _HOST_DRIVER: Final = 0
 _TEXT: Final = 10
-"""Bytes of the driver's version, and of its branch after that."""
+"""Sizes in bytes of the driver's version and of its branch, which follows."""
 
 
 def labels(sys: Path) -> dict[str, str]:
-    """Return the labels without domain; none where the configuration of no GPU can be read."""
+    """Return the labels without domain; none if no GPU's configuration can be read."""
     capabilities = []
     seen = False
     for config in _configurations(sys):
@@ -54,7 +54,7 @@ def _configurations(sys: Path) -> Iterator[bytes]:
 
 
 def _vendor_specific(config: bytes) -> Iterator[bytes]:
-    """Yield such capabilities; a chain that is broken or goes round ends."""
+    """Yield such capabilities. A broken or circular chain ends the iteration."""
     if not config[_STATUS] & _HAS_CAPABILITIES:
         return
     place, visited = config[_FIRST], set[int]()
