@@ -132,17 +132,17 @@ BAD = {
     NAMED % "{select: {}}": [f"{GROUP}.select: subsystem is missing"],
     ENTRY % "id: name": ["devices[0].id: 'name' is not one of path, serial, port"],
     ENTRY % "env: {A: '{seral}'}": [
-        "devices[0].env.A: {seral} is no property of a device: did you mean 'serial'?"
+        "devices[0].env.A: {seral} is not a property of a device: did you mean 'serial'?"
     ],
     ENTRY % "env: {A: '{postion}'}": [
-        "devices[0].env.A: {postion} is no property of a device: did you mean 'position'?"
+        "devices[0].env.A: {postion} is not a property of a device: did you mean 'position'?"
     ],
     ENTRY % "mounts: [{path: '/x/{position}'}]": [
-        "devices[0].mounts[0].path: {position} is not known until a container gets the device: "
+        "devices[0].mounts[0].path: {position} is unknown until a container gets the device: "
         "use {index}"
     ],
     ENTRY % "cdi: ['a.b/c={position}']": [
-        "devices[0].cdi[0]: {position} is not known until a container gets the device: use {index}"
+        "devices[0].cdi[0]: {position} is unknown until a container gets the device: use {index}"
     ],
     ENTRY % "env: {A: 'a}'}": [
         "devices[0].env.A: 'a}' has a brace without its other: write }} for itself"
@@ -274,7 +274,7 @@ def test_what_is_left_out_of_a_valid_file_is_told(tmp_path: Path) -> None:
     done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
     assert (0, f"{file}: valid\n") == (done.returncode, done.stdout)
     expected = f"generic-device-plugin: {file}:2: [1]: nvidia-gpu is not for this plugin: deploy "
-    assert f"{expected}the gpu plugin; left out\n" == done.stderr
+    assert f"{expected}the gpu plugin; skipped\n" == done.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--x"]])

@@ -63,8 +63,8 @@ def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
     tree = Tree(Roots(hardware.dev, hardware.sys, hardware.udev))
     match = Match(device=tree.device(str(path.resolve())), in_sysfs=True)
     assert "" == reason(match, Check(properties={"STATE": "r*"}))
-    assert "udev does not say STATE=off" == reason(match, Check(properties={"STATE": "off"}))
-    assert "udev does not say A=b" == reason(NULL, Check(properties={"A": "b"}))
+    assert "udev does not have STATE=off" == reason(match, Check(properties={"STATE": "off"}))
+    assert "udev does not have A=b" == reason(NULL, Check(properties={"A": "b"}))
 
 
 def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from deviceplugin_generic.tree import Roots
 __all__ = ["GenericPlugin", "GenericSettings", "Roots", "main"]
 
 DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
-"""Read if it exists and no other file is named."""
+"""The configuration file, if it exists and no other is named."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Judge a configuration file by itself: exit status 0, or 2 with all that is wrong."""
+    """Check a configuration file: exit with status 0, or with 2 and a list of all errors."""
     if {"-h", "--help"} & {*arguments}:
         sys.stdout.write(f"{_USAGE}\n{check.__doc__}\n")
         return 0
@@ -45,7 +45,7 @@ def check(arguments: Sequence[str]) -> int:
     except dp.ConfigError as error:
         _say(str(error).splitlines())
         return 2
-    _say(f"{reason}; left out" for reason in configuration.left_out)
+    _say(f"{reason}; skipped" for reason in configuration.left_out)
     sys.stdout.write(f"{arguments[0]}: valid\n")
     return 0
 

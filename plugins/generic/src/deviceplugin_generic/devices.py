@@ -1,4 +1,4 @@
-"""Devices of entries: matches with ids, health and all that a container gets."""
+"""Devices of entries: matches with their ids, health and allocation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from deviceplugin_generic.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A device as the kubelet sees it, and which real one it is a share of."""
+    """A device as the kubelet sees it, and the real device that it is a share of."""
 
     device: dp.Device
     origin: str
@@ -27,10 +27,12 @@ class Share:
 def of_entry(
     entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: usb.Ledger
 ) -> list[Share]:
-    """Return the shares of all devices of an entry, which ``ledger`` has the names of."""
+    """Return the shares of all devices of an entry. ``ledger`` keeps their names."""
     found = [
         (group, with_device(match, tree))
-        for group in sorted(entry.groups, key=lambda group: bool(group.usb))  # as with the peer
+        for group in sorted(
+            entry.groups, key=lambda group: bool(group.usb)
+        )  # as in generic-device-plugin
         for match in of_group(group, tree)
     ]
     names = iter(_names(entry, found, tree, ledger))
@@ -39,14 +41,14 @@ def of_entry(
         resource = f"{domain}/{entry.name}"
         some = _shares(entry, group, match, index, next(names), resource, doctor)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
-    # Groups that match the same paths give the same ids: the last one wins, as with the peer.
+    # Groups that match the same paths have the same ids. The last wins, as in that plugin.
     return [*{(share.device.id, share.origin): share for share in shares}.values()]
 
 
 def _names(
     entry: Entry, found: list[tuple[Group, Match]], tree: Tree, ledger: usb.Ledger
 ) -> list[str]:
-    """Return what the ids of each match begin with; nothing where they are made of its paths."""
+    """Return the prefix of each match's ids; empty if they are computed from its paths."""
     stems = [
         [] if identity == "path" else identities.stems(match, entry, identity, tree)
         for group, match in found
@@ -104,7 +106,7 @@ def _shares(
 
 
 def _is_numbered(entry: Entry, group: Group) -> bool:
-    """Return whether anything of a device is to have its position in the container."""
+    """Return whether any part of a device contains its position in the container."""
     paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
     pairs = (*entry.envs.items(), *entry.annotations.items())
     texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
@@ -112,10 +114,10 @@ def _is_numbered(entry: Entry, group: Group) -> bool:
 
 
 def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> Share:
-    """Return a share that is unhealthy if a container could not be given all that it gets besides.
+    """Return a share. It is unhealthy if anything is missing that its container also gets.
 
-    The runtime refuses a container whose device node is not there, and the kernel the opening of a
-    node that is only mounted.
+    The runtime refuses a container whose device node does not exist. The kernel refuses to open a
+    device node that is only mounted.
     """
     extra = share.device.mounts[len(match.mounts) :]
     missing = [f"with: {path}: not on this node" for path in group.shared if not tree.is_node(path)]
@@ -139,9 +141,9 @@ def _topology(device: hardware.Device | None) -> dp.Topology | None:
 
 
 def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
-    """Return what the rules of a configuration of smarter-device-manager find.
+    """Return the devices that the rules of smarter-device-manager match.
 
-    A path that several rules find is made from the first of them.
+    A path that several rules match belongs to the first of them.
     """
     shares: dict[str, list[Share]] = {}
     for rule in rules:
@@ -161,6 +163,6 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
                         paths=match.paths,
                     )
                     for number in range(rule.count)
-                    if health  # whatever is no device node is none of smarter's either
+                    if health  # smarter-device-manager has no other files than device nodes either
                 ]
     return [share for some in shares.values() for share in some]

@@ -1,4 +1,4 @@
-"""What ``deviceplugin doctor`` looks at for this plugin: its file, and what matches it."""
+"""What ``deviceplugin doctor`` checks for this plugin: its file, and what matches it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ def look(node: Node) -> Iterable[Finding]:
         configuration = GenericSettings.of_file(path).device.configuration
     except ConfigError as error:
         means = "the generic plugin exits with status 2, and its pod restarts for ever."
-        do = f"generic-device-plugin check {path} tells all that is wrong, with lines."
+        do = f"generic-device-plugin check {path} lists all errors, with their lines."
         found = str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
         return [failure(path, found, means=means, do=do)]
     return _devices(node, path, configuration)
@@ -41,15 +41,15 @@ def _absent(node: Node, path: Path) -> Finding:
             means=_NONE,
             do="mount the ConfigMap there, or name the file with --config.",
         )
-    return ok(path, "does not exist; needed by the generic plugin only")
+    return ok(path, "does not exist; only the generic plugin needs it")
 
 
 def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[Finding]:
     for reason in configuration.left_out:
         means = "the generic plugin advertises nothing for this entry."
-        yield warning(path, f"{reason}; left out", means=means, do="take the entry out.")
+        yield warning(path, f"{reason}; skipped", means=means, do="remove the entry.")
     if not (configuration.entries or configuration.rules):
-        do = "add entries to the list called devices."
+        do = "add entries to the list devices."
         yield failure(path, "has no devices", means=_NONE, do=do)
     for entry in configuration.entries:
         yield _entry(node, path, entry)
@@ -74,10 +74,10 @@ def _rule(node: Node, path: Path, rule: Rule) -> Finding:
     found = list(of_rule(rule, Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys")))))
     if found:
         return ok(looked_at, f"{len(found)} paths below /dev match")
-    means = "there is no resource of it."
+    means = "it makes no resource."
     return warning(looked_at, "nothing below /dev matches", means=means, do=_PLUG_IN)
 
 
 def _below(root: Path, pattern: str) -> str:
-    """Return a pattern of the node, where the node's ``/`` is at ``root``."""
+    """Return a pattern of the node, whose ``/`` is at ``root``."""
     return _MAGIC.sub(r"\\\1", str(root)).rstrip("/") + pattern

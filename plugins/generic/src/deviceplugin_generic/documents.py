@@ -1,4 +1,4 @@
-"""Reading the configuration: entries from texts of flags, and all settings from a file."""
+"""Reading the configuration: entries from flags, and all settings from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ class Devices:
 
     configuration: Configuration = field(default_factory=Configuration)
     texts: tuple[str, ...] = ()
-    """As they were given, for ``--print-config``."""
+    """The entries as they were written, for ``--print-config``."""
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the entries in the texts of flags, or in that of a variable.
+        """Return the entries in the values of flags, or of a variable.
 
         Raises:
-            ConfigError: All that is wrong, a line each.
+            ConfigError: All errors, a line each.
         """
         if isinstance(value, cls):
             return value
@@ -40,7 +40,7 @@ class Devices:
         return cls(Configuration(entries), tuple(texts))
 
     def write(self) -> list[str]:
-        """Return the texts of flags, or the names of entries that are from a file."""
+        """Return the values of flags, or the names of entries from a file."""
         rules = self.configuration.rules
         return [
             *(self.texts or (entry.name for entry in self.configuration.entries)),
@@ -49,10 +49,9 @@ class Devices:
 
 
 def read(root: Place) -> Mapping[str, object]:
-    """Return the settings in a file, ``device`` among them; what is wrong is noted.
+    """Return the settings in a file, including ``device``. Faults are collected.
 
-    Known are the keys of generic-device-plugin too, and the whole file may be one of
-    smarter-device-manager.
+    The keys of generic-device-plugin are accepted too, and so is a file of smarter-device-manager.
     """
     if root.kind == "list":
         found = smarter.read(root)

@@ -1,4 +1,4 @@
-"""The domains of resource names: one, or several while pods move from one to another."""
+"""The domains of resource names: one, or several while pods move from one to the other."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,16 +11,16 @@ from deviceplugin_generic import words
 
 @dataclass(frozen=True)
 class Domains:
-    """Domains, each of which has all resources."""
+    """The domains. Each has all resources."""
 
     names: tuple[str, ...] = ("devic.es",)
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the domains in a text, with commas between them, or in a list of such texts.
+        """Return the domains in a comma-separated string, or in a list of such strings.
 
         Raises:
-            ConfigError: All that is wrong, a line each.
+            ConfigError: All errors, a line each.
         """
         texts: list[Any] = value if isinstance(value, list) else [value]
         if not texts or not all(isinstance(text, str) for text in texts):
@@ -38,7 +38,7 @@ class Domains:
         return cls(tuple(names))
 
     def write(self) -> str | list[str]:
-        """Return a single domain as a text, and several as a list."""
+        """Return one domain as a string, and several as a list."""
         return self.names[0] if len(self.names) == 1 else [*self.names]
 
     def under_each(self, devices: Iterable[dp.Device]) -> Iterator[dp.Device]:

@@ -1,4 +1,4 @@
-"""What the configuration says, once it has been read and checked."""
+"""The configuration after it was read and checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final, Literal
 UNLIMITED: Final = 1000
 """Shares of a device whose count is ``unlimited``."""
 MAX_COUNT: Final = 100_000
-"""Shares of a device, and uses of a path, at most."""
+"""The largest number of shares of a device, and of uses of a path."""
 
 Identity = Literal["path", "serial", "port"]
 Policy = Literal["spread", "pack"]
@@ -23,7 +23,7 @@ class PathSpec:
     is_mount: bool = False
     read_only: bool = False
     limit: int = 1
-    """How often one hit may be used while other paths of the group have more hits."""
+    """How often one match may be used while other paths of the group have more matches."""
     optional: bool = False
 
 
@@ -34,14 +34,14 @@ class UsbSpec:
     vendor: int
     product: int
     serial: str = ""
-    """Any, where empty."""
+    """The serial number; any if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Devices of a subsystem in sysfs; whatever is not said is not asked for.
+    """Devices of a subsystem in sysfs. Empty fields match anything.
 
-    Texts are patterns, vendor and the like hexadecimal numbers.
+    Strings are patterns; vendor and product are hexadecimal numbers.
     """
 
     subsystem: str
@@ -57,32 +57,32 @@ class Selector:
     """A link that udev has made for it, such as ``/dev/serial/by-id/*``."""
     properties: Mapping[str, str | None] = field(default_factory=dict)
     attributes: Mapping[str, str | None] = field(default_factory=dict)
-    """None stands for what must not be there."""
+    """Values of attributes. None means that the attribute must be absent."""
     excluded: tuple["Selector", ...] = ()
-    """A device that any of these would select is not selected; their subsystem is not looked at."""
+    """A device that any of these matches is not selected. Their subsystem is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One way to make devices of an entry: from paths, or USB, or a selector."""
+    """One way to find devices of an entry: by paths, by USB ids, or by a selector."""
 
     count: int = 1
     paths: tuple[PathSpec, ...] = ()
     usb: tuple[UsbSpec, ...] = ()
     select: Selector | None = None
     nodes: tuple[str | Selector, ...] = ()
-    """Subsystems whose nodes behind the device are given instead of its own; ``vfio`` is one. A
-    selector gives some of a subsystem."""
+    """Subsystems whose nodes behind the device replace its own. ``vfio`` is one. A selector picks
+    some nodes of a subsystem."""
     shared: tuple[str, ...] = ()
-    """Paths of device nodes that a container gets besides, once for all of its devices."""
+    """Paths of device nodes that a container also gets, once for all of its devices."""
     per_match: bool = True
-    """Whether each match is a device of its own, or all of them are one."""
+    """Whether each match is a device. Otherwise all matches are one device."""
     mount_path: str = ""
     permissions: str = "rw"
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
-        """All selectors of the group, those within others too."""
+        """All selectors of the group, including nested ones."""
         found = [self.select, *self.nodes]
         outer = [one for one in found if isinstance(one, Selector)]
         return (*outer, *(inner for one in outer for inner in one.excluded))
@@ -90,7 +90,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How the health of a device is looked at, beyond that it exists. Times in seconds."""
+    """How the health of a device is checked, besides its existence. Times are in seconds."""
 
     open: bool = False
     command: tuple[str, ...] = ()
@@ -102,13 +102,13 @@ class Check:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether nothing is looked at but existence."""
+        """Whether only existence is checked."""
         return not (self.open or self.command or self.properties)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraMount:
-    """A mount that comes with each device; both paths are templates."""
+    """A mount that each device brings. Both paths are templates."""
 
     path: str
     mount_path: str = ""
@@ -122,7 +122,8 @@ class Entry:
     name: str
     groups: tuple[Group, ...] = ()
     identity: Identity | None = None
-    """What ids are made of; by default the path for paths and USB, the serial for selectors."""
+    """What ids are computed from. The default is the path for paths and USB, and the serial number
+    for selectors."""
     envs: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
@@ -133,7 +134,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of smarter-device-manager: each path below /dev that matches is a resource."""
+    """An entry of smarter-device-manager. Each matching path below /dev is a resource."""
 
     pattern: str
     count: int
@@ -141,11 +142,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All entries, from wherever."""
+    """All entries, from a file or from flags."""
 
     entries: tuple[Entry, ...] = ()
     rules: tuple[Rule, ...] = ()
     place: str = field(default="", compare=False)
     """Where in a file they are, or would be: file, line and key."""
     left_out: tuple[str, ...] = ()
-    """What was not taken, with its place and the reason."""
+    """Entries that were skipped, with their place and the reason."""

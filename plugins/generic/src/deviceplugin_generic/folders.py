@@ -1,4 +1,4 @@
-"""Directories as devices: a runtime gives a container the device nodes that are in them."""
+"""Directories as devices: a runtime gives a container the device nodes in them."""
 
 import os
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from typing import Final
 _PASSED_OVER: Final = frozenset(
     {"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev", "console"}
 )
-"""Names in a directory that runtimes pass over."""
+"""Names in a directory that runtimes ignore."""
 _MOST_NAMES: Final = 10_000
-"""Names that are looked at in search of a device node."""
+"""The most names that are read in search of a device node."""
 _MOST_FOLDERS: Final = 100
-"""Directories below a device that are watched."""
+"""The most directories below a device that are watched."""
 
 
 def has_node(path: str) -> bool:
-    """Return whether a device node is in a directory or below it.
+    """Return whether a directory has a device node, at any depth.
 
-    Links do not count: runtimes do not follow those that they find in a directory.
+    Links do not count, because runtimes do not follow links inside a directory.
     """
     return any(_is_node(one) for one in islice(_below(path), _MOST_NAMES))
 
@@ -31,7 +31,7 @@ def folders(path: str) -> list[str]:
 
 
 def _below(path: str) -> Iterator["os.DirEntry[str]"]:
-    """Yield what is below a directory, the nearest first; what cannot be read is empty."""
+    """Yield all below a directory, the nearest first. An unreadable directory counts as empty."""
     waiting = [path]
     for folder in waiting:
         try:

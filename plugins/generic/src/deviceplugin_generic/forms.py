@@ -1,4 +1,4 @@
-"""Texts of the configuration: patterns, templates, numbers in hexadecimal, paths."""
+"""Strings of the configuration: patterns, templates, hexadecimal numbers, paths."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ _LONE: Final = {"integer", "number"}
 def _checked(
     problem: Callable[[str], str], pattern: str, description: str, *, strip: bool = False
 ) -> Kind[str]:
-    """Return texts in which ``problem`` finds none; those that match ``pattern``, to editors."""
+    """Return a form for strings that ``problem`` accepts. Editors check them by ``pattern``."""
     kind = text(problem=lambda raw: problem(raw.strip() if strip else raw), strip=strip)
     return replace(kind, schema={"type": "string", "pattern": pattern, "description": description})
 
@@ -65,7 +65,7 @@ WILDCARD: Final = _checked(
     "A pattern as of Go's path.Match",
 ).called("pattern")
 PRESENCES: Final = mapping_of(either(WILDCARD, nothing(None))).described(
-    "Patterns; null for what must not be there"
+    "Patterns; null means must be absent"
 )
 MOUNT_PATH: Final = text(words.MOUNT_PATH, "absolute", strip=True).described(
     "Path in the container, which may have {position}; one that ends in / is a directory, to which "
@@ -104,7 +104,7 @@ INSIDE_PATH_TEMPLATE: Final = _template(
 
 
 def named_templates(forbidden: str = "\0") -> Kind[dict[str, str]]:
-    """Return templates by their names, which are templates too."""
+    """Return a form for mappings of templates. The keys are templates too."""
 
     def problem(name: str) -> str:
         if not name or set(forbidden) & set(name):
@@ -125,7 +125,7 @@ def _no_node(place: Place, path: str) -> str:
 
 
 MOUNTED: Final = PATH_TEMPLATE.then(_no_node)
-"""At which there is no device node, as far as can be seen from here."""
+"""A path that is not a device node, as far as this process can see."""
 
 
 def _cdi(place: Place, name: str) -> str:

@@ -1,7 +1,7 @@
-"""Patterns of paths, as Go's ``path.Match`` has them, which is what the configuration means.
+"""Patterns of paths in the syntax of Go's ``path.Match``, which the configuration uses.
 
-They differ from Python's: ``[^a]`` is the negation, ``*`` takes dot files too, ``**`` is no more
-than ``*``, braces stand for themselves, and a malformed class is an error.
+They differ from Python's: ``[^a]`` negates, ``*`` matches dot files, ``**`` is the same as ``*``,
+braces are literal, and a malformed class is an error.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final
 _CHARACTER: Final = r"(?:[^\\\]\-]|\\.)"
 _CLASS: Final = rf"\[(?:\^|(?!\^))(?:{_CHARACTER}(?:-{_CHARACTER})?)+\]"
 PATTERN: Final = rf"^/(?:[^\\\[]|\\.|{_CLASS})*$"
-"""Absolute and well formed. In a dialect that JSON Schema has too."""
+"""An absolute, well-formed pattern. The syntax is also that of JSON Schema."""
 
 _PATTERN: Final = re.compile(PATTERN, re.DOTALL)
 _TOKEN: Final = re.compile(rf"\\(.)|(\*)|(\?)|({_CLASS})|(.)", re.DOTALL)
@@ -26,7 +26,7 @@ _bytes = os.fsencode
 
 
 def problem(pattern: str) -> str:
-    """Return what is wrong with ``pattern``, or an empty string."""
+    """Return why ``pattern`` is invalid, or an empty string."""
     if not pattern.startswith("/"):
         return "is not absolute"
     if "\0" in pattern:
@@ -35,17 +35,17 @@ def problem(pattern: str) -> str:
 
 
 def is_magic(pattern: str) -> bool:
-    """Tell whether ``pattern`` can match anything but itself."""
+    """Return whether ``pattern`` can match anything but itself."""
     return bool(_MAGIC.search(pattern))
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Tell whether all of ``text`` matches ``pattern``; slashes are matched by slashes only."""
+    """Return whether all of ``text`` matches ``pattern``. Only a slash matches a slash."""
     return _regex(pattern).fullmatch(text) is not None
 
 
 class Names:
-    """Names in directories, each of which is read once in a look, and what patterns hit there."""
+    """Names in directories, each read once in a discovery, and the matches of patterns."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[str]] = {}
@@ -54,7 +54,7 @@ class Names:
         self._changed: dict[str, list[str]] = {}
 
     def begin(self) -> None:
-        """Begin a look: read the directories again."""
+        """Begin a discovery: read the directories again."""
         self._known_before, self._known = self._known, {}
         self._hits_before, self._hits = self._hits, {}
         self._changed = {}
@@ -64,7 +64,7 @@ class Names:
         if directory not in self._known:
             try:
                 names = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
-            except OSError:  # as the pattern says nothing of it, it is no match
+            except OSError:  # as the pattern says nothing of it, it is not a match
                 names = []
             before = self._known_before.get(directory, ())
             self._known[directory] = names
@@ -74,7 +74,7 @@ class Names:
     def hits(self, directory: str, name: str) -> list[str]:
         """Return the paths in a directory whose names match a pattern.
 
-        They are looked for if one that matches has come or gone since the last look.
+        They are computed again if a matching name has come or gone since the last discovery.
         """
         pattern = posixpath.join(directory, name)
         if pattern not in self._hits:
@@ -91,9 +91,9 @@ class Names:
 
 
 def glob(pattern: str, names: Names | None = None) -> list[str]:
-    """Return the paths that match, in the order of their bytes.
+    """Return the paths that match, in byte order.
 
-    A pattern without magic matches what exists, links followed; others also match broken links.
+    A pattern without wildcards matches if the target exists. Others also match broken links.
     """
     pattern = posixpath.normpath(pattern)
     if not is_magic(pattern):
@@ -106,7 +106,7 @@ def glob(pattern: str, names: Names | None = None) -> list[str]:
 
 
 def directories(pattern: str, names: Names | None = None) -> set[str]:
-    """Return the directories in which something that matches can come or go."""
+    """Return the directories in which a match can come or go."""
     parent = posixpath.dirname(posixpath.normpath(pattern))
     if not is_magic(parent):
         return {parent}

@@ -1,4 +1,4 @@
-"""Entries of the configuration, with their groups and selectors: what a file is read by.
+"""The grammar of configuration entries, with their groups and selectors.
 
 ``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
 """
@@ -50,11 +50,11 @@ _BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
 _USES: Final = integer(0, MAX_COUNT).to(lambda count: count or 1)
 _LOOKS: Final = integer(1, words.MOST_LOOKS)
 _SECONDS: Final = duration(timedelta(days=1)).to(timedelta.total_seconds)
-_DAY: Final = _SECONDS.described("Such as 500ms or 30s, of a day at most")
+_DAY: Final = _SECONDS.described("Such as 500ms or 30s, at most a day")
 
 
 def _made(make: Any) -> Any:
-    """Return ``make`` with its own defaults in place of empty texts."""
+    """Return ``make`` with its own defaults instead of empty strings."""
     return lambda **given: make(**{key: one for key, one in given.items() if one != ""})
 
 
@@ -79,7 +79,7 @@ _PATH: Final = record(
         "permissions": forms.PERMISSIONS,
         "readOnly": as_argument(boolean(), "read_only"),
         "type": as_argument(choice(*words.TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
-        "limit": _USES.described("How often one hit may be used; 1 where not given"),
+        "limit": _USES.described("How often one match may be used; 1 by default"),
         "optional": boolean(),
     },
     rules=[_nothing_else_mounted],
@@ -158,7 +158,7 @@ _GROUP: Final = record(
     _group,
     {
         "count": either(_USES, text().to(_unlimited, schema={"enum": [words.UNLIMITED]})).described(
-            "Shares; 1 where not given"
+            "Shares; 1 by default"
         ),
         "paths": list_of(_PATH, 1),
         "usb": list_of(_USB, 1),
@@ -231,7 +231,7 @@ RULE: Final = record(
 
 
 def entries(places: Iterable[Place]) -> tuple[Entry, ...]:
-    """Return the entries that are well; what is not is noted."""
+    """Return the valid entries. Faults of the others are collected."""
     found: dict[str, Entry] = {}
     for place in places:
         with suppress(InvalidError):

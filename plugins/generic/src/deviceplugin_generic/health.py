@@ -1,4 +1,4 @@
-"""The health of devices: looked at during discovery, never during an allocation."""
+"""The health of devices, which is checked during discovery and never during an allocation."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ from deviceplugin_generic.matching import Match, has_properties
 
 
 class Doctor:
-    """Looks after devices; remembers them, so that one bad look need not make one ill.
+    """Checks devices. It remembers results, so that one failed check need not make one unhealthy.
 
     Args:
         clock: Seconds.
@@ -27,7 +27,7 @@ class Doctor:
     def health(
         self, key: str, match: Match, check: Check, properties: Mapping[str, str]
     ) -> dp.Health:
-        """Return the health of the device ``key``. That it is there is asked each time."""
+        """Return the health of the device ``key``. Its existence is checked each time."""
         existing = _bounded(existence(match))
         if not existing or check.is_trivial:
             self._verdicts.forget(key)
@@ -40,7 +40,7 @@ class Doctor:
         return self._verdicts.judge(key, found, tolerance)
 
     def forget_all_but(self, keys: Collection[str]) -> None:
-        """Forget devices that are gone: they are looked at anew when they are back."""
+        """Forget devices that are gone. Their checks start over when they come back."""
         self._verdicts.keep(keys)
 
 
@@ -49,9 +49,9 @@ def _bounded(health: dp.Health) -> dp.Health:
 
 
 def existence(match: Match) -> dp.Health:
-    """Return whether all nodes and mounts are there.
+    """Return whether all nodes and mounts exist.
 
-    What sysfs tells of is there, even where this process cannot see its node.
+    A device in sysfs exists, even if this process cannot see its node.
     """
     if match.in_sysfs:
         return dp.Health()
@@ -71,7 +71,7 @@ def _missing(path: str, *, is_node: bool) -> str:
         return f"{path}: {error.strerror}"
     if not is_node or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return ""
-    if stat.S_ISDIR(mode):  # stands for the nodes in it
+    if stat.S_ISDIR(mode):  # it represents the nodes in it
         return "" if folders.has_node(path) else f"{path}: no device node in this directory"
     return f"{path}: not a device node"
 
@@ -82,7 +82,7 @@ def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.He
         reason = _opened([node.host_path for node in match.nodes])
     if not reason and check.properties:
         known = match.device is not None and has_properties(match.device, check.properties)
-        reason = "" if known else f"udev does not say {_written(check.properties)}"
+        reason = "" if known else f"udev does not have {_written(check.properties)}"
     if not reason and check.command:
         reason = _commanded([templates.fill(x, properties) for x in check.command], check.timeout)
     return dp.Health.unhealthy(reason) if reason else dp.Health()
@@ -103,7 +103,7 @@ def _opened(paths: Sequence[str]) -> str:
 
 def _commanded(command: Sequence[str], timeout: float) -> str:
     try:
-        done = subprocess.run(  # noqa: S603 - the configuration's own
+        done = subprocess.run(  # noqa: S603 - from the configuration
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

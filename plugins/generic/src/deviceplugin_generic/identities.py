@@ -1,7 +1,7 @@
 """Ids of devices, and the properties that templates can use.
 
-An id is made of what the device itself is and where it is, never of what else is there or in which
-order, so that it cannot come to mean another device. See the README for what which id outlasts.
+An id is computed from the device itself and its place, and never from other devices or their order,
+so that it cannot come to mean another device. The README says how long each kind of id lasts.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ def path_id(share: int, paths: Sequence[str]) -> str:
 
 
 def stems(match: Match, entry: Entry, identity: Identity, tree: Tree) -> list[Stem]:
-    """Return what tells a match from others: a stem for each of the things it is made of."""
+    """Return what distinguishes a match from others: a stem for each of its parts."""
     found = [_stem(one, entry, identity, tree) for one in match.parts or (match,)]
     return list(dict.fromkeys(found))
 
@@ -52,32 +52,32 @@ def _stem(match: Match, entry: Entry, identity: Identity, tree: Tree) -> Stem:
 
 
 def _first_in_group(device: Device) -> str:
-    """Return the first PCI address in its IOMMU group, whatever is bound there."""
+    """Return the first PCI address in its IOMMU group, whatever its driver."""
     function = pci.of(device)
     members = function.group_members if function else []
     return members[0].address if members else device.port
 
 
 def rule_stem(path: str, dev: str) -> str:
-    """Return what the ids of a path of smarter's begin with: unlike its name, no other has it."""
+    """Return the unique prefix of the ids of a path of smarter-device-manager."""
     return usb.escaped(posixpath.relpath(path, dev))
 
 
 def _spans(entry: Entry) -> bool:
-    """Tell whether paths in several directories can be of one entry, with one name perhaps."""
+    """Return whether an entry can match paths in several directories, perhaps with one name."""
     paths = [posixpath.normpath(spec.path) for group in entry.groups for spec in group.paths]
     folders = {posixpath.dirname(path) for path in paths}
     return len(folders) > 1 or any(globs.is_magic(folder) for folder in folders)
 
 
 def share_id(stem: str, share: int, count: int) -> str:
-    """Return the id of a share, of at most 63 characters that can be read."""
+    """Return the id of a share: at most 63 readable characters."""
     text = _ODD.sub("_", sharing.share_id(stem, share) if count > 1 else stem)
     return text if len(text) <= _LONGEST else path_id(share, [stem])
 
 
 def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
-    """Return what templates can use, but for the id and the share."""
+    """Return the properties for templates, without the id and the share."""
     device = match.device
     path = match.paths[0] if match.paths else ""
     found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}

@@ -16,20 +16,20 @@ from deviceplugin_generic.tree import VFIO, Tree
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What one device is made of, before it is divided into shares."""
+    """One device, before it is divided into shares."""
 
     nodes: tuple[dp.DeviceNode, ...] = ()
     mounts: tuple[dp.Mount, ...] = ()
     paths: tuple[str, ...] = ()
-    """Host paths in the order of the configuration, which ids by path are made of."""
+    """Host paths in the order of the configuration. Ids by path are computed from them."""
     device: Device | None = None
-    """What sysfs knows of it."""
+    """The device in sysfs."""
     in_sysfs: bool = False
-    """Whether it was found there, so that its node need not be seen."""
+    """Whether it was found in sysfs, so that its node need not be visible."""
     behind: str = ""
-    """What it has of the device, if it has not the device's own node."""
+    """The nodes behind the device that it has, if not the device's own."""
     parts: "tuple[Match, ...]" = ()
-    """What it was put together from, if from several things."""
+    """The matches that it combines, if several."""
 
 
 def of_group(group: Group, tree: Tree) -> list[Match]:
@@ -42,11 +42,11 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
         found = _selected(group.select, tree) if group.select else []
     matches = [match for device in found for match in _of_device(device, group, tree)]
     if group.per_match or group.nodes or group.select:
-        # An IOMMU group is found by each of its devices: the first of them stands for it.
+        # Each device of an IOMMU group finds the group. The first of them represents it.
         matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
     if group.per_match or not matches:
         return matches
-    # A USB device that two specs find counts twice in the id, as with the peer.
+    # A USB device that two specs match counts twice in the id, as in generic-device-plugin.
     return [
         Match(
             nodes=tuple(dict.fromkeys(node for match in matches for node in match.nodes)),
@@ -59,7 +59,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
 
 
 def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
-    """Zip the hits of all paths; see the README for how many there are."""
+    """Zip the matches of all paths. The README says how many devices result."""
     hits = [(spec, globs.glob(spec.path, tree.names)) for spec in specs]
     if any(not found and not spec.optional for spec, found in hits):
         return []
@@ -117,7 +117,7 @@ def _selected(selector: Selector, tree: Tree) -> list[Device]:
 
 
 def is_selected(device: Device, selector: Selector) -> bool:
-    """Return whether a device of its subsystem is what a selector asks for."""
+    """Return whether a device of its subsystem matches a selector."""
     return _meets(device, selector) and not any(_meets(device, one) for one in selector.excluded)
 
 
@@ -139,9 +139,9 @@ def _meets(device: Device, selector: Selector) -> bool:
 
 
 def has_properties(device: Device, wanted: Mapping[str, str | None]) -> bool:
-    """Return whether udev knows these properties of the device, with values that match.
+    """Return whether udev has these properties of the device, with values that match.
 
-    Those that are wanted as None must be unknown.
+    A property whose pattern is None must be absent.
     """
     known = device.properties
     return all(
@@ -163,7 +163,7 @@ def _pci_class(device: Device) -> str:
 
 
 def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
-    """Yield the device itself, or whatever of the wanted subsystems is behind it."""
+    """Yield the device itself, or the devices of the wanted subsystems behind it."""
     if not group.nodes:
         path = device.node or (usb.bus_node(device, tree.dev) if device.subsystem == "usb" else "")
         if path:
@@ -183,7 +183,7 @@ def _iommu_group(device: Device) -> str:
 
 
 def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
-    """Return the paths of all wanted nodes of a device, which are one device to a container."""
+    """Return the paths of all wanted nodes of a device. A container gets them together."""
     wanted = [Selector(one) if isinstance(one, str) else one for one in group.nodes]
     names = tuple(one.subsystem for one in wanted)
     paths = [
@@ -212,7 +212,7 @@ def _of_nodes(paths: Iterable[str], group: Group, device: Device, tree: Tree) ->
 
 
 def _said(wanted: str | Selector) -> str:
-    """Return what tells the nodes that one group wants from those of another."""
+    """Return what distinguishes the nodes of one group from those of another."""
     if isinstance(wanted, str):
         return wanted
     left_out = (f"!{one.name}" for one in wanted.excluded)
@@ -220,7 +220,7 @@ def _said(wanted: str | Selector) -> str:
 
 
 def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:
-    """Yield the name and the match of each path below /dev that a rule of smarter's finds."""
+    """Yield the name and the match of each path below /dev that matches a rule of smarter's."""
     regex = re.compile(rule.pattern)
     root = str(tree.roots.dev)
     for folder, folders, files in os.walk(root):
@@ -239,7 +239,7 @@ def _files_below(path: str) -> list[str]:
 
 
 def with_device(match: Match, tree: Tree) -> Match:
-    """Return the match with what sysfs knows of its first node."""
+    """Return the match with its first node's device in sysfs."""
     if match.device is not None or not match.nodes:
         return match
     return replace(match, device=tree.of_node(match.nodes[0].host_path))

@@ -1,12 +1,11 @@
-"""What is remembered from look to look, so that a look costs what has changed.
+"""A cache between discoveries, so that a discovery costs only what has changed.
 
-Nothing is remembered of what could change unseen. At each look, directories are read and nodes are
-asked for anew. What sysfs says of a node stays true while its directory there is the same one. What
-selectors find stays true while the kernel has sent no event, which it counts; where it does not
-say how many there were, nothing is taken as true. Whatever else may change is looked at in full
-every few minutes.
+What could change without notice is not cached. Each discovery reads the directories and checks the
+nodes again. The facts of sysfs about a node stay valid while its directory in sysfs is the same.
+The matches of selectors stay valid until the kernel sends an event. The kernel counts its events;
+if the number is unknown, nothing is reused. Everything else is evaluated again every few minutes.
 
-The names of devices are kept for good, so that no id is given to another device.
+The names of devices are kept for ever, so that no id is given to another device.
 """
 
 import os
@@ -25,7 +24,7 @@ from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.tree import Tree
 
 FULL_LOOK: Final = 300.0
-"""Seconds after which nothing that was remembered counts."""
+"""Seconds after which nothing in the cache is valid."""
 
 Signature = tuple[object, ...]
 
@@ -38,7 +37,7 @@ class _Kept:
 
 
 class Memory:
-    """The shares of entries at the last look.
+    """The shares of entries in the last discovery.
 
     Args:
         clock: Seconds.
@@ -52,10 +51,10 @@ class Memory:
         self._identities: dict[tuple[int, int], object] = {}
         self._ledgers: dict[str, Ledger] = {}
         self.folders: set[str] = set()
-        """Directories that are devices, and those below them."""
+        """Directories that are devices, and the directories below them."""
 
     def begin(self, tree: Tree) -> None:
-        """Begin a look at ``tree``. Forget what is not known to be still true."""
+        """Begin a discovery of ``tree``. Drop what may no longer be valid."""
         self.folders = set()
         now = self._clock()
         if now - self._full_at >= FULL_LOOK:
@@ -66,7 +65,7 @@ class Memory:
         self._events = tree.events
 
     def shares(self, entry: Entry, domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
-        """Return the shares of an entry: the same list as at the last look if nothing changed."""
+        """Return the shares of an entry: the same list as last time if nothing has changed."""
         signature = self._signature(entry, tree)
         kept = self._kept.get(entry.name)
         if kept and kept.entry is entry and kept.signature == signature is not None:
@@ -77,7 +76,7 @@ class Memory:
         return found
 
     def _signature(self, entry: Entry, tree: Tree) -> Signature | None:
-        """Return all that the shares of an entry depend on; None if that cannot be told."""
+        """Return everything that the shares of an entry depend on; None if that is unknown."""
         parts = [
             self._of_paths(group, tree) if group.paths else _of_events(group, tree)
             for group in entry.groups
@@ -91,7 +90,7 @@ class Memory:
         )
 
     def _mark(self, path: str, spec: PathSpec, tree: Tree) -> object:
-        """Return what tells whether the same thing is at ``path``, for health and for sysfs."""
+        """Return what identifies the file at ``path``, for health and for sysfs."""
         try:
             status = os.stat(path)  # noqa: PTH116 - thousands of these
         except OSError as error:
@@ -109,10 +108,10 @@ class Memory:
 
 
 def _of_events(group: Group, tree: Tree) -> str:
-    """Return which events of the kernel a group knows of; empty if they do not tell all."""
+    """Return the number of kernel events that a group has seen; empty if events do not suffice."""
     return "" if _asks_more(group) else tree.events
 
 
 def _asks_more(group: Group) -> bool:
-    """Tell whether a group asks for what can change without an event of the kernel."""
+    """Return whether a group depends on what can change without a kernel event."""
     return any(one.link or one.properties or one.attributes for one in group.selectors)

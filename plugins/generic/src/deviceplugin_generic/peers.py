@@ -1,4 +1,4 @@
-"""The command line of generic-device-plugin, as it is in manifests that were written for it."""
+"""The command line of generic-device-plugin, for manifests that were written for it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ _LEVEL: Final = "--log-level"
 
 
 def translated(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield arguments with its flags, and its levels of the log, as ours."""
+    """Yield the arguments with its flags and its log levels replaced by ours."""
     is_level = False
     for argument in arguments:
         if is_level:

@@ -25,17 +25,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class GenericSettings(dp.Settings):
-    """What the generic plugin can be told."""
+    """The settings of the generic plugin."""
 
     domain: Domains = domains.DEFAULT
-    """Domain of all resource names: an entry named serial is devic.es/serial. Several, with commas
-    between or as a list, give each resource a name under each, for while pods move to another."""
+    """Domain of all resource names: an entry named serial is devic.es/serial. With several domains,
+    separated by commas or in a list, each resource has a name in each, while pods move over."""
     device: Devices = field(default_factory=Devices)
-    """A device entry as YAML or JSON. The flag may be given several times, and replaces the
-    entries of the file, where the key is devices."""
+    """A device entry as YAML or JSON. The flag may be repeated, and replaces the entries of the
+    file, where the key is devices."""
     overlap: Overlap = "allow"
-    """What becomes of a device that several resources match: each has it (allow), the first entry
-    has it (first), or it is unhealthy in all of them (refuse)."""
+    """What happens to a device that several resources match: each has it (allow), only the first
+    entry has it (first), or it is unhealthy in all of them (refuse)."""
 
     @classmethod
     @override
@@ -44,10 +44,10 @@ class GenericSettings(dp.Settings):
 
 
 def configured(settings: GenericSettings) -> Configuration:
-    """Return what is to be advertised: with the settings, what start and reload are judged by.
+    """Return the entries to advertise. Start and reload both fail if there are none.
 
     Raises:
-        ConfigError: That is nothing.
+        ConfigError: There are none.
     """
     configuration = settings.device.configuration
     if not (configuration.entries or configuration.rules):
@@ -59,8 +59,8 @@ def configured(settings: GenericSettings) -> Configuration:
 class GenericPlugin(dp.Plugin):
     """Offer device nodes, mounts and USB, PCI and other devices to pods, as a file names them.
 
-    ``doctor`` and ``memory`` are those of the plugin object before, if there was one: what is known
-    of devices outlives another configuration.
+    ``doctor`` and ``memory`` are those of the previous plugin object, if there was one, because
+    the history of devices must survive a new configuration.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class GenericPlugin(dp.Plugin):
         return udev.changes(stop)
 
     def _watched(self, tree: Tree) -> list[Path]:
-        """Return directories of patterns, and those that are devices."""
+        """Return the directories of patterns, and the directories that are devices."""
         paths: set[str] = set(self._memory.folders)
         for entry in self._configuration.entries:
             for spec in (spec for group in entry.groups for spec in group.paths):
@@ -132,7 +132,7 @@ def _tell_left_out(configuration: Configuration) -> None:
 
 
 def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:
-    """Tell whether each is the very list that it was at the last look, or empty as then."""
+    """Return whether each list is the same object as last time, or empty as then."""
     return len(parts) == len(before) and all(
         one is other or not (one or other) for one, other in zip(parts, before, strict=True)
     )

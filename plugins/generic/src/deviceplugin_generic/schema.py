@@ -18,7 +18,7 @@ def _settings() -> dict[str, Any]:
     domain = {
         "type": "string",
         "pattern": words.DOMAIN,
-        "description": "Domain of all resource names; several are a list",
+        "description": "Domain of all resource names, or a list of domains",
     }
     several = {"type": "array", "items": domain, "minItems": 1}
     return {
@@ -35,7 +35,7 @@ def _settings() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return what is in ``schema.json``."""
+    """Return the content of ``schema.json``."""
     described = {"anyOf": [_settings(), list_of(RULE), {"type": "null"}]}
     schema = configuration.schema(described, "Configuration of generic-device-plugin")
     return json.dumps(schema, indent=2) + "\n"

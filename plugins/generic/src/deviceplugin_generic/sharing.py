@@ -13,7 +13,7 @@ Overlap = Literal["allow", "first", "refuse"]
 
 
 def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
-    """Yield devices; those whose paths another resource has too are treated as ``overlap`` says."""
+    """Yield devices. ``overlap`` decides on those whose paths another resource has too."""
     owners: dict[str, str] = {}
     others: dict[str, set[str]] = defaultdict(set)
     for share in shares if overlap != "allow" else ():
@@ -37,10 +37,10 @@ def preferred(
     size: int,
     shares: Mapping[str, Share],
 ) -> list[dp.Device]:
-    """Return ``size`` devices: of as many real ones as can be, and then by the policy.
+    """Return ``size`` devices: shares of as many real devices as possible, then by the policy.
 
-    ``spread`` begins with the real device of which fewest shares are used, ``pack`` with the one
-    of which most are.
+    ``spread`` begins with the real device that has the fewest used shares, ``pack`` with the one
+    that has the most.
     """
     known = [shares[device.id] for device in available if device.id in shares]
     resources = {share.device.resource for share in known}

@@ -10,11 +10,11 @@ from deviceplugin_generic.grammar import RULE
 
 DOMAIN: Final = "smarter-devices"
 _GPUS: Final = "nvidia-gpu"
-"""Is no pattern there: it stands for the GPUs of a Jetson."""
+"""This is not a pattern in such a file, but means the GPUs of a Jetson."""
 
 
 def read(root: Place) -> dict[str, Any]:
-    """Return the domain and the configuration in a file; what is wrong is noted."""
+    """Return the domain and the configuration in a file. Faults are collected."""
     left_out: list[str] = []
     rules = tuple(_rules(root.items(), left_out))
     found = Configuration((), rules, place=str(root), left_out=tuple(left_out))

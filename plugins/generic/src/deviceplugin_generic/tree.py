@@ -1,4 +1,4 @@
-"""A look at the node's devices, and at the names that patterns of paths match."""
+"""A snapshot of the node's devices, and of the names that patterns of paths match."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ VFIO: Final = "vfio"
 
 @dataclass(frozen=True)
 class Roots:
-    """Where to look, so that tests can look elsewhere."""
+    """The roots of the file systems. Tests use other directories."""
 
     dev: Path = Path("/dev")
     sys: Path = Path("/sys")
@@ -22,10 +22,10 @@ class Roots:
 
 
 class Tree(hardware.Tree):
-    """A look at sysfs. What has been read is kept: make a new one for each look.
+    """A snapshot of sysfs. It caches what it has read, so each discovery needs a new one.
 
     Args:
-        names: From the last look, so that what has not changed is known again.
+        names: From the last discovery, to reuse what has not changed.
     """
 
     def __init__(self, roots: Roots | None = None, names: Names | None = None) -> None:

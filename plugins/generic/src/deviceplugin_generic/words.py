@@ -1,4 +1,4 @@
-"""Choices and forms of the configuration, and the words that peers have for them."""
+"""Choices and forms of the configuration, and what peers call them."""
 
 from typing import Final, get_args
 
@@ -23,7 +23,7 @@ NODE_AS_MOUNT: Final = (
     "is a device node, which a container cannot open as a mount: use paths, or with beside select"
 )
 MOST_LOOKS: Final = 1000
-"""Looks in a row that change a verdict on health, at most."""
+"""The most checks in a row that a change of health may need."""
 SETTINGS: Final = {
     "plugin-directory": "plugin-dir",
     "listen": "http-address",
@@ -31,4 +31,4 @@ SETTINGS: Final = {
 }
 """Keys of generic-device-plugin's file, which are its flags too, and ours."""
 LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
-"""Levels of the log as generic-device-plugin has them, and ours."""
+"""The log levels of generic-device-plugin, and ours."""
