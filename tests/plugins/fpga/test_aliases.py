@@ -125,10 +125,10 @@ OWN = "is a name of the plugin's modes: choose another"
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({**AES, "name": "x"}, "[1].function: has a name already, by aliases[0].function"),
+        ({**AES, "name": "x"}, "[1].function: has a name already, in aliases[0].function"),
         (
             {**AES, "name": "x", "function": f" {AFU.upper()}"},
-            "[1].function: has a name already, by aliases[0].function",
+            "[1].function: has a name already, in aliases[0].function",
         ),
         ({**OTHER, "name": "aes-gcm"}, "[1].name: 'aes-gcm' is taken by aliases[0].name"),
         ({**CARD, "name": "aes-gcm"}, "[1].name: 'aes-gcm' is taken by aliases[0].name"),
@@ -154,7 +154,7 @@ OWN = "is a name of the plugin's modes: choose another"
         ({**OTHER, "function": None}, "[1].function: null is not a string"),
         (
             {**OTHER, "function": ALL_ONES},
-            f"[1].function: '{ALL_ONES}' is what hardware gives that does not answer",
+            f"[1].function: '{ALL_ONES}' is what hardware returns that does not answer",
         ),
         ({"interface": INTERFACE}, "[1]: name is missing"),
         ({"name": "x", "function": AFU}, "[1]: interface is missing"),
@@ -190,7 +190,7 @@ def test_a_file_with_something_else_is_refused(
 
 def test_two_names_of_one_interface_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "aliases.json", CARD, {**CARD, "name": "x"})
-    assert ["aliases[1].interface: has a name already, by aliases[0].interface"] == problems(path)
+    assert ["aliases[1].interface: has a name already, in aliases[0].interface"] == problems(path)
 
 
 def test_everything_that_is_wrong_is_told_at_once_and_ends_the_command(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_ends_the_command(tmp_path:
         f"fpga-device-plugin: {path}:1: aliases[1].name: 'af' {OWN}",
         f"fpga-device-plugin: {path}:1: aliases[2]: interface is missing",
         f"fpga-device-plugin: {path}:1: aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
-        f"fpga-device-plugin: {path}:1: aliases[3].function: has a name already, by {first}",
+        f"fpga-device-plugin: {path}:1: aliases[3].function: has a name already, in {first}",
     ]
     assert (2, expected) == (done.returncode, done.stderr.splitlines())
 

@@ -83,7 +83,7 @@ def test_a_bitstream_that_is_not_there_is_told(tmp_path: Path) -> None:
         ({"about": {"afu-image": {}}}, "metadata is not valid: KeyError('accelerator-clusters')"),
         ({"interface": OTHER_AFU}, f"is for interface '{OTHER_AFU}', not {INTERFACE}"),
         ({"afu": OTHER_AFU}, f"has '{OTHER_AFU}', not {AFU}"),
-        ({"afu": 7, "image": b"x"}, "metadata is not valid: TypeError('7 is no id')"),
+        ({"afu": 7, "image": b"x"}, "metadata is not valid: TypeError('7 is not an id')"),
     ],
 )
 def test_a_green_bitstream_that_is_not_right_is_refused(
@@ -164,7 +164,7 @@ def test_a_file_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(bitstreams, "_LARGEST", 100)
     store(tmp_path, gbs())
-    assert f"/{AFU}.gbs: 260 bytes, of 100 at most" == refusal(tmp_path)
+    assert f"/{AFU}.gbs: 260 bytes: at most 100 are allowed" == refusal(tmp_path)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         check=False,
         timeout=PATIENCE,
     )
-    expected = f"{path}: 1099511627776 bytes, of 536870912 at most\n"
+    expected = f"{path}: 1099511627776 bytes: at most 536870912 are allowed\n"
     assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)
 
 
@@ -214,7 +214,7 @@ INNER = elf({".acl.gbs.gz": b"not packed"})
     [
         (b"", "not an ELF file"),
         (b"\x7fELF\1\2", "not an ELF file"),
-        (b"\x7fELF\7\1", "not an ELF file of 32 or 64 bits"),
+        (b"\x7fELF\7\1", "neither a 32-bit nor a 64-bit ELF file"),
         (b"\x7fELF\2\1" + bytes(58), "damaged: list index out of range"),
         (b"\x7fELF\2\1\1", "damaged: unpack_from requires a buffer"),
         (elf({}), "no section .acl.fpga.bin"),
@@ -241,7 +241,7 @@ def test_a_section_that_ends_after_its_file_is_refused(tmp_path: Path) -> None:
     (table,) = struct.unpack_from("<Q", good, 40)
     at = table + 64 + 32  # the size of the first section
     store(tmp_path, good[:at] + b"\xff" * 8 + good[at + 8 :], f"{UNIQUE}.aocx")
-    expected = f"/{UNIQUE}.aocx: damaged: a section ends after the file"
+    expected = f"/{UNIQUE}.aocx: damaged: a section extends beyond the end of the file"
     assert expected == refusal(tmp_path, UNIQUE)
 
 

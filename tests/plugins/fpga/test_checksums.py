@@ -72,7 +72,7 @@ def test_a_truncated_bitstream_is_refused_by_its_checksum(bitstream: Path, size:
     bitstream.write_bytes(CONTENT[:size])
     now = hashlib.sha256(CONTENT[:size]).hexdigest()
     assert (
-        f"{NAME}: damaged, cut off or another one: its SHA-256 is {now}, and {NAME}.sha256 says "
+        f"{NAME}: damaged, truncated or another file: its SHA-256 is {now}, and {NAME}.sha256 says "
         f"{GOOD}; copy it here again, or {HOW}"
     ) == refusal(bitstream)
 
@@ -82,7 +82,7 @@ def test_an_opencl_program_has_a_checksum_too(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(aocx(AFU))
     beside(path, BAD.encode())
-    assert f"{AFU}.aocx: damaged, cut off or another one: " in refusal(path)
+    assert f"{AFU}.aocx: damaged, truncated or another file: " in refusal(path)
     beside(path, hashlib.sha256(path.read_bytes()).hexdigest().encode())
     assert AFU.encode() == found(path)
 
@@ -125,7 +125,7 @@ def test_the_name_of_another_file_is_shown_in_one_short_line(bitstream: Path) ->
 def test_a_checksum_that_leads_nowhere_is_refused(bitstream: Path) -> None:
     beside(bitstream, b"").unlink()
     bitstream.with_name(f"{NAME}.sha256").symlink_to("nowhere")
-    assert f"{NAME}.sha256: a link that leads nowhere; {HOW}" == refusal(bitstream)
+    assert f"{NAME}.sha256: a broken link; {HOW}" == refusal(bitstream)
 
 
 def test_a_checksum_that_is_no_file_is_refused(bitstream: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_checksum_that_cannot_be_read_is_refused(bitstream: Path) -> None:
 
 def test_a_checksum_that_is_a_bitstream_is_refused(bitstream: Path) -> None:
     beside(bitstream, CONTENT * 100)
-    assert f"{NAME}.sha256: 122800 bytes, of 4096 at most" == refusal(bitstream)
+    assert f"{NAME}.sha256: 122800 bytes: at most 4096 are allowed" == refusal(bitstream)
 
 
 @pytest.mark.parametrize("flags", [[], ["--binary"]])

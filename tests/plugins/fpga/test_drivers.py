@@ -299,7 +299,7 @@ def test_a_port_number_that_is_none_is_told(tree: FpgaTree, text: str) -> None:
     (port,) = tree.simple(AFU)
     (port / "id").write_text(text)
     (found,) = look(tree.sysfs).fmes[0].ports
-    with pytest.raises(SysfsError, match=rf"dfl-port\.0: id: '{text}' is no number"):
+    with pytest.raises(SysfsError, match=rf"dfl-port\.0: id: '{text}' is not a number"):
         found.number()
 
 

@@ -65,9 +65,9 @@ def health(plugin: dp.Plugin) -> dict[str, str]:
         ("next_error", "0x7", ""),
         ("catfatal_errors", "0x0", ""),
         ("catfatal_errors", "", ""),
-        ("fme_errors", "-1", "dfl-fme.0: fme_errors is '-1', which is no number"),
-        ("fme_errors", "f" * 5000, f"dfl-fme.0: fme_errors is '{'f' * 40}', which is no number"),
-        ("fme_errors", "\x00?", "dfl-fme.0: fme_errors is '\\x00?', which is no number"),
+        ("fme_errors", "-1", "dfl-fme.0: fme_errors is '-1', which is not a number"),
+        ("fme_errors", "f" * 5000, f"dfl-fme.0: fme_errors is '{'f' * 40}', which is not a number"),
+        ("fme_errors", "\x00?", "dfl-fme.0: fme_errors is '\\x00?', which is not a number"),
     ],
 )
 def test_errors_of_an_fme_are_those_of_all_its_ports(

@@ -162,7 +162,7 @@ def test_a_node_may_have_none(kubelet: Kubelet) -> None:
 
 BLANKS = "has blanks or control characters"
 DOMAIN = "has no domain before the slash, such as example.com"
-NAME = "is not of letters, digits, '-', '_' and '.' with a letter or digit at both ends"
+NAME = "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
 
 def _no_annotation(prefix: str, problem: str) -> str:
@@ -214,7 +214,7 @@ def empty(variable: str, default: str) -> str:
             "DEVICE_ID_PREFIX",
             "x" * 60,
             (
-                f"device-id-prefix {'x' * 60!r} and node-name 'n1' do not go together: "
+                f"device-id-prefix {'x' * 60!r} and node-name 'n1' cannot be combined: "
                 f"id '{'x' * 60}-n1-1' has 65 characters, of at most 63"
             ),
         ),
@@ -222,7 +222,7 @@ def empty(variable: str, default: str) -> str:
             "NODE_NAME",
             "n" * 50,
             (
-                f"device-id-prefix 'simple-device' and node-name {'n' * 50!r} do not go together: "
+                f"device-id-prefix 'simple-device' and node-name {'n' * 50!r} cannot be combined: "
                 f"id 'simple-device-{'n' * 50}-1' has 66 characters, of at most 63"
             ),
         ),
@@ -235,8 +235,8 @@ def empty(variable: str, default: str) -> str:
         ("ANNOTATION_PREFIX", "a=b", _no_annotation("a=b", NAME)),
         ("ENV_PREFIX", "a b", f"env-prefix 'a b' {BLANKS}"),
         ("ENV_PREFIX", "A=B", "env-prefix 'A=B' cannot begin the name of a variable: it has a ="),
-        ("DEVICE_FILE_PREFIX", "/dev/x", "device-file-prefix '/dev/x' is no path below /dev"),
-        ("DEVICE_FILE_PREFIX", "../x", "device-file-prefix '../x' is no path below /dev"),
+        ("DEVICE_FILE_PREFIX", "/dev/x", "device-file-prefix '/dev/x' is not a path below /dev"),
+        ("DEVICE_FILE_PREFIX", "../x", "device-file-prefix '../x' is not a path below /dev"),
         ("DEVICE_FILE_PREFIX", "a b", f"device-file-prefix 'a b' {BLANKS}"),
         (
             "DP_VALUE_FORM",
@@ -260,7 +260,7 @@ def test_a_name_that_a_program_gives_is_not_empty_either(key: str) -> None:
 
 def test_an_id_that_cannot_be_part_of_an_annotation_is_refused() -> None:
     settings = SimulatedSettings(annotation_prefix="a", device_id_prefix="gpu:0", node_name="n1")
-    with pytest.raises(dp.ConfigError, match="annotation: 'a-gpu:0-n1-1' is not of"):
+    with pytest.raises(dp.ConfigError, match="annotation: 'a-gpu:0-n1-1' must be letters"):
         SimulatedPlugin(settings)
 
 

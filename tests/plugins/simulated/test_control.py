@@ -1,4 +1,4 @@
-"""Telling a running plugin what shall happen."""
+"""Controlling a running plugin."""
 
 import json
 import os
@@ -66,11 +66,11 @@ Ctl = Callable[..., tuple[int, str]]
 def test_a_fault_told_live_reaches_the_kubelet_at_once(node: Node, ctl: Ctl) -> None:
     assert (0, "gpu-3  unhealthy: too hot\n") == ctl("unhealthy", "gpu-3", "--reason", "too hot")
     node.wait_for(GPU, set(IDS) - {"gpu-3"}, {"gpu-3"})
-    assert (0, "gpu-3  well\n") == ctl("recover", "gpu-3")
+    assert (0, "gpu-3  healthy\n") == ctl("recover", "gpu-3")
     node.wait_for(GPU, IDS)
     assert (0, "gpu-6  unplugged\ngpu-7  unplugged\n") == ctl("unplug", "gpu-[67]")
     node.wait_for(GPU, IDS[:6], IDS[6:])
-    assert 8 == ctl("plug")[1].count("well")
+    assert 8 == ctl("plug")[1].count("healthy")
     node.wait_for(GPU, IDS)
 
 
@@ -89,8 +89,8 @@ def test_the_list_tells_how_everything_is(node: Node, ctl: Ctl) -> None:
     lines = text.splitlines()
     assert (0, 9) == (status, len(lines))
     assert "gpu-1  failing: simulated fault, slow by 5 s" == lines[1]
-    assert ["gpu-7  well", "plugin: hanging"] == lines[-2:]
-    assert (0, "plugin: well\n") == ctl("resume")
+    assert ["gpu-7  healthy", "plugin: hanging"] == lines[-2:]
+    assert (0, "plugin: running\n") == ctl("resume")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_list_tells_how_everything_is(node: Node, ctl: Ctl) -> None:
         (["unplug", "gpu-9"], "request.devices: 'gpu-9' is not a device: did you mean 'gpu-7'?"),
         (["hang", "gpu-1"], "request.devices: hang happens to the plugin, not to devices"),
         (["slow", "--by", "5"], "request.by: '5' is not a duration, such as 500ms, 30s or 1m30s"),
-        (["plug", "--for", "1s"], "request.for: plug does not last"),
+        (["plug", "--for", "1s"], "request.for: plug has no duration"),
     ],
 )
 def test_a_wrong_order_is_refused_with_its_reason(
@@ -137,8 +137,8 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (b"nonsense", "this is no JSON"),
-        (b"\xff", "this is no JSON"),
+        (b"nonsense", "this is not JSON"),
+        (b"\xff", "this is not JSON"),
         (b"[]", "request: a list is not a mapping with keys"),
         (b"{}", "request: do is missing"),
         (b"[" * 60_000, "the request is nested too deeply"),
@@ -146,8 +146,8 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
         (b" " * 65_537, "the request has more than 65536 bytes"),
         (json.dumps({"do": "plug", "devices": [f"*{index}" for index in range(101)]}).encode(),
          "request.devices: more than 100 that are not ids"),
-        (b'{"do": "explode"}', ("request.do: 'explode' cannot happen: known are unhealthy, slow, "
-         "fail, recover, unplug, plug, hang, resume, crash")),
+        (b'{"do": "explode"}', ("request.do: 'explode' is not an action: known are unhealthy, "
+         "slow, fail, recover, unplug, plug, hang, resume, crash")),
     ],
 )  # fmt: skip
 def test_nonsense_is_answered(request_: bytes, expected: str) -> None:
@@ -196,12 +196,12 @@ def test_no_more_ends_can_be_asked_for_than_are_worth_their_memory() -> None:
     request_ = b'{"do": "unhealthy", "for": "1h"}'
     for _ in range(commands._MAX_COMING):
         assert "error" not in json.loads(plugin._obey(request_))
-    expected = "1000 faults have an end that is still to come: wait, or use no 'for'"
+    expected = "1000 faults have not ended yet: wait, or do not use 'for'"
     assert {"error": expected} == json.loads(plugin._obey(request_))
     assert "error" not in json.loads(plugin._obey(b'{"do": "recover"}'))
 
 
-# Clients that are not well-behaved.
+# Clients that misbehave.
 
 
 def connected(path: Path, text: bytes = b"") -> socket.socket:
@@ -352,7 +352,7 @@ def test_a_new_plugin_takes_the_socket_over_from_an_old_one(path: Path) -> None:
 def test_no_other_file_is_overwritten(path: Path) -> None:
     path.write_text("precious")
     with (
-        pytest.raises(FileExistsError, match="is there already, and is no socket"),
+        pytest.raises(FileExistsError, match="exists, and is not a socket"),
         Control(path, lambda request: request).listening(),
     ):
         pass
@@ -378,7 +378,7 @@ def test_the_command_needs_a_socket_that_somebody_listens_on(ctl: Ctl, path: Pat
 @pytest.mark.parametrize(
     ("action", "status", "text"),
     [
-        ("list", 1, "simulated-device-plugin ctl: {}: the plugin gave no reply\n"),
+        ("list", 1, "simulated-device-plugin ctl: {}: the plugin did not reply\n"),
         ("crash", 0, ""),  # as it was told to
     ],
 )

@@ -52,4 +52,4 @@ def test_the_page_names_the_classic_variables(variable: str) -> None:
 def test_the_page_names_the_limits_of_the_control_socket() -> None:
     told = PAGE.partition("## Live\n")[2].partition("\n## ")[0]
     assert (65_536, 4, 5.0) == (commands.MAX_REQUEST, control_socket.CLIENTS, control_socket.LIMIT)
-    assert [] == [text for text in ("64 KiB", "Four clients", "5 s for all") if text not in told]
+    assert [] == [text for text in ("64 KiB", "Four clients", "5 s in total") if text not in told]

@@ -59,7 +59,7 @@ def test_hanging_ends_and_a_crash_does_not() -> None:
 def test_a_trouble_says_everything_that_is_wrong() -> None:
     everything = Trouble(sickness="hot", refusal="busy", delay=1.5, unplugged=True)
     assert "unplugged, unhealthy: hot, failing: busy, slow by 1.5 s" == str(everything)
-    assert "well" == str(WELL)
+    assert "healthy" == str(WELL)
 
 
 # Time.
@@ -148,7 +148,7 @@ def test_faults_come_in_order_of_time() -> None:
     assert sorted(times) == times
 
 
-def test_every_fault_passes_and_after_the_end_all_are_well() -> None:
+def test_every_fault_passes_and_after_the_end_all_are_healthy() -> None:
     process = Process(every=0.1, lasting=3, until=20, faults=[*[*Action][:3], Action.UNPLUG])
     events = list(process.events(IDS, 1))
     assert 100 < len(events)

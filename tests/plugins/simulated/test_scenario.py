@@ -215,7 +215,7 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             {"seed": True},
             "FILE: seed: true is not a whole number from 0 to 9223372036854775808",
         ),
-        ({"profile": "8-gpu"}, "FILE: profile: '8-gpu' is not known: did you mean '8-gpus'?"),
+        ({"profile": "8-gpu"}, "FILE: profile: '8-gpu' is not a profile: did you mean '8-gpus'?"),
         ({"profile": True}, "FILE: profile: true is not a string: put it in quotes"),
         ({"resources": []}, "FILE: resources: a list is not a mapping with keys"),
         (
@@ -231,7 +231,7 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
         ),
         (
             {"timeline": [{"at": "1s", "do": "unplugg"}]},
-            "FILE: timeline[0].do: 'unplugg' cannot happen: did you mean 'unplug'?",
+            "FILE: timeline[0].do: 'unplugg' is not an action: did you mean 'unplug'?",
         ),
         (
             {"timeline": [{"at": "1s", "do": "unplug", "devices": "simple-device-n1-7"}]},
@@ -246,7 +246,7 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
         ),
         (
             {"timeline": [{"at": "1s", "do": "crash", "for": "1s"}]},
-            "FILE: timeline[0].for: crash does not last",
+            "FILE: timeline[0].for: crash has no duration",
         ),
         (
             {"timeline": [{"at": "1s", "do": "hang", "for": "0s"}]},
@@ -284,9 +284,9 @@ def test_a_mistake_is_told_with_its_place(
         ({"id": " a"}, ": id ' a' has control characters or blanks at an end"),
         ({"id": "{indx}"}, ".id: '{indx}' has {indx}: did you mean 'index'?"),
         ({"id": "{id}"}, ".id: '{id}' has {id}: known are index, node"),
-        ({"numa": "x"}, ".numa: 'x' is not NUMA nodes, such as 0-3,8"),
-        ({"numa": "3-1"}, ".numa: '3-1' is not NUMA nodes, such as 0-3,8"),
-        ({"numa": 1024}, ".numa: 1024 is not NUMA nodes, such as 0-3,8"),
+        ({"numa": "x"}, ".numa: 'x' is not a list of NUMA nodes, such as 0-3,8"),
+        ({"numa": "3-1"}, ".numa: '3-1' is not a list of NUMA nodes, such as 0-3,8"),
+        ({"numa": 1024}, ".numa: 1024 is not a list of NUMA nodes, such as 0-3,8"),
         ({"nodes": "/dev/x"}, ".nodes: '/dev/x' is not a list"),
         ({"nodes": ["dev/x"]}, ".nodes[0]: 'dev/x' is not an absolute path"),
         ({"nodes": [{"container": "/x"}]}, ".nodes[0]: host is missing"),

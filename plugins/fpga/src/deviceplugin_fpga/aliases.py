@@ -1,4 +1,4 @@
-"""Names that people choose for resources, in place of those that are made of ids."""
+"""Aliases: names that people choose for resources, instead of names made of ids."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from deviceplugin_fpga.drivers import ALL_ONES, ID
 from deviceplugin_fpga.settings import MODES
 
 Key: TypeAlias = tuple[str, str]
-"""An interface id and the id of a function, which is empty where the interface itself is meant."""
+"""An interface id and the id of a function, which is empty for the interface itself."""
 
 _NAME: Final = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _OWN: Final = re.compile(rf"({'|'.join(MODES)})|(af|region)-.*", re.IGNORECASE)
-"""Names that the modes have, or can give to another function."""
+"""Names that the modes use, or could give to another function."""
 
 
 @dataclass(frozen=True)
 class Aliases:
-    """What functions and interfaces are called: each by its alias, or by the name of its mode."""
+    """The resource names of functions and interfaces: the alias, or the name of the mode."""
 
     names: Mapping[Key, str] = field(default_factory=dict)
 
@@ -42,25 +42,25 @@ class Aliases:
 
 
 def read(path: Path | None) -> Aliases:
-    """Return the aliases in the file at ``path``; none where there is no path.
+    """Return the aliases in the file at ``path``; none without a path.
 
     Raises:
-        ConfigError: All that is wrong with it, a line each, with file, line, entry and key.
+        ConfigError: All its errors, a line each, with file, line, entry and key.
     """
     return Aliases() if path is None else configuration.read(path, _FILE)
 
 
 def canonical(text: str) -> str:
-    """Return an id as sysfs writes it: hyphens, blanks and upper case are for people.
+    """Return an id as sysfs writes it, without hyphens, blanks and upper case.
 
     Raises:
-        ValueError: It is not an id; the message goes on from it.
+        ValueError: It is not an id. The message continues after the value.
     """
     found = text.strip().replace("-", "").lower()
     if not ID.fullmatch(found):
         raise ValueError("is not an id of 32 hex digits")
     if found == ALL_ONES:
-        raise ValueError("is what hardware gives that does not answer")
+        raise ValueError("is what hardware returns that does not answer")
     return found
 
 
@@ -82,7 +82,7 @@ class _Alias:
 
 
 def _distinct(aliases: Sequence[tuple[Place, _Alias]]) -> None:
-    """Note names, and what has a name, that are there already."""
+    """Collect repeated names, and repeated functions and interfaces."""
     places: dict[object, Place] = {}
     for entry, alias in aliases:
         name = entry.within("name")
@@ -91,7 +91,7 @@ def _distinct(aliases: Sequence[tuple[Place, _Alias]]) -> None:
             name.fault(f"{alias.name!r} is taken by {first.key}")
         key = (alias.interface, alias.function)
         if (first := places.setdefault(key, what)) is not what:
-            what.fault(f"has a name already, by {first.key}")
+            what.fault(f"has a name already, in {first.key}")
 
 
 def _aliases(aliases: Sequence[_Alias] = ()) -> Aliases:

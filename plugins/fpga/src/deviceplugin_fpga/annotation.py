@@ -1,4 +1,4 @@
-"""The node's own say in the mode: an annotation, asked for once from the API server."""
+"""The mode by an annotation of the node, read once from the API server."""
 
 import logging
 import os
@@ -13,21 +13,21 @@ log = logging.getLogger(__name__)
 
 NAME: Final = "fpga.intel.com/device-plugin-mode"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""What a pod has of its service account."""
+"""The directory of the pod's service account."""
 _LONGEST: Final = 4 * 1024**2
-"""Bytes of an answer; nodes are far smaller."""
+"""The most bytes of an answer. Nodes are far smaller."""
 PATIENCE: Final = 5.0
-"""Seconds for all of it, looking up names included."""
+"""Seconds for the whole request, including name resolution."""
 _MOST_SHOWN: Final = 80
-"""Characters of an annotation; the API server takes 256 KiB."""
+"""Characters of an annotation that are logged. The API server allows 256 KiB."""
 _PAUSE: Final = 0.2
-"""Seconds between attempts where nobody answers."""
+"""Seconds between attempts while there is no answer."""
 
 
 def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = PATIENCE) -> Mode:
-    """Return the mode that holds: the annotation's where it is asked for, or that of the settings.
+    """Return the mode: the annotation's if it is enabled, otherwise that of the settings.
 
-    Whatever goes wrong is a warning, and leaves the mode as it is set.
+    Any failure is logged as a warning, and the mode of the settings applies.
     """
     if not settings.node_annotation:
         return settings.mode
@@ -61,7 +61,7 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
 
 
 def _answered(settings: FpgaSettings, account: Path, patience: float) -> str:
-    """Return the annotation's value; asks again where nobody answers: a network may not be up."""
+    """Return the annotation's value. Retry while there is no answer: the network may be down."""
     from urllib.error import HTTPError, URLError
 
     end = monotonic() + patience
@@ -78,14 +78,14 @@ def _answered(settings: FpgaSettings, account: Path, patience: float) -> str:
 
 def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
     """Return the annotation's value; empty if the node has none."""
-    # Late: TLS takes memory that most plugins never need.
+    # Imported late: TLS takes memory that most plugins never need.
     import json
     import ssl
     from urllib.parse import quote
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
     class Stay(HTTPRedirectHandler):
-        """The token is for the API server, and for nobody that it names."""
+        """Refuses redirects: the token is for the API server only."""
 
         def redirect_request(self, *_: object) -> None:
             return None

@@ -1,7 +1,7 @@
-"""CDI specifications, which have the container runtime call the programming hook.
+"""CDI specifications that make the container runtime call the programming hook.
 
-JSON under the names that intel-device-plugins-for-kubernetes gives its YAML: a runtime reads both
-alike, and would refuse a device that two files describe.
+They are JSON, in files with the names of intel-device-plugins-for-kubernetes' YAML. A runtime reads
+both formats, and would refuse a device that is in two files.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def directory(path: Path) -> Directory:
 
 
 def write(folder: Directory, device: str, hook: Path) -> None:
-    """Have a specification of ``device`` in ``folder``; one that says the same is left alone.
+    """Write the specification of ``device`` to ``folder``, unless it has the same content.
 
     Raises:
         OSError: It cannot be written.

@@ -12,13 +12,13 @@ from deviceplugin_fpga.settings import FpgaSettings
 
 _USAGE: Final = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
 _PURPOSE: Final = """\
-Writes the hook that programs FPGAs when a container starts: one file, which a container runtime
-calls, and which needs nothing on the host but /bin/sh, and Python 3.9 or newer in /usr/bin.
+Write the hook that programs FPGAs when a container starts. It is one file, which the container
+runtime calls. The host needs only /bin/sh, and Python 3.9 or newer in /usr/bin.
 """
 
 
 def main() -> NoReturn:
-    """Run ``fpga-device-plugin``, or one of its parts."""
+    """Run ``fpga-device-plugin``, or one of its commands."""
     dp.main(
         FpgaPlugin,
         settings=FpgaSettings,
@@ -28,18 +28,18 @@ def main() -> NoReturn:
     )
 
 
-# What a plugin that runs on a node never needs is imported late.
+# Imported late: a plugin on a node never needs these.
 
 
 def name(arguments: Sequence[str]) -> int:
-    """Print what a pod has to ask for to get a function."""
+    """Print what a pod must request to get a function."""
     from deviceplugin_fpga import commands
 
     return commands.name(arguments)
 
 
 def bitstream(arguments: Sequence[str]) -> int:
-    """Print what is in a bitstream, and which cards here it fits."""
+    """Print the contents of a bitstream, and which cards of this machine it fits."""
     from deviceplugin_fpga import commands
 
     return commands.bitstream(arguments)

@@ -19,24 +19,24 @@ from deviceplugin_fpga.hook.errors import HookError, shown
 
 _COMMAND: Final = "fpga-device-plugin"
 _NAME: Final = """\
-Prints what a pod has to ask for to get a function of an FPGA: the resource, and the lines for the
+Print what a pod must request to get a function of an FPGA: the resource, and the lines for the
 container in the pod's manifest. INTERFACE and FUNCTION are ids of 32 hex digits; hyphens and upper
-case do not matter. A bitstream has both in its header: see `fpga-device-plugin bitstream --help`.
+case are ignored. A bitstream has both in its header: see `fpga-device-plugin bitstream --help`.
 
-Which of the two snippets is right depends on the mode of the plugin on the nodes. With --aliases,
-the names are those of the file that the plugin has.
+Use the snippet for the plugin's mode on your nodes. With --aliases FILE, the names are those in
+the plugin's file of aliases.
 """
 _NAME_EXAMPLE: Final = """\
 example:
   fpga-device-plugin name ce48969398f05f33946d560708be108a d8424dc4a4a3c413f89e433683f9040b
 """
 _BITSTREAM: Final = """\
-Prints what is in a bitstream (.gbs, or .aocx of OpenCL): for which interface and with which
-function, how long, its checksum, what a pod asks for to have it, where the hook looks for it, and
-which cards of this machine it fits. Reads and compares as the hook does; programs nothing.
+Print the contents of a bitstream (.gbs, or .aocx of OpenCL): its interface and function, its length
+and checksum, what a pod must request to get it, where the hook expects it, and which cards of this
+machine it fits. The file is checked as the hook checks it. Nothing is programmed.
 
-Exit status 0 if the hook would take the file, 1 with the reason if not. Whether a card here fits
-does not matter to that.
+The exit status is 0 if the hook would accept the file, and 1 with the reason if not. It does not
+depend on the cards of this machine.
 """
 _BITSTREAM_EXAMPLE: Final = """\
 example:
@@ -59,7 +59,7 @@ resources:
 
 
 def name(argv: Sequence[str]) -> int:
-    """Print resources and snippets for a function; return the exit status."""
+    """Print resources and snippets for a function, and return the exit status."""
     parser = _parser("name", _NAME, _NAME_EXAMPLE)
     for what, text in (("interface", "of the card's region"), ("function", "of the AFU")):
         parser.add_argument(what, metavar=what.upper(), type=_id, help=f"id {text}")
@@ -78,7 +78,7 @@ def name(argv: Sequence[str]) -> int:
 
 
 def bitstream(argv: Sequence[str]) -> int:
-    """Print what is in a bitstream and which cards it fits; return the exit status."""
+    """Print the contents of a bitstream and the cards that it fits. Return the exit status."""
     parser = _parser("bitstream", _BITSTREAM, _BITSTREAM_EXAMPLE)
     parser.add_argument("file", metavar="FILE", type=Path, help="the bitstream")
     parser.add_argument(
@@ -122,7 +122,7 @@ def _parser(command: str, description: str, example: str) -> ArgumentParser:
         type=Path,
         metavar="FILE",
         default=Path(path) if path else None,
-        help=f"names for functions and interfaces (or {variable})",
+        help=f"file of aliases (or {variable})",
     )
     return parser
 

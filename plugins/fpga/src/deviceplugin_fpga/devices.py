@@ -1,4 +1,4 @@
-"""What each mode offers of the FPGAs that were found."""
+"""The devices that each mode advertises of the FPGAs that were found."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ from deviceplugin_fpga.settings import Mode
 
 @dataclass
 class Offer:
-    """Makes devices of what a look found, and adds what it finds wrong with single ones."""
+    """Makes devices of the result of a discovery, and adds problems of single devices."""
 
     found: Found
     dev: Path
     steady: SteadyHealth[Key]
     ignored: Collection[str]
-    """Attributes of errors that do not matter."""
+    """Error attributes that are ignored."""
     aliases: Aliases = field(default_factory=Aliases)
     findings: set[Finding] = field(default_factory=set)
     """All errors that the hardware reports."""
 
     def devices(self, mode: Mode) -> Iterator[dp.Device]:
-        """Yield what ``mode`` offers."""
+        """Yield the devices of ``mode``."""
         for fme in self.found.fmes:
             if mode == "af":
                 yield from self._ports(fme)
@@ -89,7 +89,7 @@ def _all_ones(what: str, text: str) -> list[Finding]:
 
 
 def _programmed(port: Port) -> str:
-    """Return what is programmed, for people; empty where the kernel does not say."""
+    """Return the programmed function for people to read; empty if the kernel does not say."""
     try:
         return port.afu_id()
     except SysfsError:

@@ -1,4 +1,4 @@
-"""What ``deviceplugin doctor`` looks at for this plugin."""
+"""What ``deviceplugin doctor`` checks for this plugin."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -32,8 +32,8 @@ _FPGAS: Final = Hardware(
         Need(
             what="FPGA in it",
             any_of=("sys/class/fpga/intel-fpga-dev.*", "sys/class/fpga_region/region*"),
-            means="the driver is loaded and has bound no card.",
-            do="lspci -nnk shows the driver of each card; dmesg tells why it was not taken.",
+            means="the driver is loaded, but is bound to no card.",
+            do="lspci -nnk shows the driver of each card; dmesg shows why this one was not bound.",
         ),
         Need(
             what="port of an FPGA",
@@ -41,14 +41,14 @@ _FPGAS: Final = Hardware(
                 "sys/class/fpga/intel-fpga-dev.*/intel-fpga-port.*",
                 "sys/class/fpga_region/region*/dfl-port.*",
             ),
-            means="there is nothing that a pod could be given.",
-            do="modprobe dfl-afu; a port that was handed to a virtual function is on that one.",
+            means="there is nothing to allocate to a pod.",
+            do="modprobe dfl-afu. A port of a virtual function is below that function.",
         ),
         Need(
             what="device file of a port",
             any_of=("dev/intel-fpga-port.*", "dev/dfl-port.*"),
-            means="a pod cannot be given the port.",
-            do="see whether udev runs (udevadm trigger); in a pod, mount /dev of the host.",
+            means="the port cannot be allocated to a pod.",
+            do="check that udev runs (udevadm trigger); in a pod, mount the host's /dev.",
         ),
     ),
 )

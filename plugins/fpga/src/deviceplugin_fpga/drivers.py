@@ -1,6 +1,7 @@
-"""FPGAs as the two kernel drivers show them, in one shape.
+"""FPGAs as the two kernel drivers show them, in one form.
 
-Standard library only (``kit.sysfs`` is no more), Python 3.9: the hook runs this on the host.
+This module runs in the hook on the host, so it needs only Python 3.9 and its standard library, as
+does ``kit.sysfs``.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ if TYPE_CHECKING:
 ID = re.compile(r"[0-9a-f]{32}")
 """An interface or AFU id."""
 ALL_ONES = "f" * 32
-"""What hardware that does not answer gives as an id."""
+"""The id that hardware returns when it does not answer."""
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _ACCELERATOR = "0x120000"
 
 
 class NoDriverError(Exception):
-    """The kernel has neither driver."""
+    """Neither driver is loaded."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What tells one driver from the other. Patterns are of file names."""
+    """The differences between the drivers. Patterns match file names."""
 
     name: str
     folder: str
-    """Of the regions: below ``/sys/class``, and below the PCI device."""
+    """The directory of regions, below ``/sys/class`` and below the PCI device."""
     region: re.Pattern[str]
     port: re.Pattern[str]
     fme: re.Pattern[str]
@@ -65,17 +66,17 @@ DFL = Driver(
     ),
 )
 DRIVERS = (OPAE, DFL)
-"""The first whose class is there is used."""
+"""The first whose class exists is used."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port: the part of an FPGA that can be given to somebody."""
+    """A port: the part of an FPGA that a container can have."""
 
     folder: Path
-    """In sysfs, without links."""
+    """Its directory in sysfs, without links."""
     card: Path
-    """The PCI device in sysfs. That of a virtual function is the function's own."""
+    """The PCI device in sysfs. For a port of a virtual function, it is that function."""
     sysfs: Sysfs = field(compare=False, repr=False)
 
     @property
@@ -84,22 +85,22 @@ class Port:
         return self.folder.name
 
     def afu_id(self) -> str:
-        """Return the id of what is programmed now.
+        """Return the id of the function that is programmed now.
 
         Raises:
-            SysfsError: It cannot be read, or is no id. The kernel refuses while it programs.
+            SysfsError: It cannot be read, as during programming, or is not an id.
         """
         return _id(self.sysfs, self.folder, "afu_id")
 
     def number(self) -> int:
-        """Return the number of the port on its FME, which the kernel wants for programming.
+        """Return the number of the port on its FME, which the kernel needs for programming.
 
         Raises:
             SysfsError: There is none.
         """
         text = self.sysfs.read(self.folder / "id", "")
         if not _NUMBER.fullmatch(text):
-            raise OddError(f"{self.name}: id", f"{text[:40]!r} is no number")
+            raise OddError(f"{self.name}: id", f"{text[:40]!r} is not a number")
         return int(text)
 
 
@@ -109,7 +110,7 @@ class Fme:
 
     folder: Path
     interface_id: str
-    """What bitstreams for it must be made for."""
+    """The interface that its bitstreams must have."""
     ports: tuple[Port, ...] = ()
 
     @property
@@ -120,14 +121,14 @@ class Fme:
 
 @dataclass
 class Found:
-    """What a look found."""
+    """The result of a discovery."""
 
     fmes: list[Fme] = field(default_factory=list)
     problems: dict[str, set[str]] = field(default_factory=dict)
-    """What was skipped and why, with the names of the ports and FMEs that it is about."""
+    """Why ports and FMEs were skipped, with their names."""
 
     def skip(self, error: SysfsError, *names: str) -> None:
-        """Note that ``error`` keeps ``names`` from being used."""
+        """Record that ``names`` are skipped because of ``error``."""
         self.problems.setdefault(str(error), set()).update(names)
 
 
@@ -147,7 +148,7 @@ def choose(sysfs: Sysfs) -> Driver:
 
 
 def look(sysfs: Sysfs) -> Found:
-    """Return all FMEs that have ports. What is odd is skipped, and the others are not harmed.
+    """Return all FMEs that have ports. Faulty ones are skipped, and do not affect the others.
 
     Raises:
         NoDriverError: There is no driver.
@@ -173,7 +174,7 @@ def port_at(driver: Driver, folder: Path, sysfs: Sysfs) -> Port:
     """Return the port whose directory in sysfs is ``folder``, which is free of links.
 
     Raises:
-        SysfsError: It is no port of the driver, or not on an FPGA.
+        SysfsError: It is not a port of the driver, or not on an FPGA.
     """
     if not driver.port.fullmatch(folder.name):
         raise OddError(folder.name, f"not a port of the {driver.name} driver")
@@ -192,7 +193,7 @@ def port_at(driver: Driver, folder: Path, sysfs: Sysfs) -> Port:
 def fme_of(driver: Driver, port: Port) -> Path:
     """Return the folder of the FME that ``port`` belongs to.
 
-    That in the same region; for a virtual function, which has none, that of its physical one.
+    It is the FME in the same region. A virtual function has none: it uses its physical function's.
 
     Raises:
         SysfsError: There is not exactly one.
@@ -213,7 +214,7 @@ def fme_of(driver: Driver, port: Port) -> Path:
 def interface_id(driver: Driver, fme: Path, sysfs: Sysfs) -> str:
     """Return the interface id of the FME at ``fme``.
 
-    An FME of DFL says it once for each of its ports.
+    An FME of DFL has it once for each of its ports.
 
     Raises:
         SysfsError: There is none, or there are several.
@@ -227,7 +228,7 @@ def interface_id(driver: Driver, fme: Path, sysfs: Sysfs) -> str:
 
 
 def _port_entries(driver: Driver, sysfs: Sysfs, found: Found) -> Iterator[Path]:
-    """Yield the entries of ports in all regions; one can be there twice."""
+    """Yield the entries of ports in all regions. A port can appear twice."""
     try:
         regions = sysfs.entries(Path("class", driver.folder), driver.region)
     except SysfsError as error:  # gone since it was chosen

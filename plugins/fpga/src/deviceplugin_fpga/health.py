@@ -1,4 +1,4 @@
-"""The health of FPGAs, by what the hardware's own error registers say."""
+"""The health of FPGAs, by the hardware's own error registers."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Severity(IntEnum):
-    """What an error does to a device."""
+    """The effect of an error on a device."""
 
     WARNING = 1
-    """Told, and nothing else."""
+    """Reported only."""
     ERROR = 2
     """Unhealthy if it lasts."""
     FATAL = 3
@@ -44,17 +44,17 @@ OF_FME: Final[Mapping[str, Severity]] = {
     "pcie1_errors": Severity.ERROR,
     "nonfatal_errors": Severity.WARNING,
 }
-"""Below ``errors`` of an FME; each driver has its own selection."""
+"""Registers below ``errors`` of an FME. Each driver has some of them."""
 _REGISTER: Final = range(2**64)
-"""What a register can hold."""
+"""The largest value of a register."""
 _DETAILS: Final = ("first_error", "first_malformed_req")
-"""What stands beside ``errors`` and says more."""
+"""Attributes beside ``errors`` with details."""
 
 
 def findings(fme: Fme, ports: Sequence[Port], ignored: Collection[str] = ()) -> list[Finding]:
-    """Return what is wrong with ``fme`` and ``ports`` now, the worst first.
+    """Return the errors of ``fme`` and ``ports`` now, the worst first.
 
-    A register that is not there says nothing, and one that cannot be read is an error.
+    A missing register is not an error. An unreadable one is.
     """
     found = list(_of(fme.ports[0].sysfs, fme.folder, OF_FME, ignored))
     for port in ports:
@@ -74,7 +74,7 @@ def _of(
         except SysfsError as error:
             yield Finding(attribute, Severity.ERROR, str(error))
         except ValueError:
-            text = f"{folder.name}: {attribute} is {text[:40]!r}, which is no number"
+            text = f"{folder.name}: {attribute} is {text[:40]!r}, which is not a number"
             yield Finding(attribute, Severity.ERROR, text)
         else:
             if value:
@@ -97,9 +97,9 @@ def _number(text: str) -> int:
 
 
 def judged(steady: SteadyHealth[Key], key: Key, found: Sequence[Finding]) -> dp.Health:
-    """Return the health of the device ``key``, of which ``found`` was found just now.
+    """Return the health of the device ``key``, whose present errors are ``found``.
 
-    Fatal errors do not wait until they have lasted.
+    Fatal errors take effect at once.
     """
     bad = [one for one in found if one.severity >= Severity.ERROR]
     reason = "; ".join(one.text for one in bad)

@@ -1,4 +1,4 @@
-"""Puts the programming hook on the host, as one file that needs nothing but the host's Python."""
+"""Installs the programming hook on the host, as one file that needs only the host's Python."""
 
 import io
 from pathlib import Path
@@ -13,10 +13,10 @@ INTERPRETERS: Final = (
     "/usr/bin/python3.9",
     "/usr/local/bin/python3",
 )
-"""Where hosts have Python, as a shell writes it. Full paths: runtimes call hooks without PATH."""
+"""Where hosts have Python, as shell patterns. Runtimes call hooks without PATH."""
 _START: Final = f"""\
 #!/bin/sh
-# Below is a zip archive, which Python runs; this looks for a Python that can.
+# Below is a zip archive, which Python runs. This finds a Python that can.
 for python in {" ".join(INTERPRETERS)}; do
     if "$python" -IS -c 'import sys; sys.exit(sys.version_info < (3, 9))' </dev/null 2>/dev/null
     then exec "$python" -I "$0" "$@"
@@ -25,18 +25,18 @@ done
 echo "fpga-hook: needs Python 3.9 or newer on the host: none of {", ".join(INTERPRETERS)}" >&2
 exit 1
 """
-"""A kernel that misses the interpreter of a script says that the script itself is not there."""
+"""If a script's interpreter is missing, the kernel reports the script itself as missing."""
 _PACKAGE: Final = Path(__file__).parent
 _SHARED: Final = {
     "deviceplugin/kit/sysfs.py": Path(sysfs.__file__),
     "deviceplugin_fpga/drivers.py": _PACKAGE / "drivers.py",
 }
-"""What the hook has in common with the plugin."""
+"""Modules that the hook shares with the plugin."""
 _MAIN: Final = "from deviceplugin_fpga.hook import main\n\nmain()\n"
 
 
 def install(path: Path) -> None:
-    """Write the hook to ``path``, in place of what is there. A hook that runs is not disturbed.
+    """Write the hook to ``path``, replacing any file. A running hook is not disturbed.
 
     Raises:
         OSError: It cannot be written.
@@ -45,7 +45,7 @@ def install(path: Path) -> None:
 
 
 def archive() -> bytes:
-    """Return the hook: a zip file that Python runs. The same code makes the same bytes."""
+    """Return the hook: a zip file that Python runs. The same code gives the same bytes."""
     file = io.BytesIO()
     file.write(_START.encode())
     with ZipFile(file, "w", ZIP_DEFLATED) as together:
@@ -54,7 +54,7 @@ def archive() -> bytes:
             together.writestr(ZipInfo(name), text, ZIP_DEFLATED)
 
         add("__main__.py", _MAIN)
-        # Empty: those of the plugin and of the framework need more than a host has.
+        # Empty, because those of the plugin and the framework import more than a host has.
         for package in ("deviceplugin", "deviceplugin/kit", "deviceplugin_fpga"):
             add(f"{package}/__init__.py", "")
         hook = sorted((_PACKAGE / "hook").glob("*.py"))

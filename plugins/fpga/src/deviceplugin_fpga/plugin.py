@@ -1,4 +1,4 @@
-"""Advertise Intel FPGAs. Other commands: `install-hook PATH`, `name --help`, `bitstream FILE`."""
+"""The FPGA plugin."""
 
 import logging
 from collections import Counter
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SUBSYSTEMS: Final = ("dfl", "fpga", "fpga_region", "pci", "platform")
-"""Of cards, their functions, regions, engines and ports."""
+"""Kernel events of cards, their functions, regions, engines and ports."""
 _ANNOTATIONS: Final[Mapping[str, str]] = {"com.intel.fpga.mode": resource_names.REGION_MODE}
 
 
 class FpgaPlugin(dp.Plugin):
-    """Intel FPGAs: as what they are programmed, or as regions to be programmed."""
+    """Advertise Intel FPGAs by their programmed functions, or as regions to program."""
 
     exclusive = True
 
     def __init__(self, settings: FpgaSettings | None = None, sysfs: Sysfs | None = None) -> None:
-        """Read the aliases, and ask for the node's annotation where that is wanted.
+        """Read the aliases, and the node's annotation if that is enabled.
 
         Raises:
-            ConfigError: The file of aliases cannot be used.
+            ConfigError: The file of aliases is invalid.
         """
         self._settings = settings or FpgaSettings()
         self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
@@ -92,7 +92,7 @@ class FpgaPlugin(dp.Plugin):
 
     @override
     def stop(self, resource: str) -> None:
-        # The specification stays: containers that hold the device are started again without us.
+        # The specification stays, because containers that hold the device may restart without us.
         self._served.discard(resource)
 
     @override
@@ -118,7 +118,7 @@ class FpgaPlugin(dp.Plugin):
         try:
             found = drivers.look(self._sysfs)
         except NoDriverError as error:
-            if self._has_driver:  # unloaded: all devices have vanished
+            if self._has_driver:  # the driver was unloaded: all devices have vanished
                 return Found(problems={str(error): set()})
             if cards := waiting_cards(self._sysfs):
                 raise dp.DiscoveryError(f"{error}; PCI cards: {', '.join(cards)}") from error
@@ -130,7 +130,7 @@ class FpgaPlugin(dp.Plugin):
     def _unreadable(
         self, devices: Sequence[dp.Device], problems: Mapping[str, Collection[str]]
     ) -> Iterator[dp.Device]:
-        """Yield devices of the last look that are still there, but cannot be made sense of."""
+        """Yield devices of the last discovery that still exist, but cannot be read now."""
         readable = {device.id for device in devices}
         for device in self._last:
             names = {device.id, *(PurePath(node.host_path).name for node in device.nodes)}
@@ -139,7 +139,7 @@ class FpgaPlugin(dp.Plugin):
                 yield replace(device, health=dp.Health.unhealthy(reason))
 
     def _prepared(self, device: dp.Device) -> dp.Device:
-        """Return ``device``, unhealthy if the runtime could not be told of it."""
+        """Return ``device``. It is unhealthy if its CDI specification cannot be written."""
         if self.mode != "region" or device.resource not in self._served:
             return device
         try:

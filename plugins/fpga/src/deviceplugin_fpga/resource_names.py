@@ -1,18 +1,18 @@
-"""Names of resources, as those of intel-device-plugins-for-kubernetes."""
+"""Names of resources, the same as in intel-device-plugins-for-kubernetes."""
 
 from base64 import urlsafe_b64encode
 from typing import Final
 
 NAMESPACE: Final = "fpga.intel.com"
 REGION_MODE: Final = f"{NAMESPACE}/region"
-"""Value of the annotation that tells a runtime that a region is to be programmed."""
+"""Value of the annotation by which a runtime knows that a region is to be programmed."""
 
 
 def af(interface_id: str, afu_id: str) -> str:
     """Return the resource of a port that is programmed with ``afu_id``.
 
-    Both ids in full would be too long, so they are there in base64, after what people need to
-    tell them apart.
+    Both ids in full would be too long. They are in base64, after the first digits of each, by which
+    people can distinguish them.
     """
     both = urlsafe_b64encode(bytes.fromhex(interface_id + afu_id)).decode().rstrip("=")
     return f"{NAMESPACE}/af-{interface_id[:3]}.{afu_id[:3]}.{both}"

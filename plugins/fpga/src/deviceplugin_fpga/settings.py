@@ -1,4 +1,4 @@
-"""What the FPGA plugin can be told."""
+"""The settings of the FPGA plugin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,33 +15,33 @@ MODES: Final[Mapping[str, Mode]] = {"af": "af", "region": "region", "regiondevel
 
 @dataclass(frozen=True, kw_only=True)
 class FpgaSettings(dp.Settings):
-    """What the FPGA plugin can be told."""
+    """The settings of the FPGA plugin."""
 
     mode: Mode = "af"
-    """What is offered: ports by what is programmed (af), regions that a pod has programmed when it
-    starts (region), or regions that a pod can program by itself (regiondevel)."""
+    """What is advertised: ports by their programmed function (af), regions that are programmed when
+    a pod starts (region), or regions that the pod programs itself (regiondevel)."""
     aliases: Path | None = field(default=None, metadata={"watch": True})
-    """File with names for functions and interfaces, as TOML, JSON or YAML. A device that has one is
-    offered under it alone."""
+    """File with names for functions and interfaces, as TOML, JSON or YAML. A device with an alias
+    has no other name."""
     node_annotation: bool = False
-    """Whether the annotation fpga.intel.com/device-plugin-mode of the node wins over mode. It is
-    read once at the start from the API server, which a service account must be allowed to."""
+    """Whether the node's annotation fpga.intel.com/device-plugin-mode overrides mode. It is read
+    once, at the start, from the API server. The service account needs the right to get nodes."""
     node_name: str = field(default="", metadata={"env": "NODE_NAME"})
     """Name of the node whose annotation is read."""
     api_server: str = ""
-    """URL of the API server; that which Kubernetes tells every pod where not given."""
+    """URL of the API server. By default it is the one in the pod's variables."""
     ignore_errors: tuple[str, ...] = ()
-    """Attributes of errors, such as pcie1_errors, that make no device unhealthy."""
+    """Error attributes that do not make a device unhealthy, such as pcie1_errors."""
     error_patience: timedelta = timedelta(seconds=5)
-    """Time that an error must last before a device is unhealthy, and be gone before it is healthy
-    again. Fatal errors do not wait, nor does the first look."""
+    """How long an error must last before a device is unhealthy, and be gone before it is healthy
+    again. Fatal errors, and errors in the first discovery, take effect at once."""
     sysfs_dir: Path = Path("/sys")
     """Directory of sysfs."""
     dev_dir: Path = Path("/dev")
-    """Directory of device nodes on the host. It is not looked at: sysfs knows the nodes."""
+    """Directory of device nodes on the host. The plugin does not read it, because it uses sysfs."""
     cdi_dir: Path = Path("/var/run/cdi")
-    """Directory in which the container runtime looks for CDI specifications. Used in mode region
-    only."""
+    """Directory from which the container runtime reads CDI specifications. Used only in mode
+    region."""
     hook: Path = Path("/opt/intel/fpga-sw/intel-fpga-crihook")
     """Path on the host of the program that the container runtime calls to program regions."""
 
@@ -49,8 +49,8 @@ class FpgaSettings(dp.Settings):
         """Refuse what cannot be used.
 
         Raises:
-            ConfigError: The node's annotation is asked for, but not of which node; or errors are to
-                be ignored that are not looked at.
+            ConfigError: The node's annotation is enabled without a node name, or ignore-errors
+                names an unknown attribute.
         """
         known = sorted({*OF_PORT, *OF_FME})
         for name in self.ignore_errors:

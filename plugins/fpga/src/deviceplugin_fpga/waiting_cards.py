@@ -1,4 +1,4 @@
-"""FPGAs on the PCI bus that no driver has taken."""
+"""FPGAs on the PCI bus that have no driver."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from deviceplugin.kit.sysfs import Sysfs
 _INTEL: Final = 0x8086
 _ACCELERATOR: Final = "120000"
 _MODELS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
-"""PCI devices that the two drivers take. Other accelerators of the same class are no FPGAs."""
+"""PCI devices of the two drivers. Other accelerators of the same class are not FPGAs."""
 
 
 def waiting_cards(sysfs: Sysfs) -> list[str]:
-    """Return their PCI addresses."""
+    """Return the PCI addresses of FPGAs without a driver."""
     cards = pci.functions(Tree(sysfs))
     return [card.address for card in cards if _is_fpga(card) and not card.driver]
 

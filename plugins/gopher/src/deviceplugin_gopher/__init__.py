@@ -17,15 +17,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class GopherSettings(dp.Settings):
-    """What the gopher plugin can be told."""
+    """The settings of the gopher plugin."""
 
     directory: Path = Path("/etc/gophers")
-    """Directory whose files are the devices, by their names. It need not exist yet."""
+    """Directory whose files are the devices. It need not exist yet."""
     resource: str = "example.com/gopher"
     """Resource name to advertise them under."""
     variable: str = "Gopher"
-    """Environment variable in which a container finds the names of its gophers, with commas
-    between them."""
+    """Environment variable with the names of a container's gophers, separated by commas."""
 
 
 class GopherPlugin(dp.Plugin):

@@ -9,14 +9,14 @@ def classic_pattern(settings: SimulatedSettings) -> Pattern:
     """Return the pattern of the devices of ``settings``.
 
     Raises:
-        ConfigError: Their ids would be too long, or no part of the names of annotations.
+        ConfigError: Their ids would be too long, or invalid in the names of annotations.
     """
     value = f"{{{settings.value_form}}}"
     prefix, node = settings.device_id_prefix, settings.node
     last = f"{prefix}-{node}-{max(0, settings.number_devices - 1)}"
     if problem := id_problem(last):
         raise dp.ConfigError(
-            f"device-id-prefix {prefix!r} and node-name {node!r} do not go together: "
+            f"device-id-prefix {prefix!r} and node-name {node!r} cannot be combined: "
             f"id {last!r} {problem}"
         )
     annotation = f"{settings.annotation_prefix}-{last}"

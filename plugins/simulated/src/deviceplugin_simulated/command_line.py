@@ -9,7 +9,7 @@ from deviceplugin_simulated.settings import SimulatedSettings
 
 
 def main() -> NoReturn:
-    """Run ``simulated-device-plugin``, or its part ``ctl``."""
+    """Run ``simulated-device-plugin``, or its command ``ctl``."""
     dp.main(
         SimulatedPlugin,
         settings=SimulatedSettings,
@@ -20,7 +20,7 @@ def main() -> NoReturn:
 
 
 def ctl(argv: Sequence[str]) -> int:
-    """Make devices of a plugin that runs fail, recover, go and come back."""
-    from deviceplugin_simulated import ctl_command  # what a plugin on a node never needs
+    """Make devices of a running plugin fail, recover, vanish and come back."""
+    from deviceplugin_simulated import ctl_command  # a plugin on a node never needs this
 
     return ctl_command.run(argv)

@@ -1,4 +1,4 @@
-"""What can be asked for on the control socket: an event, now, or a list. Pure, no socket."""
+"""Requests to the control socket: an event that happens now, or a list. Pure, without a socket."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,27 @@ LIST: Final = "list"
 MAX_REQUEST: Final = 65536
 """Bytes."""
 _MAX_PATTERNS: Final = 100
-"""Texts of a request that are not ids: each is compared with all ids."""
+"""The most strings of a request that are not ids. Each is compared with all ids."""
 _MAX_COMING: Final = 1000
-"""Events that clients have asked for and that are still to come. Each has its ids in memory."""
+"""The most pending events that clients have requested. Each keeps its ids in memory."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a request asks for."""
+    """A parsed request."""
 
     events: Sequence[Event] = ()
     ids: Sequence[str] = ()
     """Devices that the reply is about."""
     problem: str = ""
-    """Why nothing of it can be done; empty if it can."""
+    """Why the request is refused; empty if it is not."""
 
 
 def read(request: bytes, ids: Sequence[str], now: float) -> Order:
-    """Return what ``request`` says, which is JSON. This takes its time: hold no lock meanwhile.
+    """Parse ``request``, which is JSON. This may be slow, so do not hold a lock meanwhile.
 
-    A request is an entry of a timeline without ``at``: ``{"do": "unhealthy", "devices": "gpu-3"}``;
-    ``{"do": "list"}`` is answered with what is wrong with each device.
+    A request is an entry of a timeline without ``at``: ``{"do": "unhealthy", "devices": "gpu-3"}``.
+    The reply to ``{"do": "list"}`` says what is wrong with each device.
     """
     if len(request) > MAX_REQUEST:
         return Order(problem=f"the request has more than {MAX_REQUEST} bytes")
@@ -42,7 +42,7 @@ def read(request: bytes, ids: Sequence[str], now: float) -> Order:
     except RecursionError:
         return Order(problem="the request is nested too deeply")
     except ValueError:
-        return Order(problem="this is no JSON")
+        return Order(problem="this is not JSON")
 
 
 def _order(given: Any, ids: Sequence[str], now: float) -> Order:
@@ -60,15 +60,13 @@ def _order(given: Any, ids: Sequence[str], now: float) -> Order:
 
 
 def obey(order: Order, life: Life, now: float) -> State:
-    """Do to ``life`` what ``order`` says, and return how everything is then.
+    """Apply ``order`` to ``life``, and return the resulting state.
 
     Raises:
-        ValueError: Too much is still to come.
+        ValueError: Too many events are pending.
     """
     if len(order.events) > 1 and life.coming >= _MAX_COMING:
-        raise ValueError(
-            f"{_MAX_COMING} faults have an end that is still to come: wait, or use no 'for'"
-        )
+        raise ValueError(f"{_MAX_COMING} faults have not ended yet: wait, or do not use 'for'")
     for event in order.events:
         life.add(event)
     life.advance(now)
@@ -76,15 +74,15 @@ def obey(order: Order, life: Life, now: float) -> State:
 
 
 def reply(order: Order, state: State) -> bytes:
-    """Return the answer, which is JSON: ``devices`` of the order with how they are in ``state``."""
+    """Return the reply as JSON: the order's ``devices`` with their condition in ``state``."""
     return _json(
         devices={device_id: str(state.of(device_id)) for device_id in order.ids},
-        plugin="hanging" if state.hangs else "well",
+        plugin="hanging" if state.hangs else "running",
     )
 
 
 def refusal(problem: str) -> bytes:
-    """Return the answer to a request that cannot be done, which is JSON with ``error``."""
+    """Return the reply to a refused request: JSON with ``error``."""
     return _json(error=problem)
 
 

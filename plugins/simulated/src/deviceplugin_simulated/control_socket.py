@@ -1,4 +1,4 @@
-"""A Unix socket on which a running plugin is told what shall happen: a JSON object, and a reply."""
+"""A Unix socket to control a running plugin: a JSON object, and a reply."""
 
 import atexit
 import logging
@@ -16,20 +16,20 @@ from deviceplugin_simulated.commands import MAX_REQUEST
 log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".new"
-"""What the name of the socket has at its end until it can be used."""
+"""The suffix of the socket's name until it can be used."""
 CLIENTS: Final = 4
-"""Clients that are served at once. Others wait in the socket's queue."""
+"""Clients that are served at the same time. Others wait in the socket's queue."""
 LIMIT: Final = 5.0
-"""Seconds that a client has for all of it, however little it sends or takes at a time."""
+"""Seconds that a client has in total, however slowly it sends or receives."""
 _PAUSE: Final = 0.2
-"""Seconds until clients are looked for again where that failed, as without descriptors."""
+"""Seconds until the next attempt after accepting a client failed, as without descriptors."""
 
 
 class Control:
-    """The socket at ``path``; ``obey`` gets each request and returns the reply, both one line.
+    """The socket at ``path``. ``obey`` gets each request and returns the reply, both one line.
 
-    Only the user that runs the plugin, and root, can open it. ``obey`` is called by several threads
-    at once; nobody else waits for a client.
+    Only the plugin's user and root can open the socket. Several threads call ``obey`` at the same
+    time, so a slow client delays no other.
     """
 
     def __init__(self, path: Path, obey: Callable[[bytes], bytes]) -> None:
@@ -38,12 +38,12 @@ class Control:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Serve clients until the end.
+        """Serve clients until the context ends.
 
-        The socket takes the place of an older one, and is removed at the end.
+        The socket replaces an older one, and is removed at the end.
 
         Raises:
-            OSError: The socket cannot be made, or there is something else in its place.
+            OSError: The socket cannot be created, or another kind of file has its path.
         """
         with socket.socket(socket.AF_UNIX) as listener:
             identity = self._make(listener)
@@ -70,13 +70,13 @@ class Control:
             ended.set()
             for one in (listener, *list(clients)):
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)  # wakes who waits for it
+                    one.shutdown(socket.SHUT_RDWR)  # wakes the threads that wait for it
             for thread in threads:
                 thread.join(LIMIT)
 
     def _make(self, listener: socket.socket) -> tuple[int, int]:
         if self._path.exists() and not self._path.is_socket():
-            raise FileExistsError(f"{self._path}: is there already, and is no socket")
+            raise FileExistsError(f"{self._path}: exists, and is not a socket")
         new = Path(f"{self._path}{SUFFIX}")
         new.unlink(missing_ok=True)
         try:
@@ -89,7 +89,7 @@ class Control:
         return _identity(self._path)
 
     def _remove(self, identity: tuple[int, int]) -> None:
-        """Remove the socket unless it is somebody else's by now."""
+        """Remove the socket, unless another process has replaced it."""
         with suppress(OSError):
             if _identity(self._path) == identity:
                 self._path.unlink()
@@ -104,11 +104,11 @@ class Control:
                 continue
             clients.add(client)
             try:
-                if not ended.is_set():  # or it came too late to be hung up on
+                if not ended.is_set():  # or it connected after the others were disconnected
                     self._serve(client)
-            except OSError:  # one that goes away harms nobody but itself
+            except OSError:  # a client that disconnects affects only itself
                 pass
-            except Exception:  # the top of a thread, which is for the next client too
+            except Exception:  # the top of a thread, which must go on to the next client
                 log.exception("request failed")
             clients.discard(client)
             client.close()

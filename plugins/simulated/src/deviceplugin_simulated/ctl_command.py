@@ -1,4 +1,4 @@
-"""The command ``simulated-device-plugin ctl``: tell a running plugin what shall happen."""
+"""The command ``simulated-device-plugin ctl``, which controls a running plugin."""
 
 import argparse
 import json
@@ -19,11 +19,11 @@ _VARIABLE: Final = "DP_CONTROL_SOCKET"
 
 
 class _NoReplyError(Exception):
-    """The plugin took the request, and hung up."""
+    """The plugin read the request, and disconnected without a reply."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command with ``argv`` and return its exit status: 0, 1 if refused, or 2."""
+    """Run the command with ``argv``. Return its exit status: 0, 1 if refused, or 2 if misused."""
     options = _parser().parse_args(argv)
     if options.control_socket is None:
         return _fail(2, f"--control-socket (or {_VARIABLE}) is needed")
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         reply = _ask(options.control_socket, {k: v for k, v in request.items() if v})
     except _NoReplyError as error:
-        # A plugin that is told to crash may do so before it replies.
+        # A plugin may crash on request before it replies.
         return (
             0 if options.action == Action.CRASH else _fail(1, f"{options.control_socket}: {error}")
         )
@@ -53,7 +53,8 @@ def run(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="simulated-device-plugin ctl",
-        description="Tell a simulated plugin, which runs with --control-socket, what shall happen.",
+        description="Make devices of a simulated plugin, which runs with --control-socket, fail, "
+        "recover, vanish and come back.",
         allow_abbrev=False,
     )
     parser.add_argument("action", choices=[*map(str, Action), LIST], metavar="ACTION",
@@ -62,8 +63,12 @@ def _parser() -> argparse.ArgumentParser:
         "devices", nargs="*", metavar="DEVICE", help="ids, or patterns such as 'gpu-*' (all)"
     )
     parser.add_argument("--reason", help="text for operators and pods")
-    parser.add_argument("--by", metavar="DURATION", help="how much slower, such as 5s (1s)")
-    parser.add_argument("--for", dest="lasting", metavar="DURATION", help="end it after so long")
+    parser.add_argument(
+        "--by", metavar="DURATION", help="how much slower, such as 5s (default: 1s)"
+    )
+    parser.add_argument(
+        "--for", dest="lasting", metavar="DURATION", help="end it after this time, such as 30s"
+    )
     socket_path = os.environ.get(_VARIABLE)
     parser.add_argument(
         "--control-socket",
@@ -79,13 +84,13 @@ def _ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT)
         client.connect(os.fspath(path))
-        with suppress(BrokenPipeError, ConnectionResetError):  # the reply says why
+        with suppress(BrokenPipeError, ConnectionResetError):  # the reply has the reason
             client.sendall(json.dumps(request).encode() + b"\n")
         line = b""
         with suppress(ConnectionResetError), client.makefile("rb") as stream:
             line = stream.readline()
     if not line:
-        raise _NoReplyError("the plugin gave no reply")
+        raise _NoReplyError("the plugin did not reply")
     reply: dict[str, Any] = json.loads(line)
     return reply
 
@@ -94,7 +99,7 @@ def _show(reply: dict[str, Any]) -> None:
     width = max(map(len, reply["devices"]), default=0)
     for device_id, condition in reply["devices"].items():
         sys.stdout.write(f"{device_id:{width}}  {condition}\n")
-    if not reply["devices"] or reply["plugin"] != "well":
+    if not reply["devices"] or reply["plugin"] != "running":
         sys.stdout.write(f"plugin: {reply['plugin']}\n")
 
 

@@ -1,4 +1,4 @@
-"""The life of simulated devices: what has happened to them by a given time. Pure, no clock."""
+"""The state of simulated devices over time. Pure, without a clock."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 
 class Action(StrEnum):
-    """What can happen to devices or, for the last three, to the plugin."""
+    """Events of devices or, for the last three, of the plugin."""
 
     UNHEALTHY = "unhealthy"
     SLOW = "slow"
@@ -22,7 +22,7 @@ class Action(StrEnum):
 
 
 OF_PLUGIN: Final = frozenset({Action.HANG, Action.RESUME, Action.CRASH})
-"""What happens to the plugin, and takes no devices."""
+"""Events of the plugin, which take no devices."""
 OPPOSITE: Final[Mapping[Action, Action]] = {
     Action.UNHEALTHY: Action.RECOVER,
     Action.SLOW: Action.RECOVER,
@@ -30,32 +30,32 @@ OPPOSITE: Final[Mapping[Action, Action]] = {
     Action.UNPLUG: Action.PLUG,
     Action.HANG: Action.RESUME,
 }
-"""What ends what."""
+"""Which event ends which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens ``at`` so many seconds after the start."""
+    """An event, ``at`` seconds after the start."""
 
     at: float
     action: Action
     ids: Sequence[str] = ()
     reason: str = ""
-    """Text for operators and pods; one that says it is a simulation where not given."""
+    """Text for operators and pods. The default says that it is a simulation."""
     by: float = 0.0
-    """Seconds that an allocation takes longer, for ``SLOW``."""
+    """Seconds by which ``SLOW`` delays an allocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with one device. Troubles of several kinds add up."""
+    """What is wrong with one device. Faults of several kinds add up."""
 
     sickness: str = ""
     """Why it is unhealthy; empty if it is not."""
     refusal: str = ""
     """Why it cannot be allocated, although it looks healthy; empty if it can."""
     delay: float = 0.0
-    """Seconds that its allocation takes longer."""
+    """Seconds by which its allocation is delayed."""
     unplugged: bool = False
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Trouble:
             f"failing: {self.refusal}" if self.refusal else "",
             f"slow by {self.delay:g} s" if self.delay else "",
         ]
-        return ", ".join(part for part in parts if part) or "well"
+        return ", ".join(part for part in parts if part) or "healthy"
 
 
 WELL: Final = Trouble()
@@ -73,10 +73,10 @@ WELL: Final = Trouble()
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How everything is at one time."""
+    """The state of everything at one time."""
 
     troubles: Mapping[str, Trouble] = field(default_factory=dict)
-    """By id; devices that are not in it are well."""
+    """Faults by device id. Devices that are missing here are healthy."""
     hangs: bool = False
     crashed: bool = False
 
@@ -116,10 +116,10 @@ def _after(trouble: Trouble, event: Event) -> Trouble:
 
 
 class Life:
-    """A state that goes through events as time goes on.
+    """A state that changes by events as time passes.
 
-    ``events`` are in order of time and may be without an end. The same events give the same state
-    at the same time, however often and in however large steps it is asked for.
+    ``events`` are in order of time and may be endless. The same events give the same state at the
+    same time, in however many steps the time advances.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -130,22 +130,22 @@ class Life:
 
     @classmethod
     def of(cls, *scripts: Iterable[Event]) -> Self:
-        """Return a life in which several scripts go on side by side."""
+        """Return a life that plays several scripts at the same time."""
         return cls(heapq.merge(*scripts, key=lambda event: event.at))
 
     @property
     def next_at(self) -> float:
-        """When the next event is due, in seconds after the start; infinity if none is."""
+        """When the next event is due, in seconds after the start; infinity if there is none."""
         coming = [event.at for event in (self._next, *self._added) if event is not None]
         return min(coming, default=float("inf"))
 
     @property
     def coming(self) -> int:
-        """How many of the events that were added are still to come."""
+        """How many of the added events are pending."""
         return len(self._added)
 
     def advance(self, now: float) -> bool:
-        """Go on to ``now`` seconds after the start; tell whether anything happened."""
+        """Advance to ``now`` seconds after the start. Return whether anything happened."""
         added = [event for event in self._added if event.at <= now]
         self._added = [event for event in self._added if event.at > now]
         due = sorted([*self._due(now), *added], key=lambda event: event.at)
@@ -154,7 +154,7 @@ class Life:
         return bool(due)
 
     def add(self, event: Event) -> None:
-        """Let ``event`` happen besides, when its time has come."""
+        """Add ``event``, which happens at its time."""
         self._added.append(event)
 
     def _due(self, now: float) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Devices from a pattern: what many devices have in common, and what tells them apart."""
+"""Devices from a pattern: what many devices have in common, and how they differ."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Final
 import deviceplugin as dp
 
 MAX_COUNT: Final = 100_000
-"""Devices of one resource; a kubelet takes no list that is longer than some 80,000."""
+"""The most devices of one resource. A kubelet accepts a list of about 80,000 at most."""
 MAX_ID_LENGTH: Final = 63
 """Characters, by the device plugin API."""
 PLACEHOLDERS: Final = ("index", "id", "numa", "node")
@@ -23,9 +23,9 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 class Pattern:
     """The devices of one resource.
 
-    In every text, ``{index}`` stands for the number of the device, from 0, ``{id}`` for its id,
-    ``{numa}`` for its NUMA node and ``{node}`` for the name of the node. Ids know only the index
-    and the node.
+    In every string, ``{index}`` is replaced by the number of the device, from 0, ``{id}`` by its
+    id, ``{numa}`` by its NUMA node and ``{node}`` by the name of the node. Ids may use only the
+    index and the node.
     """
 
     resource: str
@@ -33,7 +33,7 @@ class Pattern:
     id: str
     node: str = ""
     numa: Sequence[int] = ()
-    """NUMA nodes; the devices are spread over them in blocks of neighbours."""
+    """NUMA nodes. Consecutive blocks of devices are assigned to them."""
     nodes: Sequence[dp.DeviceNode] = ()
     mounts: Sequence[dp.Mount] = ()
     envs: Mapping[str, str] = field(default_factory=dict)
@@ -78,14 +78,14 @@ class Pattern:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return ``text`` with each ``{name}`` of ``values`` replaced; other braces stay."""
+    """Return ``text`` with each ``{name}`` of ``values`` replaced. Other braces stay."""
     if "{" not in text:
         return text
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
 
 
 def id_problem(device_id: str) -> str:
-    """Return why a device cannot have this id, or an empty text."""
+    """Return why a device cannot have this id, or an empty string."""
     if not device_id:
         return "is empty"
     if len(device_id) > MAX_ID_LENGTH:
@@ -96,9 +96,9 @@ def id_problem(device_id: str) -> str:
 
 
 def annotation_problem(name: str) -> str:
-    """Return why no annotation can have this name, or an empty text.
+    """Return why an annotation cannot have this name, or an empty string.
 
-    Its length is not looked at: container runtimes, which get it, take longer ones than pods.
+    The length is not checked, because container runtimes accept longer names than pods.
     """
     domain, slash, last = name.rpartition("/")
     if "/" in domain:
@@ -106,5 +106,5 @@ def annotation_problem(name: str) -> str:
     if slash and not _DOMAIN.fullmatch(domain):
         return "has no domain before the slash, such as example.com"
     if not _NAME.fullmatch(last):
-        return "is not of letters, digits, '-', '_' and '.' with a letter or digit at both ends"
+        return "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     return ""

@@ -1,4 +1,4 @@
-"""The plugin: devices of the configuration alone, with a life of their own."""
+"""The plugin: devices that exist in the configuration only, and change over time."""
 
 import os
 import signal
@@ -20,22 +20,23 @@ from deviceplugin_simulated.scenario import load
 from deviceplugin_simulated.settings import SimulatedSettings
 
 _LOOK_UP: Final = 0.5
-"""Seconds after which somebody who waits for something else notices a stop."""
+"""Seconds between checks for a stop while waiting for something else."""
 _LONGEST_WAIT: Final = 3600.0
 
 
 def _die() -> None:
-    """End the process as a bug in C would: at once, without goodbye."""
+    """Kill the process as a bug in C code would: at once, without cleaning up."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class SimulatedPlugin(dp.Plugin):
-    """Devices by configuration, with a life of their own.
+    """Advertise devices of the configuration, which fail by a script.
 
-    ``clock`` gives seconds; the script begins when the plugin is made. ``crash`` ends the process.
+    ``clock`` returns seconds. The script begins when the plugin is created. ``crash`` ends the
+    process.
 
     Raises:
-        ConfigError: The settings, or the file that they name, cannot be used.
+        ConfigError: The settings, or the file that they name, are invalid.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class SimulatedPlugin(dp.Plugin):
         self._served: set[str] = set()
         self._stopped = False
         self._ordered = Flag()
-        """Set when a client has asked for something."""
+        """Set when a client has sent a request."""
         self._control = (
             Control(settings.control_socket, self._obey) if settings.control_socket else None
         )
@@ -101,7 +102,7 @@ class SimulatedPlugin(dp.Plugin):
                 self._rest(stop)
 
     def _rest(self, stop: Flag) -> None:
-        """Wait until the next event, an order, or the time to look for a stop."""
+        """Wait until the next event, a request, or the time to check for a stop."""
         with self._changed:
             seconds = min(max(0.0, self._life.next_at - self.now), _LONGEST_WAIT)
         if self._control:
@@ -123,7 +124,7 @@ class SimulatedPlugin(dp.Plugin):
             self._changed.notify_all()
 
     def _advance(self) -> bool:
-        """Let happen what is due; tell whether anything happened since this was last called."""
+        """Apply all due events. Return whether anything happened since the last call."""
         with self._changed:
             before = self._told
             self._life.advance(self.now)
@@ -134,7 +135,7 @@ class SimulatedPlugin(dp.Plugin):
             return self._told is not before
 
     def _state_when_awake(self) -> State:
-        """Return how everything is now; not before it is over, if the plugin is to hang."""
+        """Return the present state. If the plugin hangs, do not return before that ends."""
         with self._changed:
             self._life.advance(self.now)
             while self._life.state.hangs and not self._stopped:
@@ -160,7 +161,7 @@ def _as_it_is(device: dp.Device, sickness: str) -> dp.Device:
 
 
 def _refuse(device_id: str, trouble: Trouble) -> None:
-    """Raise what keeps a device from being allocated now."""
+    """Raise the error that prevents the allocation of a device now."""
     if trouble.unplugged:
         raise dp.UnknownDeviceError(f"unknown device: {device_id}")
     if trouble.sickness:

@@ -1,4 +1,4 @@
-"""Faults at random: a Poisson process that is the same for the same seed. Pure, no clock."""
+"""Random faults: a Poisson process, reproducible by its seed. Pure, without a clock."""
 
 import heapq
 import itertools
@@ -11,21 +11,21 @@ from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """Faults that come at random and pass at random. Times are in seconds."""
+    """Faults that begin and end at random. Times are in seconds."""
 
     every: float
-    """Mean time between the beginnings of two faults, whatever devices they are of."""
+    """Mean time between the beginnings of two faults, of any devices."""
     lasting: float
-    """Mean time until a fault passes."""
+    """Mean duration of a fault."""
     faults: Sequence[Action] = (Action.UNHEALTHY, Action.UNPLUG)
-    """Each is as likely as the others; one that is named twice is twice as likely."""
+    """The faults, all equally likely. One that is listed twice is twice as likely."""
     until: float = float("inf")
-    """No fault begins after this time; those that did pass as they would have."""
+    """No fault begins after this time. Earlier ones end as usual."""
     slow_by: float = 1.0
-    """What an allocation takes longer, where ``SLOW`` is among the faults."""
+    """The delay of an allocation, if ``SLOW`` is among the faults."""
 
     def events(self, ids: Sequence[str], seed: int) -> Iterator[Event]:
-        """Yield what happens to the devices ``ids``, in order of time, perhaps without an end."""
+        """Yield the events of the devices ``ids`` in order of time, perhaps endlessly."""
         rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
         order = itertools.count()
         passing: list[tuple[float, int, Event]] = []

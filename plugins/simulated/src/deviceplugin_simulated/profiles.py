@@ -1,6 +1,7 @@
-"""Machines that one may want to look like, as they stand in a file.
+"""Profiles of typical machines, in the form of a configuration file.
 
-Device nodes are all /dev/null: a container whose node is missing on the host does not start.
+All device nodes are /dev/null, because a container whose node is missing on the host does not
+start.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Resources as a file tells of them."""
+"""Resources in a configuration file."""
 
 import itertools
 import re
@@ -37,11 +37,11 @@ _CDI: Final = re.compile(r"[A-Za-z][-.\w]*/[A-Za-z][-\w]*=[A-Za-z0-9][-.:\w]*", 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _NUMA_NODES: Final = 1024
-"""As many as Linux can have."""
+"""The most NUMA nodes that Linux supports."""
 
 
 def _unknown(known: Sequence[str], given: str) -> str:
-    """Return what is wrong with the placeholders of a text; empty if all stand for something."""
+    """Return what is wrong with the placeholders of a string; empty if all are known."""
     for name in _PLACEHOLDER.findall(given):
         if name not in known:
             return f"has {{{name}}}: {suggestion(name, known)}"
@@ -60,7 +60,7 @@ def _numa_nodes(parts: Sequence[str]) -> list[int]:
         ends = _RANGE.fullmatch(part.strip())
         last = int(ends[2] or ends[1]) if ends else _NUMA_NODES
         if ends is None or not int(ends[1]) <= last < _NUMA_NODES:
-            raise ValueError("is not NUMA nodes, such as 0-3,8")
+            raise ValueError("is not a list of NUMA nodes, such as 0-3,8")
         found += range(int(ends[1]), last + 1)
     return found
 
@@ -111,7 +111,7 @@ _RESOURCE: Final[Kind[dict[str, Any]]] = record(
 def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list[dp.Device]:
     """Return the devices of resources by their names, on the node called ``node``.
 
-    ``where`` is the place of all of them, where what is wrong with several is noted.
+    ``where`` is the place of all of them, for faults that concern several.
     """
     devices: list[dp.Device] = []
     for name, place in places.items():
@@ -133,7 +133,7 @@ def _pattern(place: Place, resource: str, node: str) -> Pattern:
 
 
 def _check(place: Place, devices: Sequence[dp.Device]) -> Sequence[dp.Device]:
-    """Return ``devices``, and note the first thing that is wrong with them."""
+    """Return ``devices``, and collect the first fault."""
     for problem in itertools.islice(_problems(devices), 1):
         place.fault(problem)
     return devices

@@ -1,4 +1,4 @@
-"""Everything that a configuration says: which devices there are, and what happens to them."""
+"""The whole configuration: which devices there are, and what happens to them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ _MAX_SEED: Final = 2**63
 
 @dataclass(frozen=True)
 class Scenario:
-    """Devices and their fate."""
+    """Devices, and what happens to them."""
 
     devices: Sequence[dp.Device]
     timeline: Sequence[Event] = ()
@@ -38,20 +38,20 @@ class Scenario:
 
     @property
     def ids(self) -> list[str]:
-        """The devices' ids, in their order."""
+        """The ids of the devices, in order."""
         return [device.id for device in self.devices]
 
     def life(self) -> Life:
-        """Return a new life with this script. Each is like any other."""
+        """Return a new life with this script. All of them are the same."""
         at_random = self.process.events(self.ids, self.seed) if self.process else ()
         return Life.of(self.timeline, at_random)
 
 
 def load(settings: SimulatedSettings) -> Scenario:
-    """Return what ``settings``, and the file that they name, say.
+    """Return the scenario of ``settings`` and of the file that they name.
 
     Raises:
-        ConfigError: All that is wrong, a line each, with file, line, key and value.
+        ConfigError: All errors, a line each, with file, line, key and value.
     """
     if settings.devices is None:
         root = of_plain({}, "")
@@ -88,7 +88,7 @@ def _read(settings: SimulatedSettings, root: Place) -> Scenario:
 def _devices(
     settings: SimulatedSettings, root: Place, given: Mapping[str, Place]
 ) -> list[dp.Device]:
-    """Return the devices of profile and file; where neither has any, the classic ones."""
+    """Return the devices of profile and file, or the classic ones if there are none."""
     if settings.profile and settings.profile not in PROFILES:
         raise dp.ConfigError(f"profile: {_unknown(settings.profile)}")
     name = settings.profile
@@ -106,4 +106,4 @@ def _devices(
 
 
 def _unknown(name: str) -> str:
-    return "" if name in PROFILES else f"is not known: {suggestion(name, PROFILES)}"
+    return "" if name in PROFILES else f"is not a profile: {suggestion(name, PROFILES)}"

@@ -1,4 +1,4 @@
-"""What a file tells of the life of devices: a timeline, and faults at random."""
+"""What a file makes happen to devices: a timeline, and random faults."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,16 +24,16 @@ from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
 from deviceplugin_simulated.process import Process
 
 DEFAULT_DELAY: Final = 1.0
-"""Seconds that a slow allocation takes longer."""
+"""Seconds by which a slow allocation is delayed, by default."""
 _SECONDS: Final = duration(zero=True).to(timedelta.total_seconds)
 _POSITIVE: Final = duration().to(timedelta.total_seconds)
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return those of ``ids`` that a pattern fits: an id, or one with ``*`` and ``?`` in it.
+    """Return the ``ids`` that match any pattern: an id, or one with ``*`` and ``?``.
 
     Raises:
-        ValueError: A pattern fits none.
+        ValueError: A pattern matches none.
     """
     found: dict[str, None] = {}
     known = set(ids)
@@ -49,7 +49,7 @@ def _action(given: str) -> Action:
     try:
         return Action(given)
     except ValueError:
-        raise ValueError(f"cannot happen: {suggestion(given, [*map(str, Action)])}") from None
+        raise ValueError(f"is not an action: {suggestion(given, [*map(str, Action)])}") from None
 
 
 def _fault(given: str) -> Action:
@@ -77,7 +77,7 @@ def _fits(place: Place, given: Mapping[str, Place]) -> None:
         if action in OF_PLUGIN and "devices" in given:
             given["devices"].fault(f"{action} happens to the plugin, not to devices")
         if action not in OPPOSITE and "for" in given:
-            given["for"].fault(f"{action} does not last")
+            given["for"].fault(f"{action} has no duration")
     del place
 
 
@@ -91,12 +91,12 @@ _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "reason": text(digits=True),
 }
 _ORDER: Final = record(_Given, _EVENT_KEYS, rules=[_fits])
-"""What is asked for on the control socket: it happens now."""
+"""A request on the control socket, which happens now."""
 _EVENT: Final = record(_Given, {**_EVENT_KEYS, "at": needed(_SECONDS)}, rules=[_fits])
 
 
 def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
-    """Return the events of a timeline, in order of time; what is wrong is noted."""
+    """Return the events of a timeline in order of time. Faults are collected."""
     events: list[Event] = []
     for place in places:
         with suppress(InvalidError):
@@ -105,10 +105,10 @@ def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
 
 
 def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
-    """Return what a request asks for from ``now`` on.
+    """Return the events of a request, from ``now`` on.
 
     Raises:
-        InvalidError: Something is wrong with it, which has been noted.
+        InvalidError: It is invalid. The faults have been collected.
     """
     return list(_events(place, _ORDER, ids, now))
 
@@ -116,7 +116,7 @@ def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
 def _events(
     place: Place, kind: Kind[_Given], ids: Sequence[str], start: float = 0.0
 ) -> Iterator[Event]:
-    """Yield one event, so long after ``start``, and where it has an end the one that ends it."""
+    """Yield one event, relative to ``start``, and the event that ends it, if any."""
     given = kind.read(place)
     at, action = start + given.at, given.do
     chosen = list(ids) if action not in OF_PLUGIN else []
@@ -151,4 +151,4 @@ PROCESS: Final = record(
         "slow-by": _SECONDS,
     },
 )
-"""Faults at random."""
+"""Random faults."""

@@ -1,4 +1,4 @@
-"""What the simulated plugin can be told, by its classic variables too."""
+"""The settings of the simulated plugin, including its classic variables."""
 
 import os
 import socket
@@ -12,53 +12,53 @@ from deviceplugin_simulated.control_socket import SUFFIX
 from deviceplugin_simulated.machine import MAX_COUNT
 
 _MAX_PATH: Final = 107
-"""Bytes that the path of a Unix socket can have."""
+"""The most bytes of the path of a Unix socket."""
 _KUBELETS: Final = "kubelet"
-"""The name that no plugin's socket may have."""
+"""The kubelet's socket, whose name a plugin must not use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedSettings(dp.Settings):
-    """What the simulated plugin can be told."""
+    """The settings of the simulated plugin."""
 
     resource: str = field(default="example.com/simple-device", metadata={"env": "RESOURCE_NAME"})
     """Resource name to advertise the devices under."""
     number_devices: int = field(default=2, metadata={"env": "NUMBER_DEVICES"})
     """Number of devices."""
     device_id_prefix: str = field(default="simple-device", metadata={"env": "DEVICE_ID_PREFIX"})
-    """What ids begin with: the id is this, node-name and the index, with hyphens between them."""
+    """Prefix of ids: an id is this, node-name and the index, with hyphens between them."""
     node_name: str = field(default="", metadata={"env": "NODE_NAME"})
-    """Name of the node, in ids; the name of the host where not given."""
+    """Name of the node, which is part of the ids. The default is the name of the host."""
     annotation_prefix: str = field(default="", metadata={"env": "ANNOTATION_PREFIX"})
-    """What names of annotations begin with, a hyphen and the device's id follow; none if empty."""
+    """Prefix of the names of annotations; a hyphen and the device's id follow. No annotations if
+    empty."""
     env_prefix: str = field(default="", metadata={"env": "ENV_PREFIX"})
-    """What names of variables in the container begin with, an underscore and the device's id
-    follow; the value is /dev/ and the index; none if empty."""
+    """Prefix of the names of variables in the container; an underscore and the device's id follow.
+    The value is /dev/ and the index. No variables if empty."""
     device_file_prefix: str = field(default="", metadata={"env": "DEVICE_FILE_PREFIX"})
-    """What names of device nodes begin with, the same on the host and in the container: /dev/,
-    this, a hyphen and the index; none if empty."""
+    """Prefix of the names of device nodes, on the host and in the container: /dev/, this, a hyphen
+    and the index. No device nodes if empty."""
     value_form: Literal["index", "id"] = "index"
-    """What stands for a device in values of variables and paths of device nodes: its index, or
+    """What identifies a device in values of variables and in paths of device nodes: its index, or
     its whole id."""
     plugin_name: str = field(default="simple-device-plugin", metadata={"env": "PLUGIN_NAME"})
-    """File name of the plugin's socket, without .sock. Further resources have names of their
-    own."""
+    """File name of the plugin's socket, without .sock. Only the first resource uses it."""
     devices: Path | None = field(default=None, metadata={"watch": True})
-    """File with devices and what happens to them, as TOML, JSON or YAML. Its resources take the
-    place of the one that the settings above describe."""
+    """File with devices and what happens to them, as TOML, JSON or YAML. Its resources replace the
+    one of the settings above."""
     profile: str = ""
-    """Machine to look like, such as 8-gpus."""
+    """Machine to simulate, such as 8-gpus."""
     seed: int | None = None
-    """What random faults are made from; the file's where not given."""
+    """Seed of the random faults. The default is the file's seed."""
     control_socket: Path | None = None
-    """Unix socket to be told faults on while running, by the command ctl. Whoever can open it can
-    do so; none if not given."""
+    """Unix socket for the command ctl, which causes faults in the running plugin. Access to the
+    socket is access to the command. None by default."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used.
 
         Raises:
-            ConfigError: All of it, a line each, with key and value.
+            ConfigError: All errors, a line each, with key and value.
         """
         problems = [f"{key} {value!r} {problem}" for key, value, problem in _problems(self)]
         if problems:
@@ -71,7 +71,7 @@ class SimulatedSettings(dp.Settings):
 
 
 def _problems(settings: SimulatedSettings) -> Iterator[tuple[str, object, str]]:
-    """Yield key, value and what is wrong with it."""
+    """Yield key, value and error of each invalid setting."""
     if not 0 <= settings.number_devices <= MAX_COUNT:
         yield "number-devices", settings.number_devices, f"is not between 0 and {MAX_COUNT}"
     if not settings.device_id_prefix:
@@ -99,7 +99,7 @@ def _prefix_problems(settings: SimulatedSettings) -> Iterator[tuple[str, str, st
         yield "env-prefix", settings.env_prefix, "cannot begin the name of a variable: it has a ="
     path = settings.device_file_prefix
     if path and {"", ".", ".."} & set(path.split("/")):
-        yield "device-file-prefix", path, "is no path below /dev"
+        yield "device-file-prefix", path, "is not a path below /dev"
 
 
 def _socket_problem(settings: SimulatedSettings) -> str:
@@ -110,7 +110,7 @@ def _socket_problem(settings: SimulatedSettings) -> str:
 
 
 def _length_problem(path: Path) -> str:
-    """Return why a Unix socket cannot be at ``path``, or an empty text."""
+    """Return why a Unix socket cannot be at ``path``, or an empty string."""
     length = len(os.fsencode(path))
     if length <= _MAX_PATH:
         return ""

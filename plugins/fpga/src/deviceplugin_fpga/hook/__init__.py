@@ -1,7 +1,7 @@
 """``fpga-hook``, which a container runtime calls to program the regions that a pod asks for.
 
-Standard library only, Python 3.9, and no part of the plugin but ``drivers``, and of the framework
-but ``kit.sysfs``: it runs on the host.
+It runs on the host, so it needs only Python 3.9 and its standard library. Of the plugin it imports
+only ``drivers``, and of the framework only ``kit.sysfs``.
 """
 
 from deviceplugin_fpga.hook.command_line import main

@@ -1,4 +1,4 @@
-"""Bitstreams: where they are, and what their headers say."""
+"""Bitstreams: finding them, and reading their headers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 OPENCL = ".aocx"
 SUFFIXES = (".gbs", OPENCL)
-"""Of the names of bitstreams, in the order in which they are looked for."""
+"""Suffixes of bitstreams, in the order in which they are tried."""
 _LARGEST = 512 * 1024**2
-"""Bytes of a bitstream, packed or not: several times those of the largest FPGA."""
+"""The most bytes of a bitstream, packed or not: several times those of the largest FPGA."""
 _HEADER = struct.Struct("<QQI")
 _GUID = (0x414750466E6F6558, 0x31303076534247B7)
 _METADATA = range(1, 4096)
-"""Lengths that the metadata can have."""
+"""Possible lengths of the metadata."""
 _SIGNED = struct.Struct("<II120xI")
 """A signed image begins with a mark, the length of its payload, and another mark..."""
 _MARKS = (0xB6EAFD19, 0xF27F28D7)
@@ -33,26 +33,25 @@ _SIGNATURE = 1024
 
 @dataclass(frozen=True)
 class Bitstream:
-    """What is to be written into a region."""
+    """The content of a bitstream file."""
 
     path: Path
     interface_id: str
-    """Of the regions that it is made for."""
+    """The interface of the regions that it is made for."""
     afu_id: str
-    """What the port says once it is programmed."""
+    """The id that the port reports after programming."""
     unique_id: str
-    """What it is asked for by: the AFU's id, or for OpenCL one of its own."""
+    """The id by which it is requested: the AFU's id, or for OpenCL its own."""
     image: memoryview
     signed: bool
-    """Whether a signature is in front of the image."""
+    """Whether the image begins with a signature."""
 
 
 def find(folder: Path, region: str, afu: str) -> Bitstream:
-    """Return the bitstream of ``afu`` for ``region``, which ids are.
+    """Return the bitstream for these ids of ``afu`` and ``region``.
 
     Raises:
-        HookError: There is none, it is another one than its name says, or not what its checksum
-            says.
+        HookError: There is none, or its header or checksum differs.
     """
     for suffix in SUFFIXES:
         path = folder / region / f"{afu}{suffix}"
@@ -66,7 +65,7 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
 
 
 def load(path: Path) -> bytes | None:
-    """Return what is in the file at ``path``; None if there is none.
+    """Return the content of the file at ``path``; None if there is none.
 
     Raises:
         HookError: It cannot be read, or is larger than any bitstream.
@@ -75,7 +74,7 @@ def load(path: Path) -> bytes | None:
 
 
 def parse(path: Path, data: bytes) -> Bitstream:
-    """Return the bitstream that ``data`` is, which is of the file at ``path``.
+    """Return the bitstream in ``data``, which was read from ``path``.
 
     Raises:
         HookError: It is damaged, or not a bitstream.
@@ -83,7 +82,7 @@ def parse(path: Path, data: bytes) -> Bitstream:
     read = _read_aocx if path.suffix == OPENCL else _read_gbs
     found = read(path, memoryview(data))
     for what, text in (("is for interface", found.interface_id), ("has AFU", found.afu_id)):
-        if not ID.fullmatch(text):  # or no card or port could ever say it
+        if not ID.fullmatch(text):  # or no card or port could ever report it
             raise HookError(f"{path}: {what} {_quoted(text)}, which is not an id of 32 hex digits")
     return found
 
@@ -122,7 +121,7 @@ def _read_gbs(path: Path, data: memoryview) -> Bitstream:
 
 
 def _is_signed(path: Path, image: memoryview) -> bool:
-    """Refuse a signed image that is shorter than it says. Others say nothing of their length."""
+    """Refuse a signed image that is shorter than its header says. Others have no length."""
     if len(image) < _SIGNED.size:
         return False
     mark, length, second = _SIGNED.unpack_from(image)
@@ -159,5 +158,5 @@ def _section(data: memoryview, name: str, path: Path) -> memoryview:
 
 def _id(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no id")
+        raise TypeError(f"{value!r} is not an id")
     return value.strip().replace("-", "").lower()

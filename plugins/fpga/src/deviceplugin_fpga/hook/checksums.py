@@ -1,4 +1,4 @@
-"""The checksum beside a bitstream, as ``sha256sum`` writes it. One that is there decides."""
+"""The checksum beside a bitstream, as ``sha256sum`` writes it. If it exists, it must match."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIX = ".sha256"
-"""What the name of a checksum has after that of its file."""
+"""The suffix of a checksum file."""
 _LARGEST = 4096
-"""Bytes: one digest and one path."""
+"""The most bytes of a checksum file: one digest and one path."""
 _LINE = re.compile(r"([0-9A-Fa-f]{64})(?: [ *](.*\S))?")
-"""A digest, alone or before how the file was read and its name."""
+"""A digest, alone or followed by the mode in which the file was read, and its name."""
 _STREAM = "-"
 """The name that ``sha256sum`` gives to its standard input."""
 
 
 def check(path: Path, content: bytes) -> bool:
-    """Compare ``content``, which is of the file at ``path``, with the checksum beside it, if any.
+    """Compare ``content``, which was read from ``path``, with the checksum beside it, if any.
 
     Return whether there is one.
 
     Raises:
-        HookError: There is a checksum, and it is another one, malformed or unreadable.
+        HookError: The checksum differs, or is malformed or unreadable.
     """
     checksum = path.with_name(f"{path.name}{SUFFIX}")
     how = f"write it with: sha256sum {path.name} > {checksum.name}"
     text = files.load(checksum, _LARGEST)
     if text is None:
         if os.path.lexists(checksum):
-            raise HookError(f"{shown(checksum)}: a link that leads nowhere; {how}")
+            raise HookError(f"{shown(checksum)}: a broken link; {how}")
         return False
     found = _LINE.fullmatch(text.decode("ascii", "replace").strip())
     if not found:
@@ -48,7 +48,7 @@ def check(path: Path, content: bytes) -> bool:
     now = hashlib.sha256(content).hexdigest()
     if now != digest.lower():
         raise HookError(
-            f"{shown(path)}: damaged, cut off or another one: its SHA-256 is {now}, and "
+            f"{shown(path)}: damaged, truncated or another file: its SHA-256 is {now}, and "
             f"{checksum.name} says {digest.lower()}; copy it here again, or {how}"
         )
     return True

@@ -14,12 +14,13 @@ from deviceplugin_fpga.hook.errors import HookError, shown
 from deviceplugin_fpga.hook.programmer import Kernel
 
 _DESCRIPTION = """\
-Programs the FPGA regions that a container asks for in FPGA_REGION_n and FPGA_AFU_n. An OCI
-createRuntime hook: takes the container's state on standard input. Exit status 0 if all regions are
-as asked for, 1 if not; then the container does not start, and the reason is on standard error.
+Program the FPGA regions that a container requests in FPGA_REGION_n and FPGA_AFU_n. This is an OCI
+createRuntime hook, which reads the container's state from standard input. The exit status is 0 if
+all regions are as requested. Otherwise it is 1, the container does not start, and the reason is on
+standard error.
 """
 _LONGEST = 900
-"""Characters of an error; the events of a pod have room for 1024."""
+"""The most characters of an error. A pod's event has room for 1024."""
 
 
 def main() -> NoReturn:
@@ -33,7 +34,7 @@ def main() -> NoReturn:
             )
     except (HookError, OSError) as error:
         raise SystemExit(f"fpga-hook: {shown(error, _LONGEST)}") from error
-    with suppress(OSError):  # all is as asked for, whether anybody reads it or not
+    with suppress(OSError):  # programming has succeeded, whether or not this line can be written
         for name in programmed:
             print(f"fpga-hook: programmed {shown(name)}", file=sys.stderr)  # noqa: T201
     raise SystemExit(0)
@@ -51,14 +52,14 @@ def _parser() -> argparse.ArgumentParser:
         ("bitstreams", "/srv/intel.com/fpga", "directory of <region>/<afu>.gbs and .aocx"),
         ("sysfs", "/sys", "directory of sysfs"),
         ("dev", "/dev", "directory of device nodes"),
-        ("lock", "/run/fpga-hook.lock", "file that keeps two hooks apart"),
+        ("lock", "/run/fpga-hook.lock", "lock file, so that one hook runs at a time"),
     ):
         help_text = f"{text} (default: {default})"
         parser.add_argument(f"--{name}", type=Path, default=Path(default), help=help_text)
     parser.add_argument(
         "--patience",
         type=float,
-        default=60.0,  # a kubelet waits for 2 minutes, and is to see the reason
+        default=60.0,  # less than the kubelet's 2 minutes, so that it gets the reason
         metavar="SECONDS",
         help="how long to wait for another hook (default: 60)",
     )

@@ -1,4 +1,4 @@
-"""What a container asks for: the OCI state on standard input, and the bundle's configuration."""
+"""What a container requests, by the OCI state and the bundle's configuration."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _LONGEST = 16 * 1024**2
-"""Bytes of JSON; that of the largest pods has far less."""
+"""The most bytes of JSON. The largest pods have far less."""
 _VARIABLE = re.compile(r"FPGA_(REGION|AFU)_([0-9]+)=(.*)", re.ASCII | re.DOTALL)
 _KINDS = {"REGION": re.compile(r"[0-9a-f]{32}"), "AFU": re.compile(r"[0-9a-f]{8,40}")}
-"""Ids go into the paths of bitstreams, so nothing else may be in them."""
+"""Ids become parts of paths, so nothing else is allowed in them."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A region that is to be programmed. Ids are lower case, without hyphens."""
+    """A region to program. Ids are lower case, without hyphens."""
 
     number: str
-    """As it is written in the names of the variables."""
+    """The number in the names of the variables."""
     region: str
     """The interface id."""
     afu: str
@@ -37,7 +37,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Node:
-    """The device node of a port, as the container has it."""
+    """The device node of a port in the container."""
 
     driver: Driver
     name: str
@@ -47,14 +47,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Request:
-    """All that one container asks for, and the ports that it has."""
+    """All regions that one container requests, and the ports that it has."""
 
     wishes: tuple[Wish, ...]
     nodes: tuple[Node, ...]
 
 
 def read(stream: BinaryIO) -> Request:
-    """Return what the container asks for whose state is in ``stream``.
+    """Return the request of the container whose state is in ``stream``.
 
     Raises:
         HookError: Something is missing or not valid.
@@ -120,7 +120,7 @@ def _canonical(name: str, value: str, kind: re.Pattern[str]) -> str:
 
 
 def _nodes(devices: list[Any], what: str) -> tuple[Node, ...]:
-    nodes: dict[Node, None] = {}  # a port that is there twice is one port
+    nodes: dict[Node, None] = {}  # a repeated port counts once
     for device in devices:
         if not isinstance(device, dict):
             raise HookError(f"{what}: linux.devices: {shown(repr(device), 80)} is not an object")

@@ -1,4 +1,4 @@
-"""Sections of ELF files, read with care: no offset is believed."""
+"""Sections of ELF files. Every offset is checked before use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from deviceplugin_fpga.hook.errors import HookError
 
 _MAGIC = b"\x7fELF"
 _LITTLE_ENDIAN = 1
-# Of the header: offset of the section table, size and number of its entries, index of the names.
-# Of a section: name, type, offset, size.
+# In the header: offset of the section table, size and number of its entries, index of the names.
+# In a section: name, type, offset, size.
 _LAYOUTS = {
     1: (struct.Struct("<32xI10xHHH"), struct.Struct("<II8xII")),
     2: (struct.Struct("<40xQ10xHHH"), struct.Struct("<II16xQQ")),
@@ -21,12 +21,12 @@ def section(data: memoryview, name: str, what: str) -> memoryview | None:
     """Return the content of the section ``name``, or None if there is no such section.
 
     Raises:
-        HookError: ``what``, which ``data`` is, is no ELF file or is damaged.
+        HookError: ``data`` is not an ELF file, or is damaged. The message begins with ``what``.
     """
     if bytes(data[:4]) != _MAGIC or len(data) < 6 or data[5] != _LITTLE_ENDIAN:  # noqa: PLR2004
         raise HookError(f"{what}: not an ELF file")
     if data[4] not in _LAYOUTS:
-        raise HookError(f"{what}: not an ELF file of 32 or 64 bits")
+        raise HookError(f"{what}: neither a 32-bit nor a 64-bit ELF file")
     header, entry = _LAYOUTS[data[4]]
     try:
         table, size, count, names_at = header.unpack_from(data)
@@ -43,5 +43,5 @@ def section(data: memoryview, name: str, what: str) -> memoryview | None:
 def _content(data: memoryview, header: tuple[int, ...], what: str) -> memoryview:
     _, kind, offset, size = header
     if kind == _WITHOUT_CONTENT or offset + size > len(data):
-        raise HookError(f"{what}: damaged: a section ends after the file")
+        raise HookError(f"{what}: damaged: a section extends beyond the end of the file")
     return data[offset : offset + size]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 class HookError(Exception):
-    """The regions cannot be as the container asks; the text says why."""
+    """The regions cannot be as the container requests. The message says why."""
 
 
 def shown(value: object, longest: int = 300) -> str:
-    """Return ``value`` for people: one line of ``longest`` characters at most, and no controls.
+    """Return ``value`` as one line of at most ``longest`` characters, without control characters.
 
-    For what others wrote, which can be anything: it ends in the events of a pod.
+    Use it for untrusted values, because messages end in the events of a pod.
     """
     beginning = str(value)[: longest + 1]
     text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in beginning)

@@ -1,4 +1,4 @@
-"""Reading files that others made: nothing is waited for, and no more is read than is allowed."""
+"""Reading untrusted files, without blocking and up to a limit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, largest: int) -> bytes | None:
-    """Return what is in the file at ``path``; None if there is none.
+    """Return the content of the file at ``path``; None if there is none.
 
     Raises:
         HookError: It cannot be read, is not a regular file, has more than ``largest`` bytes, or
-            changes meanwhile.
+            changes while it is read.
     """
     try:
         with open(path, "rb", opener=_open) as file:
@@ -27,7 +27,7 @@ def load(path: Path, largest: int) -> bytes | None:
         return None
     except OSError as error:
         raise HookError(f"{shown(path)}: {error.strerror}") from error
-    except ValueError as error:  # a name that no file can have
+    except ValueError as error:  # not a possible file name
         raise HookError(f"'{shown(path)}': {shown(error)}") from error
 
 
@@ -42,8 +42,8 @@ def _open(path: str, flags: int) -> int:
 def _read(file: BinaryIO, what: str, largest: int) -> bytes:
     size = os.fstat(file.fileno()).st_size
     if size > largest:
-        raise HookError(f"{what}: {size} bytes, of {largest} at most")
+        raise HookError(f"{what}: {size} bytes: at most {largest} are allowed")
     content = file.read(size + 1)
     if len(content) != size:
-        raise HookError(f"{what}: is being written: start the container again when it is whole")
+        raise HookError(f"{what}: is being written: start the container again when it is complete")
     return content

@@ -1,4 +1,4 @@
-"""From what a container asks for to regions that are programmed so."""
+"""Programming the regions that a container requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deviceplugin_fpga.hook.programmer import Programmer
 
 _LOOK = 0.02
-"""Seconds between looks at a lock that somebody has."""
+"""Seconds between attempts to take the lock."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Region:
     interface_id: str
 
     def programmed(self) -> str:
-        """Return the id of what is programmed now; empty where the kernel does not say."""
+        """Return the id of the programmed function; empty if the kernel does not say."""
         try:
             return self.port.afu_id()
         except SysfsError:
@@ -46,16 +46,16 @@ class Region:
 
 @contextmanager
 def locked(path: Path, patience: float) -> Iterator[None]:
-    """Keep all other hooks of the node out. The kernel frees the lock of one that dies.
+    """Hold the node's lock against other hooks. The kernel frees the lock of a process that dies.
 
     Raises:
-        HookError: Another has it for more than ``patience`` seconds.
+        HookError: Another hook has held it for more than ``patience`` seconds.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         end = time.monotonic() + patience
         while not _try_lock(descriptor):
-            if not time.monotonic() <= end:  # nor for a patience that is no number
+            if not time.monotonic() <= end:  # nor for a patience that is NaN
                 raise HookError(f"{path}: another hook has had the lock for {patience:g} s")
             time.sleep(_LOOK)
         yield
@@ -72,12 +72,12 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, programmer: Programmer) -> list[str]:
-    """Have all regions programmed as ``request`` says; return the names of those that were not.
+    """Program all regions as ``request`` says, and return the names of those that were changed.
 
-    Nothing is programmed before all is known to be there and to fit. Call it with the lock held.
+    Nothing is programmed before all bitstreams are found and valid. The caller must hold the lock.
 
     Raises:
-        HookError: It cannot be done.
+        HookError: A region cannot be programmed.
     """
     regions = [_region(node, sysfs) for node in request.nodes]
     todo = [
@@ -90,13 +90,13 @@ def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, programmer: Program
 
 
 def assign(wishes: tuple[Wish, ...], regions: list[Region]) -> list[tuple[Wish, Region]]:
-    """Return which region is to be programmed for which wish.
+    """Return which region to use for which wish.
 
-    A region that is programmed already serves a wish for that; each of the other wishes gets the
-    first region of its interface that is left.
+    A region that already has the function serves a wish for it. Each other wish gets the first
+    remaining region of its interface.
 
     Raises:
-        HookError: There are not enough.
+        HookError: There are not enough regions.
     """
     free, open_wishes = list(regions), []
     for wish in wishes:
