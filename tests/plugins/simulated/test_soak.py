@@ -10,7 +10,7 @@ def test_the_kubelet_has_what_the_script_says_after_many_faults() -> None:
     assert (10_000, 0) == (outcome.devices, outcome.differences)
     assert 500 < outcome.events
     assert 1000 < outcome.troubled < 2000
-    assert 1 < outcome.lists
+    assert 1 < outcome.lists or outcome.last_fault < outcome.first_list
     # As much as some thousand of its devices, not as the lists that were sent.
     assert max(outcome.memory_mib) - outcome.memory_mib[0] < 20
 

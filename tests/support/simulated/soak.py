@@ -37,6 +37,9 @@ class Outcome:
     """What happened, by the script."""
     lists: int
     """Lists that the kubelet got."""
+    first_list: float
+    """Seconds until the first list. After the last fault, no other need follow it."""
+    last_fault: float
     troubled: int
     """Devices that were not well at the end."""
     differences: int
@@ -71,7 +74,7 @@ def _write(root: Path, devices: int, seconds: float, seed: int, every: str) -> S
     random = {
         "every": every,
         "lasting": f"{seconds / 40:.3f}s",
-        "until": f"{0.7 * seconds:.3f}s",
+        "until": f"{_last_fault(seconds):.3f}s",
         "faults": ["unhealthy", "unplug"],
     }
     timeline = [
@@ -86,6 +89,10 @@ def _write(root: Path, devices: int, seconds: float, seed: int, every: str) -> S
     given = {"resources": resources, "timeline": timeline, "random": random, "seed": seed}
     path.write_text(json.dumps(given))
     return SimulatedSettings(devices=path, node_name="node")
+
+
+def _last_fault(seconds: float) -> float:
+    return 0.7 * seconds
 
 
 def _start(kubelet: SimulatedKubelet, root: Path) -> "subprocess.Popen[bytes]":
@@ -111,6 +118,7 @@ def _watch(
 ) -> Outcome:
     begin = time.monotonic()
     kubelet.wait(lambda: kubelet.lists_received(RESOURCE) > 0, timeout=60)
+    first_list = time.monotonic() - begin
     memory = [_memory(process.pid)]
     for look in range(1, _LOOKS + 1):
         _pass(kubelet, begin + look * seconds / _LOOKS)
@@ -126,6 +134,8 @@ def _watch(
         seed=scenario.seed,
         events=_count(scenario),
         lists=kubelet.lists_received(RESOURCE),
+        first_list=first_list,
+        last_fault=_last_fault(seconds),
         troubled=len(life.state.troubles),
         differences=sum(view.get(one, False) != well for one, well in expected.items()),
         memory_mib=memory,
