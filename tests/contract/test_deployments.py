@@ -330,18 +330,22 @@ def test_a_sidecar_that_is_broken_on_purpose_is_caught(problem: str, tmp_path: P
     assert [problem] == problems([*manifests], "gopher-device-plugin")
 
 
-def test_two_plugins_with_events_do_not_take_each_others_binding(tmp_path: Path) -> None:
-    found = {}
-    for plugin in ("gopher", "gpu"):
+def test_nothing_of_one_plugin_is_removed_with_another(tmp_path: Path) -> None:
+    components = ("events", "evict", "node-annotation", "startup-taint")
+    for plugin in ("fpga", "gpu"):
         (tmp_path / plugin).mkdir()
-        binding = _of_kind(
-            render(overlay(tmp_path / plugin, plugin, "events")), "ClusterRoleBinding"
-        )
-        (subject,) = binding["subjects"]
-        found[binding["metadata"]["name"]] = (subject["namespace"], subject["name"])
-    assert found == {
-        f"{name}:events": (name, name) for name in ("gopher-device-plugin", "gpu-device-plugin")
-    }
+        place, name = overlay(tmp_path / plugin, plugin, *components), f"{plugin}-device-plugin"
+        own = {f"{name}:{one}" for one in components}
+        for manifests in (render(place), render_by_kustomize(place) or render(place)):
+            roles = [one for one in manifests if one["kind"] == "ClusterRole"]
+            bindings = [one for one in manifests if one["kind"] == "ClusterRoleBinding"]
+            assert own == {one["metadata"]["name"] for one in roles}
+            assert {one: one for one in own} == {
+                one["metadata"]["name"]: one["roleRef"]["name"] for one in bindings
+            }
+            assert {(name, name)} == {
+                (one["namespace"], one["name"]) for each in bindings for one in each["subjects"]
+            }
 
 
 def test_a_binding_follows_its_account_into_another_namespace(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_without_the_policy_the_token_may_patch_any_node(server: RealApiServer) 
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
-            "name": "device-plugin-startup-taint",
+            "name": f"{NAME}:startup-taint",
         },
         "subjects": [{"kind": "ServiceAccount", "name": "bare", "namespace": NAME}],
     }
