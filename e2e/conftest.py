@@ -53,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="have the cluster's node pretend to have the hardware that simulated nodes have",
     )
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
+    group.addoption("--reboot", default="", help="shell command that reboots it: see e2e/README.md")
+    group.addoption("--before", default="", help="checkout of the release that is upgraded from")
+    group.addoption("--before-tag", default="", help="tag of its images; that of its manifests")
     group.addoption(
         "--patience", type=float, default=PATIENCE, help="seconds to wait for the cluster; 180"
     )
@@ -174,6 +177,14 @@ def home(
             made.close()
             if session is not None:
                 session.progress.end()
+
+
+@pytest.fixture
+def cluster(home: Home) -> Cluster:
+    """Give the home if it is a cluster's, for what no other can show."""
+    if not isinstance(home, Cluster):
+        pytest.skip("needs a cluster")
+    return home
 
 
 def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from fpga.cards import write_hook
@@ -29,12 +30,24 @@ def look(given: Given) -> None:
 
 def hardware(folder: Path, _cache: Path) -> StandIn:
     """Make two cards with a port each, by the kernel's DFL driver, and no bitstreams."""
+    return _make(folder, ["0000:3b:00.0", "0000:5e:00.0"])
+
+
+def rebooted(folder: Path, _cache: Path) -> StandIn:
+    """Make them with each other's numbers, and a third one."""
+    return _make(folder, ["0000:5e:00.0", "0000:3b:00.0", "0000:d8:00.0"])
+
+
+def _make(folder: Path, addresses: Sequence[str]) -> StandIn:
     tree = FpgaTree(folder, DFL)
-    (first,) = tree.simple(AFU)
-    (other,) = tree.simple(AFU, address="0000:5e:00.0", number=1)
+    ports = [
+        port
+        for number, address in enumerate(addresses)
+        for port in tree.simple(AFU, address=address, number=number)
+    ]
     if NODE.exists():
-        tree.renumber(first, NODE.stat().st_rdev)
-    for port in (first, other):  # The hook tells them apart by numbers: one can be opened.
+        tree.renumber(ports[0], NODE.stat().st_rdev)
+    for port in ports:  # The hook tells them apart by numbers: one can be opened.
         path = tree.dev / port.name
         path.unlink()
         make_node(path, os.makedev(*number_of(port)))
@@ -54,5 +67,6 @@ CASE = Case(
     Example(PLUGIN, PORT),
     Opened(PLUGIN, f"{PORT}.*", "rw"),
     hardware,
+    rebooted,
     flags=["--cdi-dir=/var/run/cdi"],
 )

@@ -29,8 +29,10 @@ needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 pytestmark = pytest.mark.timeout(180)  # each is a run of the suite
 
 
-def suite(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "e2e/test_homes.py", "-n", "0", "-q"]
+def suite(
+    *words: str, file: str = "e2e/test_homes.py", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", file, "-n", "0", "-q"]
     options = ["-p", "no:cacheprovider", "-p", "no:randomly", "-rs", "--tb=short"]
     return subprocess.run(
         [*command, *options, *words],
@@ -42,8 +44,10 @@ def suite(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def on(cluster: SmallCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    return suite("--cluster", *words, **cluster.environment)
+def on(
+    cluster: SmallCluster, *words: str, file: str = "e2e/test_homes.py"
+) -> subprocess.CompletedProcess[str]:
+    return suite("--cluster", *words, file=file, **cluster.environment)
 
 
 def made(cluster: SmallCluster) -> list[Object]:
@@ -170,6 +174,34 @@ def test_a_node_can_pretend_to_have_hardware() -> None:
             for one in made(cluster)
         }
         assert re.fullmatch(r"/tmp/e2e-[0-9a-f]{8}/hardware", folder)
+        assert_clean(cluster)
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("tag", "outcome"),
+    [
+        pytest.param("0.0.9", "1 passed", id="another release"),
+        pytest.param("0.1.0", "1 failed", id="the same release, which shows nothing"),
+    ],
+)
+def test_an_upgrade_is_from_another_release(tag: str, outcome: str, tmp_path: Path) -> None:
+    command = PLUGINS["gopher-device-plugin:0.1.0"]
+    images = {**GOPHER, f"gopher-device-plugin:{tag}": command, **SHELL}
+    words = ("-m", "gopher", "-k", "upgrade", f"--before={ROOT}", f"--before-tag={tag}")
+    with running(images) as cluster:
+        done = on(cluster, *words, f"--logs={tmp_path}", file="e2e/test_cluster.py")
+        assert outcome in done.stdout, done.stdout
+        assert_clean(cluster)
+
+
+@needs_kubectl
+def test_what_is_not_given_is_said() -> None:
+    with running({**GOPHER, **SHELL}) as cluster:
+        done = on(cluster, "-m", "gopher", file="e2e/test_cluster.py")
+        assert "2 skipped" in done.stdout, done.stdout
+        assert "no --before" in done.stdout
+        assert "no --reboot" in done.stdout
         assert_clean(cluster)
 
 

@@ -45,6 +45,10 @@ class Case:
     """None where devices are no device nodes."""
     hardware: Callable[[Path, Path], StandIn] | None = None
     """Makes what a simulated node shows, in a folder, with another to keep what it compiled."""
+    rebooted: Callable[[Path, Path], StandIn] | None = None
+    """Makes what the same node shows after a reboot: in another order, and one device more."""
+    identify: Callable[[Given], None] | None = None
+    """Fails unless a container has, after that reboot, the device whose id it knows."""
     flags: Sequence[str] = ()
     """Places on the node that the command has by itself, and has to find elsewhere in a test."""
 

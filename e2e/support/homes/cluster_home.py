@@ -1,9 +1,9 @@
 """A real cluster, through kubectl. Every name is made for one run, and everything is removed."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -12,8 +12,9 @@ import pytest
 
 from homes.cluster_manifests import Pods
 from homes.cluster_session import Session
-from homes.deployed import Deployed
+from homes.deployed import PLUGIN, Deployed
 from homes.home import LOOK, Given, NotStartedError, Plugin, seen
+from homes.workload import Workload, devices
 
 END = "that is all"
 """What a pod says when it has said all: its log is read while it is written."""
@@ -29,6 +30,7 @@ class Cluster:
         self._plugin: Plugin | None = None
         self._deployed: Deployed | None = None
         self._has_failed = False
+        self._workloads: list[Workload] = []
 
     @property
     def _here(self) -> Deployed:
@@ -44,10 +46,11 @@ class Cluster:
 
     # Installing
 
-    def install(self, plugin: Plugin) -> None:
+    def install(self, plugin: Plugin, *, before: bool = False) -> None:
+        """See Home. ``before`` is the release before."""
         self._plugin = plugin
         self._deployed = self._session.place(plugin)
-        self._session.install(plugin)
+        self._session.install(plugin, before=before)
 
     def offer(self, plugin: Plugin) -> tuple[str, int]:
         if plugin.devices is not None:
@@ -66,13 +69,57 @@ class Cluster:
 
     def _has_devices(self, plugin: Plugin) -> bool:
         """Return whether the plugin, which is ready and so has discovered, has found devices."""
-        resources = json.loads(self._here.ask("devices"))["resources"]
-        return any(one["devices"] for one in resources if fnmatch(one["name"], plugin.resource))
+        return any(devices(self._here, plugin.resource))
 
     def wait_allocatable(self, resource: str, count: int) -> None:
         self._here.wait(
             lambda: self._node.allocatable(resource) == count,
             f"{self._node.name} to have {count} of {resource}",
+        )
+
+    # What only a cluster has
+
+    def need(self, option: str) -> None:
+        """Skip the test where an option is not given."""
+        if not getattr(self._options, option):
+            pytest.skip(f"no --{option}")
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._node.name
+
+    def fail(self) -> None:
+        """Have nothing stay for the next case, because this one has failed."""
+        self._has_failed = True
+
+    @property
+    def here(self) -> Deployed:
+        """Where the plugin is."""
+        return self._here
+
+    def deploy(self, name: str, resource: str, replicas: int) -> Workload:
+        """Run pods of a Deployment, with one device each, until the case has ended."""
+        made = Workload(self._here, self._looking(self._name(name), resource, 1), replicas)
+        self._workloads.append(made)
+        return made
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """Return a pod that was run."""
+        found: dict[str, Any] = self._here.kubectl.get(
+            *self._here.kubectl.within("pod", self._name(name))
+        )
+        return found
+
+    def wait_gone(self, name: str) -> None:
+        """Wait until a pod that was deleted is gone."""
+        words = ("get", "pod", self._name(name), "--ignore-not-found", "--output=name")
+        self._here.wait(lambda: not self._kubectl(*words), f"the pod {name} to be gone")
+
+    def logs(self, container: str) -> str:
+        """Return what a container beside the plugin has logged."""
+        return self._kubectl(
+            "logs", f"--selector={PLUGIN}", f"--container={container}", "--tail=-1"
         )
 
     # Files on the node
@@ -94,17 +141,25 @@ class Cluster:
         self._kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
 
     def run(self, name: str, resource: str, count: int) -> Given:
-        command = f"{LOOK}; echo; echo {END}; trap exit TERM; sleep 3600 & wait"
-        pod = self._pods.running(self._name(name), command, {resource: str(count)})
+        pod = self._looking(self._name(name), resource, count)
+        self._apply(pod)
+        self._here.wait_phase(self._name(name), "Running")
+        return self.given(self._name(name))
+
+    def _looking(self, name: str, resource: str, count: int) -> dict[str, Any]:
+        command = f"{LOOK}; echo; echo {END}; trap exit TERM; sleep 7200 & wait"
+        pod = self._pods.running(name, command, {resource: str(count)})
         asks = self._plugin.asks if self._plugin is not None else {}
         env = [{"name": key, "value": value} for key, value in asks.items()]
         pod["spec"]["containers"][0]["env"] = env
-        self._apply(pod)
-        self._here.wait_phase(self._name(name), "Running")
+        return pod
+
+    def given(self, name: str) -> Given:
+        """Return what the container of a pod has seen; ``name`` is the pod's on the cluster."""
         said: list[str] = []
 
         def has_said_all() -> bool:
-            said[:] = [self._kubectl("logs", self._name(name))]
+            said[:] = [self._kubectl("logs", name)]
             return said[0].endswith(f"\n{END}\n")
 
         self._here.wait(has_said_all, f"the pod {name} to say what it sees")
@@ -182,6 +237,23 @@ class Cluster:
             lambda: self._here.registrations() > before, "the plugin to be registered again"
         )
 
+    def reboot(self, meanwhile: str = "") -> None:
+        """Reboot the node, which then shows its hardware in another order, and one device more.
+
+        ``meanwhile`` is a command that runs on it while it is down.
+        """
+        assert self._plugin is not None
+        exchange = self._session.bring_rebooted(self._plugin)
+        before = self._here.containers()
+        subprocess.run(
+            self._options.reboot,
+            shell=True,
+            check=True,
+            timeout=self._patience,
+            env={**os.environ, "MEANWHILE": meanwhile or exchange},
+        )
+        self._here.wait_rebooted(before)
+
     def uninstall(self) -> None:
         assert self._plugin is not None
         self._session.remove(self._plugin.name)
@@ -195,7 +267,7 @@ class Cluster:
             "events.txt": ("get", "events", "--sort-by=.lastTimestamp"),
             "pods.txt": ("describe", "pods"),
             "plugin.log": (
-                *("logs", "--selector=app.kubernetes.io/component=device-plugin"),
+                *("logs", f"--selector={PLUGIN}", "--all-containers"),
                 *("--tail=-1", "--prefix"),
             ),
             "node.txt": ("describe", "node", self._node.name),
@@ -208,5 +280,7 @@ class Cluster:
             return
         if self._has_failed:  # The next case is to find nothing of it.
             self._session.remove(self._plugin.name)
-        elif self._deployed is not None:
+        elif self._deployed is not None and self._deployed.is_there():
+            for workload in self._workloads:
+                workload.remove()
             self._deployed.forget_case(self._case)

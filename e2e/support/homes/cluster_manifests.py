@@ -26,6 +26,11 @@ class Options:
     pod_image: str = "busybox:1.37"
     node: str = ""
     restart_kubelet: str = ""
+    reboot: str = ""
+    before: str = ""
+    """The folder of the release before: a checkout, whose deployments/ are applied."""
+    before_tag: str = ""
+    """Of its images; that of its manifests where it is not given."""
     patience: float = PATIENCE
     pretend_hardware: bool = False
     """Whether the node gets what its plugins' cases say of hardware: on a node without any."""
@@ -43,11 +48,18 @@ class Overlay:
     """Directories of the node, by the names of the volumes that are others in the deployment."""
     stand_in: StandIn | None = None
     """Hardware that the node pretends to have."""
+    before: bool = False
+    """Whether it is the release before."""
+
+    @property
+    def deployments(self) -> Path:
+        """Return the folder with the release's deployments."""
+        return Path(self.options.before, "deployments") if self.before else DEPLOYMENTS
 
     def text(self, place: Path) -> str:
         """Return the kustomization, for the folder ``place``."""
         name = f"{self.plugin.name}-device-plugin"
-        deployments = os.path.relpath(DEPLOYMENTS, place.resolve())
+        deployments = os.path.relpath(self.deployments.resolve(), place.resolve())
         spec: dict[str, Any] = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
@@ -56,15 +68,24 @@ class Overlay:
             "components": [f"{deployments}/components/{one}" for one in self.plugin.components],
             "patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())}],
         }
-        if self.options.image:
-            image, _, tag = self.options.image.rpartition(":")
-            assert image, "--image needs a tag"
-            assert "/" not in tag, "--image needs a tag"
-            spec["images"] = [{"name": name, "newName": image, "newTag": tag}]
+        if image := self._image():
+            spec["images"] = [{"name": name, **image}]
         if self.plugin.config:
             change = [{"op": "add", "path": "/data/config.yaml", "value": self.plugin.config}]
             spec["patches"].append({"target": {"kind": "ConfigMap"}, "patch": json.dumps(change)})
         return json.dumps(spec)
+
+    def _image(self) -> dict[str, str]:
+        """Return what the image is to be called otherwise than in the manifests."""
+        made = {}
+        if self.options.image:
+            image, _, tag = self.options.image.rpartition(":")
+            assert image, "--image needs a tag"
+            assert "/" not in tag, "--image needs a tag"
+            made = {"newName": image, "newTag": tag}
+        if self.before and self.options.before_tag:
+            made["newTag"] = self.options.before_tag
+        return made
 
     def _patch(self) -> dict[str, Any]:
         container: dict[str, Any] = {
@@ -82,10 +103,14 @@ class Overlay:
                 {"name": name, "hostPath": {"path": path}} for name, path in self.volumes.items()
             ],
         }
-        if self.options.runtime_class:
-            pod["runtimeClassName"] = self.options.runtime_class
         if self.stand_in is not None:
             self.stand_in.show(pod)
+        pod["containers"] += [
+            {"name": name, "imagePullPolicy": self.options.pull_policy, "args": [*words]}
+            for name, words in self.plugin.arguments.items()
+        ]
+        if self.options.runtime_class:
+            pod["runtimeClassName"] = self.options.runtime_class
         # A changed configuration has a new pod read it: the kubelet brings it to an old one late.
         digest = hashlib.sha256(self.plugin.config.encode()).hexdigest()[:16]
         metadata = {"annotations": {"e2e/config": digest}}

@@ -3,7 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ from homes.home import Plugin
 from homes.kubectl import Kubectl
 from homes.pretended_hardware import NODE, StandIn
 from homes.progress import Progress
+
+HARDWARE = "hardware"
+"""The folder on the node, in that of the plugin, with what it pretends to have."""
+
+
+@dataclass(frozen=True)
+class _Packed:
+    stand_in: StandIn
+    packed: str
 
 
 def why_not_pretend() -> str:
@@ -36,7 +46,8 @@ class Session:
         self.node = ClusterNode(Kubectl("default", options.patience + 60), options.node)
         self._root, self._cache = root, cache
         self._deployed: dict[str, Deployed] = {}
-        self._stand_ins: dict[str, StandIn] = {}
+        self._stand_ins: dict[str, _Packed] = {}
+        self._rebooted: dict[str, _Packed] = {}
         self._own: dict[str, str] = {}
         """The plugin that has a resource, or had it."""
         self._missing: dict[str, str] = {}
@@ -59,29 +70,44 @@ class Session:
             self._deployed[plugin.name] = made
         return self._deployed[plugin.name]
 
-    def install(self, plugin: Plugin) -> None:
-        """Have the plugin run in its place."""
+    def install(self, plugin: Plugin, *, before: bool = False) -> None:
+        """Have the plugin run in its place; ``before`` is the release before."""
         deployed = self._deployed[plugin.name]
-        deployed.apply(plugin, self._hardware(plugin, deployed))
+        deployed.apply(plugin, self._hardware(plugin, deployed), before=before)
 
     def _hardware(self, plugin: Plugin, deployed: Deployed) -> StandIn | None:
         make = cases()[plugin.name].hardware
         if not self.options.pretend_hardware or make is None:
             return None
         if plugin.name not in self._stand_ins:
-            # It is made where it will be on the node, which its files name.
-            folder = deployed.folder / "hardware"
-            folder.mkdir(parents=True)
-            try:
-                made = make(folder, self._cache)
-                for place in made.host.values():
-                    place.mkdir(parents=True, exist_ok=True)
-                packed = pack(folder)
-            finally:
-                shutil.rmtree(deployed.folder, ignore_errors=True)
-            deployed.unpack(packed)
-            self._stand_ins[plugin.name] = made
-        return self._stand_ins[plugin.name]
+            folder = deployed.folder / HARDWARE
+            made = self._stand_ins[plugin.name] = self._pack(make, folder)
+            rebooted = cases()[plugin.name].rebooted
+            if self.options.reboot and rebooted is not None:
+                self._rebooted[plugin.name] = self._pack(rebooted, folder)
+            deployed.unpack(made.packed)
+        return self._stand_ins[plugin.name].stand_in
+
+    def _pack(self, make: Callable[[Path, Path], StandIn], folder: Path) -> "_Packed":
+        """Make hardware where it will be on the node, which its files name, and take it away."""
+        folder.mkdir(parents=True)
+        try:
+            made = make(folder, self._cache)
+            for place in made.host.values():
+                place.mkdir(parents=True, exist_ok=True)
+            return _Packed(made, pack(folder))
+        finally:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+
+    def bring_rebooted(self, plugin: Plugin) -> str:
+        """Bring what the node shows after a reboot there; return the command that exchanges it."""
+        packed = self._rebooted.get(plugin.name)
+        if packed is None:
+            return ""
+        deployed = self._deployed[plugin.name]
+        here, other = deployed.folder / HARDWARE, deployed.folder / "rebooted"
+        deployed.unpack(packed.packed, other.name)
+        return f"rm -rf {here} && mv {other / here.relative_to('/tmp')} {here}"
 
     def miss(self, plugin: Plugin) -> None:
         """Skip this test and all others that need what the node does not have."""
@@ -105,6 +131,7 @@ class Session:
         for step in (Deployed.begin_removal, Deployed.end_removal):
             for name, one in deployed.items():
                 self._stand_ins.pop(name, None)
+                self._rebooted.pop(name, None)
                 try:
                     step(one)
                 except (AssertionError, OSError, subprocess.SubprocessError) as error:

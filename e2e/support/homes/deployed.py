@@ -5,25 +5,28 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-from homes.cluster_manifests import CASE, DEPLOYMENTS, Options, Overlay, Pods
+from homes.cluster_manifests import CASE, Options, Overlay, Pods
 from homes.cluster_node import ClusterNode
 from homes.home import Plugin
 from homes.kubectl import Kubectl
 from homes.pretended_hardware import StandIn
 from homes.progress import Progress
 
-_PLUGIN = "--selector=app.kubernetes.io/component=device-plugin"
+PLUGIN = "app.kubernetes.io/component=device-plugin"
+"""The label of a plugin's pods."""
 _ASK = (
     "import urllib.request as r;"
     "print(r.urlopen('http://127.0.0.1:9494/{}').read().decode(), end='')"
 )
+_T = TypeVar("_T")
 _HAND = "on-node"
 _NEVER = {"ErrImageNeverPull", "InvalidImageName"}
 """Why a container waits for what does not come."""
@@ -41,33 +44,49 @@ class Deployed:
         self._progress = progress
         self._pods = Pods(options, self.namespace, node.hostname)
         self._applied = ""
+        self.deployments: list[str] = []
+        """The names of those that have pods replaced which are deleted."""
 
     # The plugin
 
-    def apply(self, plugin: Plugin, stand_in: StandIn | None = None) -> None:
-        """Have the plugin run as it is described; nothing is done if it does already."""
-        text = self.write_overlay(plugin, stand_in)
+    def apply(
+        self, plugin: Plugin, stand_in: StandIn | None = None, *, before: bool = False
+    ) -> None:
+        """Have the plugin run as it is described; nothing is done if it does already.
+
+        ``before`` has the release before this one run.
+        """
+        text = self.write_overlay(plugin, stand_in, before=before)
         if text != self._applied:
             self.kubectl("apply", f"--kustomize={self._root}")
             self._applied = text
         self.wait_ready()
 
-    def write_overlay(self, plugin: Plugin, stand_in: StandIn | None = None) -> str:
+    def write_overlay(
+        self, plugin: Plugin, stand_in: StandIn | None = None, *, before: bool = False
+    ) -> str:
         """Write the kustomization that is applied, and return it."""
         own = {plugin.files: str(self.folder / "files")} if plugin.files else {}
         if stand_in is not None:
             own |= {place: str(path) for place, path in stand_in.host.items()}
-        volumes = self._volumes(plugin, own) if own else {}
         overlay = Overlay(
-            plugin, self._options, self.namespace, self._node.hostname, volumes, stand_in
+            plugin,
+            self._options,
+            self.namespace,
+            self._node.hostname,
+            stand_in=stand_in,
+            before=before,
         )
+        if own:
+            volumes = self._volumes(overlay.deployments / plugin.name, own)
+            overlay = replace(overlay, volumes=volumes)
         text = overlay.text(self._root)
         (self._root / "kustomization.yaml").write_text(text)
         return text
 
-    def _volumes(self, plugin: Plugin, own: Mapping[str, str]) -> dict[str, str]:
+    def _volumes(self, deployment: Path, own: Mapping[str, str]) -> dict[str, str]:
         """Return what the node has in place of directories, by the names of their volumes."""
-        found = yaml.safe_load_all(self.kubectl("kustomize", str(DEPLOYMENTS / plugin.name)))
+        found = yaml.safe_load_all(self.kubectl("kustomize", str(deployment)))
         (daemon_set,) = (one for one in found if one["kind"] == "DaemonSet")
         places = {
             one["name"]: one.get("hostPath", {}).get("path")
@@ -99,7 +118,7 @@ class Deployed:
         return False
 
     def _plugin_pods(self) -> list[dict[str, Any]]:
-        found = self.kubectl.get(*self.kubectl.within("pods", _PLUGIN))["items"]
+        found = self.kubectl.get(*self.kubectl.within("pods", f"--selector={PLUGIN}"))["items"]
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
     def _plugin_pod(self) -> str:
@@ -108,13 +127,36 @@ class Deployed:
 
     def ask(self, path: str, *, check: bool = True) -> str:
         """Return what the plugin serves. From inside: its network policy lets nobody else in."""
+        return self.execute("python3", "-c", _ASK.format(path), check=check)
+
+    def execute(self, *command: str, check: bool = True) -> str:
+        """Return what a command in the plugin's container prints."""
         words = self.kubectl.within("exec", self._plugin_pod(), "--container=device-plugin")
-        return self.kubectl(*words, "--", "python3", "-c", _ASK.format(path), check=check)
+        return self.kubectl(*words, "--", *command, check=check)
+
+    def image(self) -> str:
+        """Return the image that the plugin's container runs."""
+        (pod,) = self._plugin_pods()
+        images = {one["name"]: one["image"] for one in pod["spec"]["containers"]}
+        return str(images["device-plugin"])
 
     def registrations(self) -> float:
         """Return how often the kubelet has accepted the plugin's pod; 0 if it does not answer."""
         pattern = r"^deviceplugin_registrations_total\{.*\} (\S+)$"
         return sum(map(float, re.findall(pattern, self.ask("metrics", check=False), re.MULTILINE)))
+
+    def containers(self) -> set[str]:
+        """Return the ids of the plugin's containers."""
+        (pod,) = self._plugin_pods()
+        return {one.get("containerID", "") for one in pod["status"].get("containerStatuses", ())}
+
+    def wait_rebooted(self, before: set[str]) -> None:
+        """Wait until the plugin is ready in other containers than ``before``."""
+        # What ran on the node runs no more, which its status may say late.
+        words = ("pod", _HAND, "--ignore-not-found", "--grace-period=0", "--force")
+        self.kubectl(*self.kubectl.within("delete", *words))
+        self.wait(lambda: not before & self.containers(), "the plugin to be started again")
+        self.wait_ready()
 
     def restart(self) -> None:
         """End the plugin's pod, and wait for the next one."""
@@ -137,19 +179,23 @@ class Deployed:
         words = self.kubectl.within("exec", _HAND)
         self.kubectl(*words, "--", "sh", "-c", command)
 
-    def unpack(self, packed: str) -> None:
-        """Have what was packed on the node. By a ConfigMap, which can have a megabyte."""
+    def unpack(self, packed: str, place: str = "") -> None:
+        """Have what was packed on the node, in its own place or below a folder of the plugin's.
+
+        By a ConfigMap, which can have a megabyte.
+        """
         self._make_namespace()
-        metadata = {"name": "hardware", "namespace": self.namespace}
+        name = f"unpack-{place or 'here'}"
+        metadata = {"name": name, "namespace": self.namespace}
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         # Not applied: that would put all of it into an annotation, which may not be that large.
         self.kubectl(
             "create", "--filename=-", stdin=json.dumps(config | {"data": {"hardware": packed}})
         )
-        pod = self._pods.on_host(
-            "unpack", "base64 -d < /packed/hardware | tar -x -z -p -C /host && echo unpacked"
-        )
-        pod["spec"]["volumes"].append({"name": "packed", "configMap": {"name": "hardware"}})
+        folder = f"/host/{self.namespace}/{place}" if place else "/host"
+        unpack = f"mkdir -p {folder} && base64 -d < /packed/hardware | tar -x -z -p -C {folder}"
+        pod = self._pods.on_host(name, unpack)
+        pod["spec"]["volumes"].append({"name": "packed", "configMap": {"name": name}})
         mount = {"name": "packed", "mountPath": "/packed", "readOnly": True}
         pod["spec"]["containers"][0]["volumeMounts"].append(mount)
         self._run_to("Succeeded", pod)
@@ -178,14 +224,19 @@ class Deployed:
 
         self.wait(is_there, f"the pod {name} to be {phase}")
 
-    def wait(self, condition: Any, what: str) -> None:
-        self._progress.wait(condition, what, self._options.patience)
+    def wait(self, condition: Callable[[], _T], what: str) -> _T:
+        """Wait for ``condition``, and return what it returned."""
+        return self._progress.wait(condition, what, self._options.patience)
 
     def forget_case(self, case: str) -> None:
         """Delete the pods of a case, which is not waited for: nothing depends on it."""
-        if self.is_there():
-            words = ("delete", "pods", f"--selector={CASE}={case}", "--wait=false")
-            self.kubectl(*self.kubectl.within(*words))
+        words = ("delete", "pods", f"--selector={CASE}={case}", "--wait=false")
+        self.kubectl(*self.kubectl.within(*words))
+
+    def delete_deployment(self, name: str) -> None:
+        """Delete a Deployment and, which is not waited for, its pods."""
+        words = ("delete", "deployment", name, "--wait=false", "--ignore-not-found")
+        self.kubectl(*self.kubectl.within(*words))
 
     # The end
 
@@ -205,6 +256,8 @@ class Deployed:
                 # A namespace with pods in it takes longer to go than both after each other.
                 words = ("daemonsets", "--all", "--wait=false")
                 self.kubectl(*self.kubectl.within("delete", *words))
+                for name in self.deployments:
+                    self.delete_deployment(name)
                 self.kubectl(*self.kubectl.within("delete", "pods", "--all", "--wait=false"))
         self._applied = ""
 

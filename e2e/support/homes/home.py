@@ -1,6 +1,6 @@
 """What the common tests ask of a place where plugins run: a simulated kubelet, or a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,8 @@ class Plugin:
     """More variables of its container."""
     components: tuple[str, ...] = ()
     """Of deployments/components, beside those that the deployment has."""
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Arguments of the containers that components bring, by the containers' names."""
     asks: Mapping[str, str] = field(default_factory=dict)
     """Variables of the pods that are run for it."""
 

@@ -180,10 +180,12 @@ class RunningPod:
         elif code is not None and name not in self._waiting:
             reason = "Error" if code else "Completed"
             state = {"terminated": {"exitCode": code, "reason": reason}}
+        started = f"stand-in://{self._pod['metadata']['uid']}/{name}/{self._restarts[name]}"
         return {
             "name": name,
             "image": self._specs[name]["image"],
             "imageID": "",
+            "containerID": "" if found is None else started,
             "ready": found is not None and found.is_ready(),
             "restartCount": self._restarts[name],
             "state": state,

@@ -1,0 +1,91 @@
+"""What only a real node goes through: an upgrade, and a reboot that reorders its hardware."""
+
+from collections.abc import Callable
+
+import pytest
+
+from homes.case import cases
+from homes.cluster_home import Cluster
+from homes.home import Plugin
+from homes.workload import devices, is_running, started, told_devices, wait_holders
+
+CASES = cases()
+each = pytest.mark.parametrize(
+    "plugin",
+    [
+        pytest.param(case.plugin, marks=getattr(pytest.mark, name), id=name)
+        for name, case in CASES.items()
+    ],
+)
+Install = Callable[..., tuple[str, int]]
+
+
+@pytest.fixture
+def installed(cluster: Cluster) -> Install:
+    def install(plugin: Plugin, *, before: bool = False) -> tuple[str, int]:
+        cluster.install(plugin, before=before)
+        for name in ("gary", "gina") if plugin.files else ():
+            cluster.add_file(name)
+        return cluster.offer(plugin)
+
+    return install
+
+
+@each
+def test_an_upgrade_and_the_way_back_leave_pods_what_they_hold(
+    cluster: Cluster, plugin: Plugin, installed: Install
+) -> None:
+    cluster.need("before")
+    resource, count = installed(plugin, before=True)
+    cluster.run("keeper", resource, 1)
+    keeper = cluster.pod("keeper")
+    name = keeper["metadata"]["name"]
+    held = wait_holders(cluster.here, resource, [name])[name]
+    assert held == set(told_devices(keeper, resource)) or not [*told_devices(keeper, resource)]
+    ids = {one["id"] for one in devices(cluster.here, resource)}
+    old = cluster.here.image()
+    for before in (False, True, False):
+        assert (resource, count) == installed(plugin, before=before)
+        assert before == (old == cluster.here.image())
+        assert ids == {one["id"] for one in devices(cluster.here, resource)}
+        assert held == wait_holders(cluster.here, resource, [name])[name]
+        if count > 1:
+            other = f"other-{'old' if before else 'new'}"
+            cluster.run(other, resource, count - 1)
+            beside = cluster.pod(other)["metadata"]["name"]
+            assert ids - held == wait_holders(cluster.here, resource, [beside])[beside]
+            cluster.delete(other)
+            cluster.wait_gone(other)
+        now = cluster.pod("keeper")
+        assert is_running(now)
+        assert started(keeper) == started(now)
+
+
+@each
+def test_a_reboot_gives_each_pod_the_device_that_it_is_told(
+    cluster: Cluster, plugin: Plugin, installed: Install
+) -> None:
+    cluster.need("reboot")
+    case = CASES[plugin.name]
+    resource, count = installed(plugin)
+    workers = cluster.deploy("worker", resource, count)
+    before = workers.wait_running()
+    files = f"{cluster.here.folder}/files"
+    # In another order, and one more.
+    meanwhile = f"rm {files}/gary && touch {files}/adam {files}/zoe" if plugin.files else ""
+    cluster.reboot(meanwhile)
+    there = count + bool(plugin.files or case.rebooted)
+    cluster.wait_allocatable(resource, there)
+    workers.scale(there)
+    pods = workers.wait_running(before)
+    names = [pod["metadata"]["name"] for pod in pods]
+    held = wait_holders(cluster.here, resource, names)
+    ids = {one["id"] for one in devices(cluster.here, resource) if one["healthy"]}
+    assert [{one} for one in sorted(ids)] == sorted(held.values(), key=sorted)
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        assert [*told_devices(pod, resource)] in ([], [*held[name]])
+        given = cluster.given(name)
+        case.look(given)
+        if case.identify is not None:
+            case.identify(given)
