@@ -13,9 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
+from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
@@ -512,6 +514,79 @@ def test_an_allocation_for_a_pod_that_is_rejected_after_all_is_released(kubelet:
     assert [["a"]] == plugin.released_ids
 
 
+INIT = Pod("nursery", [Container("main")], [Container("first", {RESOURCE: 1})])
+
+
+@EVERY_RELEASE
+def test_a_device_of_an_init_container_is_released_after_its_pod(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(INIT)
+        polls(node, 10)
+        assert [] == plugin.released_ids
+        node.kubelet.terminate(INIT)
+        node.host._tracker.ask()  # has the kubelet collect the devices
+        plugin.set("a", "b", "c")  # has it write the checkpoint
+        eventually(lambda: plugin.released_ids, "the release")
+        assert 1 == len(plugin.released_ids)
+
+
+def test_a_device_of_an_init_container_and_another_is_released_with_the_pod(
+    kubelet: Kubelet,
+) -> None:
+    plugin = ReleasedPlugin("a")
+    wanted = {RESOURCE: 1}
+    pod = Pod("both", [Container("main", wanted)], [Container("first", wanted)])
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(pod)
+        wait_held(node, ("a", "both"))
+        node.kubelet.terminate(pod)
+        eventually(lambda: plugin.released_ids, "the release")
+    assert [["a"]] == plugin.released_ids
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_without_a_sound_checkpoint_it_goes_by_what_is_listed(
+    kubelet: Kubelet, damage: str
+) -> None:
+    plugin = ReleasedPlugin("a")
+    with running(kubelet, plugin, pod_resources_interval=SLOW) as node:
+        node.kubelet.run(INIT)
+        path = kubelet.simulated.plugin_dir / "kubelet_internal_checkpoint"
+        text = path.read_text()
+        if damage == "gone":
+            path.unlink()
+        else:
+            path.write_text(text[:-9] if damage == "cut" else text.replace("nursery", "nursory"))
+        assert frozenset() == node.host._tracker.ask().recorded
+        path.write_text(text)
+        assert {(RESOURCE, "a")} == node.host._tracker.ask().recorded
+
+
+def test_a_vanished_device_that_an_init_container_holds_stays_listed(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b")
+    grace = timedelta(milliseconds=1)
+    with running(kubelet, plugin, vanished_grace=grace) as node:
+        outcome = node.kubelet.run(INIT)
+        (device,) = outcome.devices["first"][RESOURCE]
+        (other,) = {"a", "b"} - {device}
+        plugin.set()
+        node.wait_for(RESOURCE, set(), {device})
+        node.kubelet.restart()  # in which the kubelet looks for it
+        node.wait_for(RESOURCE, set(), {device})
+    assert () == node.kubelet.crashes
+    assert other not in node.kubelet.devices(RESOURCE)
+
+
+def test_a_device_that_a_kubelet_has_recorded_is_in_the_first_list(kubelet: Kubelet) -> None:
+    with running(kubelet, ScriptedPlugin("a")) as node:
+        node.kubelet.run(INIT)
+    with running(kubelet, ScriptedPlugin("b")) as node:
+        node.wait_for(RESOURCE, {"b"}, {"a"})
+        reason = node.host._tracker._resources()[RESOURCE].devices["a"].health.reason
+    assert RECORDED_BUT_ABSENT == reason
+
+
 def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None:
     class RefusingPlugin(ReleasedPlugin):
         @override
@@ -665,6 +740,7 @@ def holders(
         resources=lambda: {RESOURCE: resource},
         metrics=Metrics(),
         own_pod=own_pod,
+        checkpoint=Checkpoint(service.socket.parent),
     )
 
 

@@ -18,18 +18,21 @@ from scripted_plugin import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
 OLD, NEW = (1, 1, 1), (2, 2, 2)
-CONFIRM, ADMISSION = 5.0, 10.0
+CONFIRM, ADMISSION, RECORDED = 5.0, 10.0, 1000.0
 
 
 @pytest.fixture
 def ledger() -> Ledger:
-    return Ledger(CONFIRM, ADMISSION)
+    return Ledger(CONFIRM, ADMISSION, RECORDED)
 
 
 def seen(
-    *held: Key, kubelet: tuple[int, int, int] | None = OLD, complete: bool = False
+    *held: Key,
+    kubelet: tuple[int, int, int] | None = OLD,
+    complete: bool = False,
+    recorded: Collection[Key] = (),
 ) -> Observation:
-    return Observation(frozenset(held), kubelet, complete)
+    return Observation(frozenset(held), kubelet, complete, frozenset(recorded))
 
 
 def observed(ledger: Ledger, *observations: Observation, start: float = 100.0) -> list[list[Key]]:
@@ -41,6 +44,20 @@ def observed(ledger: Ledger, *observations: Observation, start: float = 100.0) -
 
 def test_a_device_is_released_when_it_was_seen_free_twice(ledger: Ledger) -> None:
     assert [[], [], [A]] == observed(ledger, seen(A, B), seen(B), seen(B))
+
+
+def test_what_is_recorded_for_a_pod_that_is_not_listed_is_not_released(ledger: Ledger) -> None:
+    ledger.allocated([A, B], OLD, 90)
+    recorded = [seen(recorded=[A])] * 3
+    assert [[], [B], [B]] == observed(ledger, *recorded)
+    assert [[B], [A, B]] == observed(ledger, seen(), seen(), start=200)
+
+
+def test_what_is_recorded_is_released_after_a_day(ledger: Ledger) -> None:
+    ledger.allocated([A], OLD, 100)
+    late = 100 + RECORDED
+    assert [[], []] == observed(ledger, *[seen(recorded=[A])] * 2, start=late - 2 * CONFIRM)
+    assert [[], [A]] == observed(ledger, *[seen(recorded=[A])] * 2, start=late)
 
 
 def test_two_looks_in_a_row_are_one(ledger: Ledger) -> None:
@@ -150,7 +167,7 @@ class ReleasedPlugin(ScriptedPlugin):
 def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> None:
     plugin = ReleasedPlugin()
     served_now = {"x.io/dev": Resource("x.io/dev", plugin)}
-    releases = Releases(served_now.get, Ledger(0, 0), Metrics())
+    releases = Releases(served_now.get, Ledger(0, 0, 0), Metrics())
     releases.observe(seen(A))
     releases.observe(seen())
     if not served:
@@ -163,7 +180,7 @@ def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> Non
 
 def test_a_plugin_that_stops_is_told_nothing_more() -> None:
     plugin = ReleasedPlugin()
-    releases = Releases(lambda name: Resource(name, plugin), Ledger(0, 0), Metrics())
+    releases = Releases(lambda name: Resource(name, plugin), Ledger(0, 0, 0), Metrics())
     releases.observe(seen(A))
     releases.observe(seen())
     releases.close()
@@ -181,7 +198,7 @@ def released_one_after_the_other(
     resources = {
         key[0]: Resource(key[0], plugin) for key, plugin in ((FIRST, first), (SECOND, second))
     }
-    releases = Releases(resources.get, Ledger(0, 0), Metrics())
+    releases = Releases(resources.get, Ledger(0, 0, 0), Metrics())
     releases.observe(seen(FIRST, SECOND))
     releases.observe(seen())
     return releases, resources[SECOND[0]]
@@ -222,7 +239,7 @@ def test_a_plugin_that_stops_while_another_is_told_is_told_nothing() -> None:
 
 def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:
     metrics = Metrics()
-    releases = Releases(lambda name: Resource(name, ScriptedPlugin()), Ledger(0, 0), metrics)
+    releases = Releases(lambda name: Resource(name, ScriptedPlugin()), Ledger(0, 0, 0), metrics)
     for held in ([A], [], [], []):
         releases.observe(seen(*held))
     assert releases.confirm_in() is None

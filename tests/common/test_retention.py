@@ -55,6 +55,18 @@ def test_a_device_that_comes_back_is_as_it_comes_back() -> None:
 
 @pytest.mark.parametrize(
     ("held", "age", "stays"),
+    [(set(), 99, True), (set(), 101, False), ({"a"}, 1000, True), (None, 99, True)],
+)
+def test_of_a_recorded_device_it_is_not_known_whether_a_pod_holds_it(
+    held: set[str] | None, age: float, *, stays: bool
+) -> None:
+    kept = KeptDevices(0).updated(here("a"), 1).updated({}, 2)
+    kept = kept.retired(held, 2 + age, RETENTION, {"a"})
+    assert stays == ("a" in listed(kept))
+
+
+@pytest.mark.parametrize(
+    ("held", "age", "stays"),
     [
         ({"a"}, 1000, True),  # a pod has it
         (set(), 9, True),  # an allocation may be under way

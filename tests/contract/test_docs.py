@@ -25,7 +25,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin import errors
 from deviceplugin._app import host
-from deviceplugin._attribution import exclusive, release, view
+from deviceplugin._attribution import checkpoint, exclusive, release, view
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._config import names, values
 from deviceplugin._config.help_texts import helps
@@ -340,6 +340,9 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("vanished-devices", f"at most every {pod_holdings._ASK_INTERVAL:g} s"),
         ("vanished-devices", f"`{retention.VANISHED}`"),
         ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
+        ("vanished-devices", f"`{retention.RECORDED_BUT_ABSENT}`"),
+        ("attribution", f"has more than {checkpoint._MAX_BYTES // 1024**2} MiB"),
+        ("attribution", f"or {'a day' if TIMING.recorded == 86400 else ''} after its allocation"),
     ],
 )
 def test_limits_and_reasons_are_those_of_the_code(page: str, text: str) -> None:

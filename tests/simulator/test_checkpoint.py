@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
+from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
-from deviceplugin.simulator._checkpoint import (
-    FILE_NAME,
-    CheckpointError,
-    checksum,
-    checksum_text,
-    fnv1a,
-    read,
-    write,
-)
+from deviceplugin.simulator._checkpoint import CheckpointError, read, write
 from deviceplugin.simulator._records import Entry, Grant
 
 R = "x.io/dev"

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
+from deviceplugin._platform.checkpoint_sum import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, StubError, StubPlugin
@@ -196,7 +197,7 @@ class Twin:
 
     def checkpoint(self) -> Any:
         """Return what the checkpoint file says, sorted, or why it cannot be used."""
-        path = self._dir / checkpoint.FILE_NAME
+        path = self._dir / FILE_NAME
         try:
             checkpoint.read(self._dir)
         except checkpoint.CheckpointError as error:
@@ -211,7 +212,7 @@ class Twin:
 
     def damage(self, text: str | None) -> None:
         """Overwrite the checkpoint, or delete it."""
-        path = self._dir / checkpoint.FILE_NAME
+        path = self._dir / FILE_NAME
         if text is None:
             path.unlink(missing_ok=True)
         else:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from deviceplugin._app.actors import Group
 from deviceplugin._app.served_resources import Endpoints, registrars
 from deviceplugin._app.status import Status
+from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
@@ -163,6 +164,7 @@ def _tracker(
         metrics=metrics,
         exposed=settings.http_address != "off",
         own_pod=socket.gethostname(),  # unless it is on the host's network
+        checkpoint=Checkpoint(settings.plugin_dir),
     )
 
 

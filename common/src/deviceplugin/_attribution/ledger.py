@@ -17,6 +17,8 @@ class Observation:
     """The kubelet that reported it."""
     complete: bool
     """Whether that kubelet knows all pods. After a restart it does not at first."""
+    recorded: AbstractSet[Key] = frozenset()
+    """What that kubelet has recorded for pods that may still be there, listed or not."""
 
 
 @dataclass(slots=True)
@@ -35,11 +37,13 @@ class Ledger:
     Args:
         confirm: Time between the two polls that must find a device free.
         admission: Time from an allocation until its pod is listed or rejected.
+        recorded: Time from an allocation for which a device is not free as long as it is recorded.
     """
 
-    def __init__(self, confirm: float, admission: float) -> None:
+    def __init__(self, confirm: float, admission: float, recorded: float) -> None:
         self._confirm = confirm
         self._admission = admission
+        self._recorded = recorded
         self._tracks: dict[Key, _Track] = {}
 
     def allocated(self, keys: Iterable[Key], kubelet: Identity, now: float) -> None:
@@ -64,7 +68,7 @@ class Ledger:
         for key, track in self._tracks.items():
             if key in observation.held:
                 track.kubelet, track.free_since = observation.kubelet, None
-            elif key in busy or not self._believable(track, observation, now):
+            elif key in busy or not self._believable(key, track, observation, now):
                 track.free_since = None
             elif track.free_since is None:
                 track.free_since = now
@@ -72,9 +76,11 @@ class Ledger:
                 due.append(key)
         return due
 
-    def _believable(self, track: _Track, observation: Observation, now: float) -> bool:
+    def _believable(self, key: Key, track: _Track, observation: Observation, now: float) -> bool:
         known = observation.complete or track.kubelet == observation.kubelet
-        return known and now - track.allocated_at >= self._admission
+        age = now - track.allocated_at
+        recorded = key in observation.recorded and age < self._recorded
+        return known and age >= self._admission and not recorded
 
     def still_free(self, keys: Iterable[Key]) -> list[Key]:
         """Return those of ``keys`` that have not been allocated since they were found free."""

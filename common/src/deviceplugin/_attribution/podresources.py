@@ -59,6 +59,9 @@ class Holdings:
     complete: bool = True
     """Whether a device that is not in here is free. A kubelet that has just started, and does not
     know its pods yet, lists none at all, or only static ones."""
+    recorded: frozenset[tuple[str, str]] = frozenset()
+    """Resources and ids of devices that are not free whatever ``complete`` says, because the
+    kubelet has recorded them for pods that may still be there. Not all are listed above."""
     _index: dict[str, dict[str, list[Hold]]] = field(
         default_factory=dict, init=False, compare=False
     )
@@ -74,6 +77,10 @@ class Holdings:
     def of(self, resource: str) -> AbstractSet[str] | None:
         """Return the ids of held devices of ``resource``; None if that cannot be known."""
         return None if self.holds is None else self.holders(resource).keys()
+
+    def recorded_of(self, resource: str) -> AbstractSet[str]:
+        """Return the ids of devices of ``resource`` that the kubelet has recorded."""
+        return {device for name, device in self.recorded if name == resource}
 
 
 class PodResources:

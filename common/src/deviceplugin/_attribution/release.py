@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -94,7 +95,7 @@ class Releases:
             self._kubelet = observation.kubelet
             if self._closed:
                 return
-            observation = Observation(wanted, observation.kubelet, observation.complete)
+            observation = replace(observation, held=wanted)
             due = sorted(self._ledger.observe(observation, self._busy, time.monotonic()))
         for name, keys in groupby(due, key=lambda key: key[0]):
             self._report(name, list(keys))

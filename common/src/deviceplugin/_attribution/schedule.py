@@ -28,6 +28,9 @@ class AttributionTiming:
     """Between two polls that find a device free."""
     admission: float
     """From an allocation until its pod is listed or rejected."""
+    recorded: float
+    """From an allocation for which the kubelet's checkpoint shows that a device is not free. It
+    may have a pod that was rejected for much longer."""
 
     @classmethod
     def of(cls, interval: float) -> Self:
@@ -41,6 +44,7 @@ class AttributionTiming:
             settle=2 * interval,
             confirm=min(interval, 5.0),
             admission=min(interval, 10.0),
+            recorded=min(2880 * interval, 86400.0),
         )
 
 

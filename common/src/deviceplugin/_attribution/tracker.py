@@ -10,11 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
+from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.exclusive import refuse_held
 from deviceplugin._attribution.ledger import Ledger, Observation
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
+from deviceplugin._attribution.recorded import Recorded
 from deviceplugin._attribution.release import Releases
 from deviceplugin._attribution.schedule import AttributionTiming, Schedule
 from deviceplugin._attribution.view import HoldingsView
@@ -42,6 +45,7 @@ class HoldingsTracker:
         exposed: Whether ``current`` may be called. If not, it polls only for plugins that override
             ``released`` or are exclusive.
         own_pod: Name of the pod that this process may be in.
+        checkpoint: The kubelet's.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class HoldingsTracker:
         metrics: Metrics,
         exposed: bool = True,
         own_pod: str = "",
+        checkpoint: Checkpoint,
     ) -> None:
         self._service = service
         self._timing = timing
@@ -67,7 +72,8 @@ class HoldingsTracker:
         self._stopped = False
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
-        ledger = Ledger(timing.confirm, timing.admission)
+        self._recorded = Recorded(checkpoint)
+        ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
     # Its thread.
@@ -126,7 +132,7 @@ class HoldingsTracker:
         self._poll_in(self._timing.interval)
         if holdings.holds is not None:
             held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
-            self._releases.observe(Observation(held, kubelet, holdings.complete))
+            self._releases.observe(Observation(held, kubelet, holdings.complete, holdings.recorded))
 
     def _matters(self, resource: Resource) -> bool:
         plugin = resource.plugin
@@ -142,7 +148,7 @@ class HoldingsTracker:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._asking:
-            return self._list()
+            return self._with_recorded(self._list())
 
     def _poll(self) -> tuple[Holdings, Identity]:
         """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
@@ -150,7 +156,10 @@ class HoldingsTracker:
             holdings = self._get()
             if holdings is None:
                 holdings = self._list()
-            return holdings, self._view.kubelet
+            return self._with_recorded(holdings), self._view.kubelet
+
+    def _with_recorded(self, holdings: Holdings) -> Holdings:
+        return replace(holdings, recorded=self._recorded.held(holdings, self._resources()))
 
     def _get(self) -> Holdings | None:
         """Return what the relevant pods hold, by Get; None if a List is needed."""
@@ -173,6 +182,7 @@ class HoldingsTracker:
         with self._changed:
             self._changed.wait_for(lambda: self._schedule.idle, _IDLE_TIMEOUT)
             expected = self._schedule.begin_list(time.monotonic())
+        moment = self._recorded.moment
         try:
             kubelet = file_identity(self._service.socket)
             listed = self._service.list()
@@ -183,6 +193,7 @@ class HoldingsTracker:
             raise
         with self._changed:
             self._schedule.listed(listed, expected)
+        self._recorded.listed(moment)
         self._view = self._view.after_list(listed, kubelet, self._resources(), time.monotonic())
         return self._view.holdings
 
@@ -215,6 +226,7 @@ class HoldingsTracker:
             with self._changed:
                 devices = [(resource.name, device_id) for device_id in ids]
                 self._schedule.allocated(devices, time.monotonic())
+            self._recorded.allocated(devices, self._view.holdings.pods)
         finally:
             with self._changed:
                 self._schedule.end_allocation()

@@ -50,9 +50,14 @@ class PodHoldings:
         """Ask what pods hold of ``resource``, which is new, at the next discovery."""
         self._unknown.add(resource)
 
-    def forget(self, resource: str) -> None:
-        """Stop asking for ``resource``: its holders are known, or it was withdrawn."""
+    def forget(self, resource: str) -> bool:
+        """Stop asking for ``resource``: its holders are known, or it was withdrawn.
+
+        Return whether they were not known before.
+        """
+        unknown = resource in self._unknown
         self._unknown.discard(resource)
+        return unknown
 
     def ask(self, *, vanished: bool) -> Holdings | None:
         """Return what pods hold; None if that does not matter now or cannot be known.

@@ -10,7 +10,7 @@ from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._discovery.found import NOT_RETURNING, Groups
 from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._discovery.pod_holdings import PodHoldings
-from deviceplugin._discovery.retention import KeptDevices, unhealthy
+from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT, KeptDevices, unhealthy
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.topologies import Topologies
 from deviceplugin._inventory.published import Resource
@@ -134,11 +134,14 @@ class DiscoveredResources:
         held = None if holdings is None else holdings.of(name)
         if holdings is not None:
             # Stored even if the list is rejected, because pod resources are not asked for again.
-            kept = self._kept[name] = kept.expecting(held or frozenset(), now)
-            self._holdings.forget(name)
+            kept = kept.expecting(held or frozenset(), now)
+            if self._holdings.forget(name):  # the kubelet restores what it has recorded at a start
+                kept = kept.expecting(holdings.recorded_of(name), now, RECORDED_BUT_ABSENT)
+            self._kept[name] = kept
         kept = kept.updated(present, now)
         if holdings is not None and holdings.complete:
-            kept = kept.retired(held, now, self._timing.retention)
+            recorded = holdings.recorded_of(name)
+            kept = kept.retired(held, now, self._timing.retention, recorded)
         if not kept and name != self.plugin.resource:
             return False
         try:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from deviceplugin.model import Device, Health
 
 VANISHED = "it is gone"
+RECORDED_BUT_ABSENT = (
+    "the kubelet has recorded it for a pod, but it has not been found since the plugin started"
+)
 HELD_BUT_ABSENT = "a pod holds it, but it has not been found since the plugin started"
 
 
@@ -48,24 +51,35 @@ class KeptDevices:
                 vanished[device_id] = _gone(self.present[device_id], VANISHED), now
         return KeptDevices(now, present, vanished)
 
-    def expecting(self, held: AbstractSet[str], now: float) -> "KeptDevices":
+    def expecting(
+        self, held: AbstractSet[str], now: float, reason: str = HELD_BUT_ABSENT
+    ) -> "KeptDevices":
         """Return this with the devices added that pods hold but that were never discovered."""
         absent = held - self.present.keys() - self.vanished.keys()
-        lost = {device_id: (_gone(Device(device_id), HELD_BUT_ABSENT), now) for device_id in absent}
+        lost = {device_id: (_gone(Device(device_id), reason), now) for device_id in absent}
         return replace(self, vanished={**self.vanished, **lost})
 
     def retired(
-        self, held: AbstractSet[str] | None, now: float, retention: Retention
+        self,
+        held: AbstractSet[str] | None,
+        now: float,
+        retention: Retention,
+        recorded: AbstractSet[str] = frozenset(),
     ) -> "KeptDevices":
         """Return this without the vanished devices that no pod can hold any more.
 
-        ``held`` is None if it is unknown what pods hold.
+        ``held`` is None if it is unknown what pods hold. Of those that are ``recorded`` it is.
         """
-        wait = retention.unknown if held is None else retention.grace
+
+        def is_kept(device_id: str, since: float) -> bool:
+            unknown = held is None or device_id in recorded
+            wait = retention.unknown if unknown else retention.grace
+            return now - since < wait or device_id in (held or ())
+
         kept = {
             device_id: entry
             for device_id, entry in self.vanished.items()
-            if now - entry[1] < wait or device_id in (held or ())
+            if is_kept(device_id, entry[1])
         }
         return replace(self, vanished=kept)
 

@@ -5,9 +5,9 @@ import stat
 from pathlib import Path
 
 from deviceplugin._platform import rpc
+from deviceplugin._platform.checkpoint_sum import FILE_NAME
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
-from deviceplugin.simulator import _checkpoint
 from deviceplugin.simulator._admission import Admission, SyncLoop
 from deviceplugin.simulator._allocating import Allocator
 from deviceplugin.simulator._connections import Connections
@@ -103,7 +103,7 @@ def _sweep(host: Host) -> None:
     Raises:
         OSError: A socket cannot be deleted. Then the kubelet does not start.
     """
-    names = {path.name for path in host.plugin_dir.iterdir()} - {_checkpoint.FILE_NAME}
+    names = {path.name for path in host.plugin_dir.iterdir()} - {FILE_NAME}
     for name in host.shuffled(names):
         path = host.plugin_dir / name
         is_deleted = _is_socket if host.release.deletes_sockets_only else _is_not_directory

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from deviceplugin._platform.checkpoint_sum import FILE_NAME
 from deviceplugin.checks import Finding, Node, failure, ok, warning
-from deviceplugin.simulator._checkpoint import FILE_NAME
 from deviceplugin.tools.doctor._check import Check
 
 _EARLIEST: Final = datetime(2024, 1, 1, tzinfo=UTC)

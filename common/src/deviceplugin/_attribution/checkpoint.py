@@ -1,0 +1,83 @@
+"""The kubelet's checkpoint: which devices it has recorded for which containers."""
+
+import json
+import logging
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
+from deviceplugin.kit.log import Problems
+
+log = logging.getLogger(__name__)
+
+_MAX_BYTES: Final = 8 * 1024**2
+"""Some kB are usual; the checksum of a MiB takes a tenth of a second."""
+
+
+class Entry(NamedTuple):
+    """One device that the kubelet has recorded for one container."""
+
+    pod: str
+    """Its uid; the checkpoint has no names of pods."""
+    container: str
+    resource: str
+    device: str
+
+
+class Checkpoint:
+    """The checkpoint in ``directory``, which is the plugin directory. For one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+        self._known: tuple[object, Collection[Entry]] | None = None
+        self._problems = Problems(log)
+
+    def entries(self) -> Collection[Entry]:
+        """Return what is recorded; nothing if that is not known.
+
+        It is not known if there is no file, as where the directory is not mounted, if it cannot be
+        read, or if its checksum is wrong. A file that has not changed is not read again.
+        """
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                # The kubelet writes it under another name, so an open file never changes.
+                version = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+                if self._known is None or self._known[0] != version:
+                    self._known = version, self._read(file.read(_MAX_BYTES + 1))
+        except OSError:  # it is not there yet, or may not be read
+            self._known = None
+            return ()
+        return self._known[1]
+
+    def _read(self, text: bytes) -> Collection[Entry]:
+        try:
+            entries = _decoded(text)
+        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            fields: dict[str, Any] = {"file": str(self._path), "error": reason}
+            self._problems.say("checkpoint", "kubelet checkpoint ignored", **fields)
+            return ()
+        self._problems.over("checkpoint")
+        return entries
+
+
+def _decoded(text: bytes) -> Collection[Entry]:
+    """Return the entries of the checkpoint ``text``; raise if it is not a valid one."""
+    if len(text) > _MAX_BYTES:
+        raise ValueError(f"is longer than {_MAX_BYTES} bytes")
+    document = json.loads(text)
+    data = document["Data"]
+    if document["Checksum"] != checksum(data):
+        raise ValueError("its contents do not fit its checksum")
+    return list(_entries(data["PodDeviceEntries"] or ()))
+
+
+def _entries(found: Any) -> Iterator[Entry]:
+    for entry in found:
+        for ids in (entry["DeviceIDs"] or {}).values():
+            for device_id in ids or ():
+                pod, container = entry["PodUID"], entry["ContainerName"]
+                yield Entry(pod, container, entry["ResourceName"], device_id)

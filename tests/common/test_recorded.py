@@ -1,0 +1,244 @@
+"""What the kubelet's checkpoint says of pods that PodResources does not list, or not yet."""
+
+import json
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin._attribution import checkpoint as _checkpoint
+from deviceplugin._attribution.checkpoint import Checkpoint, Entry
+from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.recorded import Recorded
+from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator import _checkpoint as simulated
+from deviceplugin.simulator._records import Entry as KubeletEntry
+from deviceplugin.simulator._records import Grant
+
+R, OTHER = "x.io/dev", "x.io/other"
+OURS = {R}
+UNSOUND = "kubelet checkpoint ignored"
+
+
+def write(directory: Path, *entries: Entry) -> None:
+    """Write a checkpoint as the kubelet does, with two entries for two NUMA nodes each."""
+    response = pb.ContainerAllocateResponse(envs={"A": "<&>\u2028\u00fc"})
+    simulated.write(
+        directory,
+        [
+            KubeletEntry(e.pod, e.container, e.resource, Grant({0: (e.device,), -1: ()}, response))
+            for e in entries
+        ],
+        {R: ["a", "b"]},
+    )
+
+
+def init(device: str, pod: str = "u1") -> Entry:
+    return Entry(pod, "first", R, device)
+
+
+def main(device: str, pod: str = "u1") -> Entry:
+    return Entry(pod, "main", R, device)
+
+
+def listing(*holds: tuple[str, str], complete: bool = True, pods: str = "p") -> Holdings:
+    """Return what is held, as containers and devices; each letter of ``pods`` is a pod."""
+    held = frozenset(Hold(R, device, "default", "p", container) for container, device in holds)
+    return Holdings(held, named(pods), complete=complete)
+
+
+def named(pods: str) -> frozenset[PodName]:
+    return frozenset(("default", name) for name in pods)
+
+
+def devices(*ids: str) -> frozenset[tuple[str, str]]:
+    return frozenset((R, device) for device in ids)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    return Recorded(Checkpoint(tmp_path))
+
+
+# The file
+
+
+def test_what_a_kubelet_writes_is_read(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    for entries in ([], [init("a")], [init("a"), main("b"), main("c", "u2")]):
+        write(tmp_path, *entries)
+        assert entries == list(checkpoint.entries())
+
+
+def test_a_file_is_read_once_and_a_new_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    usual = _checkpoint._decoded
+
+    def decoded(text: bytes) -> Collection[Entry]:
+        read.append(text)
+        return usual(text)
+
+    monkeypatch.setattr(_checkpoint, "_decoded", decoded)
+    checkpoint = Checkpoint(tmp_path)
+    write(tmp_path, init("a"))
+    assert checkpoint.entries() == checkpoint.entries()
+    assert 1 == len(read)
+    write(tmp_path, init("b"))
+    assert [init("b")] == list(checkpoint.entries())
+    (tmp_path / FILE_NAME).unlink()
+    assert [] == list(checkpoint.entries())
+
+
+def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Return what changes the data of a checkpoint, and gives it the right checksum."""
+
+    def edit(path: Path) -> None:
+        data = json.loads(path.read_text())["Data"]
+        change(data)
+        path.write_text(json.dumps({"Data": data, "Checksum": checksum(data)}))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text(""),
+        lambda path: path.write_text("[]"),
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_bytes(b"\xff\xfe"),
+        lambda path: path.write_text(path.read_text()[:-1]),
+        lambda path: path.write_text(path.read_text().replace('"u1"', '"u2"')),
+        lambda path: path.write_text(path.read_text().replace('Checksum":', 'Checksum":1')),
+        lambda path: path.write_text('{"Data": null, "Checksum": 0}'),
+        lambda path: path.write_text('{"Data": {"PodDeviceEntries": 7}, "Checksum": 0}'),
+        lambda path: path.write_text(path.read_text().replace('"AllocResp":"', '"AllocResp":"!')),
+        lambda path: path.write_text(path.read_text() + " " * _checkpoint._MAX_BYTES),
+    ],
+)
+def test_what_is_not_sound_is_not_known_and_logged_once(
+    tmp_path: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, init("a"))
+    path = tmp_path / FILE_NAME
+    damage(path)
+    checkpoint = Checkpoint(tmp_path)
+    for number in range(3):
+        os.utime(path, (number, number))
+        assert [] == list(checkpoint.entries())
+    assert [UNSOUND] == [record.getMessage() for record in caplog.records]
+    write(tmp_path, init("a"))
+    assert [init("a")] == list(checkpoint.entries())
+
+
+def test_nothing_and_null_are_no_entries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert [] == list(checkpoint.entries())
+    write(tmp_path, init("a"), init("b"))
+    for change in ({"DeviceIDs": None}, {"DeviceIDs": {"0": None}}, {"AllocResp": None}):
+        edited(lambda data, change=change: data["PodDeviceEntries"][0].update(change))(  # type: ignore[misc]
+            tmp_path / FILE_NAME
+        )
+        assert init("b") in checkpoint.entries()
+    assert [] == caplog.records
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_not_known(tmp_path: Path) -> None:
+    write(tmp_path, init("a"))
+    (tmp_path / FILE_NAME).chmod(0)
+    assert [] == list(Checkpoint(tmp_path).entries())
+
+
+# What it says of pods
+
+
+def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: Recorded) -> None:
+    write(tmp_path, init("a"), main("b", "u2"), Entry("u2", "main", OTHER, "x"))
+    assert devices("a", "b") == recorded.held(listing(), OURS)
+    assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
+
+
+def test_a_pod_that_is_listed_holds_what_its_init_containers_had(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    write(tmp_path, init("a"), main("b"))
+    assert devices("a", "b") == recorded.held(listing(("main", "b")), OURS)
+
+
+def test_a_pod_that_is_no_longer_listed_holds_nothing(tmp_path: Path, recorded: Recorded) -> None:
+    write(tmp_path, init("a"), main("b"), main("c", "u2"))
+    recorded.held(listing(("main", "b"), ("main", "c")), OURS)
+    assert devices("c") == recorded.held(listing(("main", "c")), OURS)
+    assert devices() == recorded.held(listing(), OURS)
+
+
+def test_a_list_that_may_lack_pods_ends_none(tmp_path: Path, recorded: Recorded) -> None:
+    write(tmp_path, main("b"))
+    recorded.held(listing(("main", "b")), OURS)
+    assert devices("b") == recorded.held(listing(complete=False), OURS)
+
+
+def test_a_device_that_was_allocated_again_is_the_new_pods(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    write(tmp_path, main("a"))
+    recorded.held(listing(("main", "a")), OURS)
+    recorded.allocated(devices("a", "b"), named(""))
+    write(tmp_path, main("a", "u2"))  # an init container of the same name
+    assert devices("a") == recorded.held(listing(), OURS)
+    recorded.listed(recorded.moment)
+    assert devices("a") == recorded.held(listing(), OURS)
+
+
+def test_a_pod_that_was_never_listed_with_a_device_ends_with_all_that_were_new(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    recorded.allocated(devices("a"), named("op"))
+    write(tmp_path, init("a"))
+    assert devices("a") == recorded.held(listing(pods="op"), OURS), "by a list from before"
+    recorded.listed(recorded.moment)
+    assert devices("a") == recorded.held(listing(pods="opqr"), OURS)
+    assert devices("a") == recorded.held(listing(pods="oqs"), OURS)
+    assert devices("a") == recorded.held(listing(pods="", complete=False), OURS)
+    assert devices() == recorded.held(listing(pods="ops"), OURS), "s is newer"
+    assert devices() == recorded.held(listing(pods="opq"), OURS)
+
+
+def test_a_pod_that_was_rejected_is_not_among_the_new_ones(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    recorded.allocated(devices("a", "b"), named("op"))
+    recorded.listed(recorded.moment)
+    write(tmp_path, init("a"), main("b"))
+    assert devices() == recorded.held(listing(pods="op"), OURS)
+
+
+def test_a_list_that_was_asked_for_before_an_allocation_does_not_end_its_pod(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    moment = recorded.moment
+    recorded.allocated(devices("a"), named("p"))
+    recorded.listed(moment)
+    write(tmp_path, init("a"))
+    assert devices("a") == recorded.held(listing(pods="p"), OURS)
+
+
+def test_before_the_first_allocation_any_pod_may_have_it(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    write(tmp_path, init("a"))
+    assert devices("a") == recorded.held(listing(pods="op"), OURS)
+    assert devices("a") == recorded.held(listing(pods="pq"), OURS)
+    assert devices() == recorded.held(listing(pods="q"), OURS)
+
+
+def test_a_pod_with_one_container_left_is_still_there(tmp_path: Path, recorded: Recorded) -> None:
+    write(tmp_path, main("a"), Entry("u1", "side", R, "b"))
+    recorded.held(listing(("main", "a"), ("side", "b")), OURS)
+    assert devices("a", "b") == recorded.held(listing(("side", "b")), OURS)
