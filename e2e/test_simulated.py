@@ -84,10 +84,9 @@ def test_a_script_crashes_the_plugin_at_its_time(node: Node) -> None:
     script.write_text("timeline: [{at: 1s, do: crash}]\n")
     begin = monotonic()
     process = node.start("simulated-device-plugin", f"--devices={script}")
-    _, log = process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=PATIENCE)
     assert monotonic() - begin > 1
     assert -signal.SIGKILL == process.returncode
-    assert "started" in log
 
 
 def test_an_uninstalled_plugin_leaves_nothing_behind(

@@ -69,22 +69,28 @@ def test_what_serves_loads_no_more_than_it_needs() -> None:
     assert 35 > len(loaded - own - libraries), "more of others' modules than a bare program"
 
 
+def threads(pid: int) -> int:
+    """Return how many there are without the pool of grpc's core, which grows on a busy machine."""
+    names = [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+    return len([name for name in names if name != "event_engine"])
+
+
 def test_a_plugin_that_serves_has_few_threads_and_descriptors() -> None:
     with running(_plan.gopher()) as run:
         run.wait_listed()
         holdings = run.holdings()
-    assert 17 > holdings.threads
+        assert 13 > threads(run.pid)
     assert 16 > holdings.descriptors
     assert 6 > holdings.sockets
 
 
 def test_a_resource_more_costs_three_threads() -> None:
-    threads = []
+    counted = []
     for resources in (1, 5):
         with running(_plan.many(1, resources)) as run:
             run.wait_listed()
-            threads.append(run.holdings().threads)
-    assert 3 * 4 >= threads[1] - threads[0]
+            counted.append(threads(run.pid))
+    assert 3 * 4 >= counted[1] - counted[0]
 
 
 def own_wakeups(seconds: float) -> dict[str, int]:

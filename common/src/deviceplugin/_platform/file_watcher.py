@@ -198,10 +198,12 @@ class FileWatcher:
                         affected.setdefault(watch, {})[event.name] = None
         for watch, names in affected.items():
             old, new = self._rearm(watch)
-            if old is None and new is None:  # another entry changed, and not the path
-                continue
-            moved = (old or ())[:2] != (new or ())[:2]
-            yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
+            # If it was and is absent, it may have come and gone in between.
+            if new is None and (old is not None or any(names)):
+                yield watch, None
+            elif new is not None:
+                moved = (old or ())[:2] != new[:2]
+                yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
 
     def _rearm(self, watch: _Watch) -> tuple[Signature, Signature]:
         """Watch what is at the path now; return the signatures of before and now."""
