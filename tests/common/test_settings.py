@@ -321,6 +321,13 @@ def test_a_plugin_can_read_the_configuration_file_in_its_own_way(tmp_path: Path)
     assert Words(("from", "file")) == load(WordSettings, flags={}, environ={}, file=file).words
 
 
+def test_a_file_without_keys_is_told_what_it_must_have(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("- log-level\n")
+    text = "must have keys and values, as in 'log-level: debug'"
+    assert f"{file}:1: {text}" == problem(file=file)
+
+
 def test_all_that_a_kind_of_a_plugins_own_complains_of_is_told_with_its_place() -> None:
     expected = "--words: '1' is no word\n--words: '2' is no word"
     assert expected == problem(WordSettings, flags={"words": ["a", "1", "2"]})

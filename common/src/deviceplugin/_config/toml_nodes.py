@@ -52,8 +52,7 @@ def _lines(text: str) -> dict[Path, int]:
             place = (*table, *names)
         for length in range(len(place)):
             lines.setdefault(place[: length + 1], line)
-    if lines:
-        lines[()] = min(lines.values())
+    lines[()] = min(lines.values(), default=1)
     return lines
 
 
