@@ -54,6 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
     group.addoption("--reboot", default="", help="shell command that reboots it: see e2e/README.md")
+    group.addoption("--chaos", type=float, default=0.0, help="minutes of random faults")
+    group.addoption("--seed", type=int, default=1, help="of the random faults")
     group.addoption("--before", default="", help="checkout of the release that is upgraded from")
     group.addoption("--before-tag", default="", help="tag of its images; that of its manifests")
     group.addoption(

@@ -38,7 +38,8 @@ class Cluster:
         return self._deployed
 
     @property
-    def _pods(self) -> Pods:
+    def pods(self) -> Pods:
+        """How pods of this case are made."""
         return Pods(self._options, self._here.namespace, self._node.hostname, self._case)
 
     def _kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
@@ -82,7 +83,7 @@ class Cluster:
     def need(self, option: str) -> None:
         """Skip the test where an option is not given."""
         if not getattr(self._options, option):
-            pytest.skip(f"no --{option}")
+            pytest.skip(f"no --{option.replace('_', '-')}")
 
     @property
     def node(self) -> str:
@@ -148,7 +149,7 @@ class Cluster:
 
     def _looking(self, name: str, resource: str, count: int) -> dict[str, Any]:
         command = f"{LOOK}; echo; echo {END}; trap exit TERM; sleep 7200 & wait"
-        pod = self._pods.running(name, command, {resource: str(count)})
+        pod = self.pods.running(name, command, {resource: str(count)})
         asks = self._plugin.asks if self._plugin is not None else {}
         env = [{"name": key, "value": value} for key, value in asks.items()]
         pod["spec"]["containers"][0]["env"] = env
@@ -176,7 +177,7 @@ class Cluster:
         )
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
-        own = self._pods.example(pod)
+        own = self.pods.example(pod)
         name = own["metadata"]["name"]
         self._apply(own)
         self._here.wait(lambda: self._has_ended(name), f"the pod {name} to end")
@@ -204,7 +205,7 @@ class Cluster:
 
     def refusal(self, resource: str, count: int) -> str:
         name = self._name("greedy")
-        self._apply(self._pods.running(name, "true", {resource: str(count)}))
+        self._apply(self.pods.running(name, "true", {resource: str(count)}))
         said: list[str] = []
 
         def is_told() -> bool:

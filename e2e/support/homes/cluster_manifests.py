@@ -27,6 +27,8 @@ class Options:
     node: str = ""
     restart_kubelet: str = ""
     reboot: str = ""
+    chaos: float = 0.0
+    """Minutes of random faults."""
     before: str = ""
     """The folder of the release before: a checkout, whose deployments/ are applied."""
     before_tag: str = ""

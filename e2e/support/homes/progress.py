@@ -17,7 +17,7 @@ class Progress:
     """Writes lines by ``say``: one for each case that ends, and one for each long wait."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
-        self._say, self._clock = say, clock
+        self.say, self._clock = say, clock
         self.begin("")
 
     def begin(self, case: str) -> None:
@@ -39,7 +39,7 @@ class Progress:
             found = condition()
             line = f"{self._case}: waiting for {what}{f' ({self._note})' if self._note else ''}"
             if not found and line != said and self._clock() - started > LONG:
-                self._say(line)
+                self.say(line)
                 said = line
             return found
 
@@ -55,4 +55,4 @@ class Progress:
     def end(self) -> None:
         seconds, what = self._longest
         rest = f", of which {seconds:.1f} s waiting for {what}" if what else ""
-        self._say(f" {self._case}: {self._clock() - self._started:.1f} s{rest}")
+        self.say(f" {self._case}: {self._clock() - self._started:.1f} s{rest}")
