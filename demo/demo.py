@@ -1,7 +1,7 @@
-"""The gopher plugin on a simulated kubelet: every step shows what it did and checks it.
+"""The gopher plugin on a simulated kubelet. Every step prints what it did and checks the result.
 
-No root, no cluster; all files are in a temporary directory. Exits with 1 at the first step that
-is not as it should be.
+It needs neither root nor a cluster. All files are in a temporary directory. The exit status is 1
+if a step fails.
 """
 
 import socket
@@ -33,7 +33,7 @@ class GopherDemo(Demo):
         self.run_plugin(COMMAND, f"--directory={self.gophers}", address)
 
     def expect(self, healthy: Collection[str], unhealthy: Collection[str] = ()) -> None:
-        """Wait until the kubelet has been told just this."""
+        """Wait until the kubelet has exactly these devices."""
         self.kubelet.wait_for(RESOURCE, healthy, unhealthy, timeout=PATIENCE)
 
     def show_devices(self) -> None:
@@ -69,7 +69,7 @@ class GopherDemo(Demo):
         check("two different gophers were allocated", len(set(names)) == len(names) > 1)
         rejected = self.kubelet.admit(Pod.of("too-greedy", main={RESOURCE: 2}))
         say(f"pod default/too-greedy: {rejected.message}")
-        check("a second pod that asks for two is turned away: one is left", not rejected)
+        check("a second pod that asks for two is rejected: only one is left", not rejected)
         self.kubelet.delete(pod)
 
     def a_device_comes_and_goes(self) -> None:
@@ -85,7 +85,10 @@ class GopherDemo(Demo):
         say("(dropping a device that a pod may hold can crash a 1.36 kubelet)")
         (self.gophers / "gary").touch()
         self.expect({"gordon", "gary", "gina", "gus"})
-        check("put back, it is healthy again", self.kubelet.devices(RESOURCE)["gary"] == "Healthy")
+        check(
+            "after it was put back, it is healthy again",
+            self.kubelet.devices(RESOURCE)["gary"] == "Healthy",
+        )
 
     def the_kubelet_restarts(self) -> None:
         before = self.kubelet.registration_count(RESOURCE)
@@ -100,7 +103,7 @@ class GopherDemo(Demo):
         check("registered again each time", self.kubelet.registration_count(RESOURCE) >= before + 5)
 
     def connections_are_lost(self) -> None:
-        self.registers_again_after("the kubelet hung up", self.hang_up)
+        self.registers_again_after("the kubelet closed the connection", self.hang_up)
         self.registers_again_after("its socket was deleted", self.delete_plugin_socket)
 
     def registers_again_after(self, what: str, lose: Callable[[], None]) -> None:
@@ -112,7 +115,7 @@ class GopherDemo(Demo):
             what="another registration",
         )
         self.expect({"gordon", "gary", "gina", "gus"})
-        check(f"{what}: registered again, all devices there", truth=True)
+        check(f"{what}: registered again, with all devices", truth=True)
 
     def hang_up(self) -> None:
         self.kubelet.hang_up(RESOURCE)
@@ -128,10 +131,10 @@ class GopherDemo(Demo):
         self.plugin.wait()
         self.kubelet.wait(lambda: not self.kubelet.registered, what="the kubelet to notice")
         (self.gophers / held).unlink()
-        say(f"kill -9; and {held}, which pod default/holder has, disappears meanwhile")
+        say(f"kill -9; meanwhile {held}, which pod default/holder holds, disappears")
         self.start_plugin()
         self.expect({"gordon", "gary", "gina", "gus"} - {held}, {held})
-        check(f"the new process lists {held} as unhealthy: it asked what pods hold", held)
+        check(f"the new process lists {held} as unhealthy: it asked which devices pods hold", held)
 
     def what_it_tells(self) -> None:
         metrics = [
@@ -149,7 +152,7 @@ class GopherDemo(Demo):
         self.stop_plugin()
         left = list(self.kubelet.plugin_dir.glob("example.com_*"))
         check("no socket is left behind", not left)
-        check("nothing that happened would have crashed a kubelet", not self.kubelet.crashes)
+        check("nothing that happened would have crashed a real kubelet", not self.kubelet.crashes)
 
 
 def free_port() -> int:
@@ -160,7 +163,7 @@ def free_port() -> int:
 
 
 def main() -> int:
-    """Run all steps; 0 if each was as claimed."""
+    """Run all steps. Return 0 if each was as claimed."""
     with tempfile.TemporaryDirectory(prefix="gophers-", ignore_cleanup_errors=True) as root:
         running = GopherDemo(Path(root))
         steps = {
@@ -170,7 +173,7 @@ def main() -> int:
             "The kubelet restarts, five times": running.the_kubelet_restarts,
             "The connection drops; the socket is deleted": running.connections_are_lost,
             "The plugin is killed while a pod holds a gopher": running.the_plugin_is_killed,
-            "What it tells over HTTP": running.what_it_tells,
+            "What it serves over HTTP": running.what_it_tells,
             "SIGTERM": running.it_stops,
         }
         more = "README.md shows how to write a plugin of your own in 15 lines"

@@ -1,9 +1,9 @@
-"""The GPU plugin on a simulated kubelet and a fake driver: every step is shown and checked.
+"""The GPU plugin on a simulated kubelet and a fake driver. Every step is printed and checked.
 
     make demo ARGS=gpu
 
-Needs a C compiler (cc) for the fake driver; no root, no cluster, no GPU. All files are in a
-temporary directory. Exits with 1 at the first step that is not as it should be.
+It needs a C compiler (cc) for the fake driver, and neither root, a cluster nor a GPU. All files are
+in a temporary directory. The exit status is 1 if a step fails.
 """
 
 import os
@@ -40,7 +40,7 @@ class GpuDemo(Demo):
         self.stamp = time.time_ns()
 
     def has(self, *lines: str) -> None:
-        """Have the fleet as it is, but for ``lines``."""
+        """Write the fleet file, with ``lines`` added."""
         partial = self.fleet.with_suffix(".new")
         partial.write_text("\n".join([FLEET.read_text(), *lines, ""]))
         self.stamp += 1_000_000
@@ -98,7 +98,7 @@ class GpuDemo(Demo):
         say(f"pod default/training has the GPUs {numbers}")
         check("four of one island: 0 to 3, or 4 to 7", numbers in ([0, 1, 2, 3], [4, 5, 6, 7]))
         asked = self.calls("nvmlDeviceGetNvLinkState") - links
-        check("the driver was not asked for that: the links are known", asked == 0)
+        check("the driver was not queried for that: the links are in memory", asked == 0)
         self.kubelet.delete(pod)
 
     def a_gpu_falls_off_the_bus(self) -> None:
@@ -109,31 +109,29 @@ class GpuDemo(Demo):
         check(f"GPU 2 is unhealthy after {took}", took.ms < SOON)
         pod = Pod.of("others", main={GPU: 7})
         visible = self.run_pod(pod).envs["NVIDIA_VISIBLE_DEVICES"].split(",")
-        check("a pod that asks for seven gets the seven others", set(visible) == set(others))
+        check("a pod that asks for seven gets the other seven", set(visible) == set(others))
         self.kubelet.delete(pod)
 
     def it_is_reset(self) -> None:
         self.has()
         self.expect(GPUS)
-        check("after a reset, and some quiet time, it is healthy again", truth=True)
+        check("after a reset, and some time without errors, it is healthy again", truth=True)
 
     def the_driver_is_unloaded(self) -> None:
         self.has("driver gone=yes")
         self.expect((), GPUS)
-        check(
-            "nobody can say that the GPUs are well: all are unhealthy, and stay listed", truth=True
-        )
+        check("the health of the GPUs is unknown: all are unhealthy, and stay listed", truth=True)
         self.has()
         self.expect(GPUS)
-        check("the driver is back, and so are they; nothing was restarted", truth=True)
+        check("the driver is back, and so are the GPUs; nothing was restarted", truth=True)
 
     def it_stops(self) -> None:
         self.stop_plugin()
-        check("one registration in all", self.kubelet.registration_count(GPU) == 1)
+        check("there was only one registration", self.kubelet.registration_count(GPU) == 1)
 
 
 def main() -> int:
-    """Run all steps; 0 if each was as claimed."""
+    """Run all steps. Return 0 if each was as claimed."""
     with tempfile.TemporaryDirectory(prefix="gpus-", ignore_cleanup_errors=True) as root:
         running = GpuDemo(Path(root))
         steps = {

@@ -1,4 +1,4 @@
-"""A third party's plugin: a configuration file that may change, kernel events, patient health."""
+"""A third party's plugin: configuration with hot reload, kernel events, debounced health."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 
 @dataclass(frozen=True)
 class Sensor:
-    """A sensor at a serial port; it is unhealthy once it has been away for its patience."""
+    """A sensor at a serial port. It is unhealthy after it was away for its patience."""
 
     name: str
     port: Path
@@ -35,14 +35,14 @@ SENSORS = cfg.list_of(
 
 @dataclass(frozen=True, kw_only=True)
 class SensorSettings(dp.Settings):
-    """What the sensor plugin can be told."""
+    """The settings of the sensor plugin."""
 
     sensors: tuple[Sensor, ...] = field(default=(), metadata={"kind": SENSORS})
-    """Sensors: each has a name, a port and perhaps a patience."""
+    """Sensors, each with a name, a port and optionally a patience."""
 
 
 class SensorPlugin(dp.Plugin):
-    """Offer the sensors that a configuration file names."""
+    """Advertise the sensors in a configuration file."""
 
     resource = "example.com/sensor"
 

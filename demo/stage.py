@@ -1,4 +1,4 @@
-"""What demos share: a simulated kubelet, a plugin, and steps that are told and checked."""
+"""Shared by the demos: a simulated kubelet, a plugin, and steps that are printed and checked."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
 PATIENCE: Final = 10.0
 """Seconds; each step takes milliseconds."""
 SOON: Final = 1000
-"""Milliseconds for what is to happen at once, on a busy machine."""
+"""Milliseconds that count as "at once" on a busy machine."""
 
 BOLD, DIM, GREEN, RED, PLAIN = (
     ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m")
@@ -24,7 +24,7 @@ BOLD, DIM, GREEN, RED, PLAIN = (
 
 
 class DemoError(Exception):
-    """Something is not as the demo says."""
+    """A claim of the demo is not true."""
 
 
 def say(text: str) -> None:
@@ -53,7 +53,7 @@ class Stopwatch:
 
 
 class Demo:
-    """One kubelet, one plugin process at a time; all files are below ``root``."""
+    """One kubelet, and one plugin process at a time. All files are below ``root``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -74,7 +74,7 @@ class Demo:
             )
 
     def run_pod(self, pod: Pod) -> RunOptions:
-        """Return what the container of ``pod`` gets."""
+        """Return the allocation of ``pod``'s container."""
         outcome = self.kubelet.admit(pod)
         if not outcome:
             raise DemoError(f"pod {pod.name} was rejected: {outcome.message}")
@@ -96,7 +96,7 @@ class Demo:
         self.kubelet.stop()
 
     def play(self, steps: Mapping[str, Callable[[], None]], more: str) -> int:
-        """Take all steps, by title; 0 if each was as claimed. ``more`` says where to read on."""
+        """Run all steps, by title. Return 0 if each was as claimed. ``more`` is further reading."""
         start = time.monotonic()
         try:
             for number, (title, step) in enumerate(steps.items(), 1):

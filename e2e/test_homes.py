@@ -72,7 +72,7 @@ def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other
     numbers = home.execute("owner", f"stat -c '0x%t 0x%T' {path}").split()
     other = home.run("other", resource, 0).nodes
     assert path not in other
-    # Whoever may make the node may not open it.
+    # The node may be created, but not opened.
     home.execute("other", f"mknod /tmp/made c $(({numbers[0]})) $(({numbers[1]}))")
     assert "made" in home.execute("other", "ls /tmp")
     assert "" == home.execute("other", f"[ -c /tmp/made ] && {OPEN.format('/tmp/made')}").strip()

@@ -2,8 +2,8 @@
 
     python demo/dashboards/draw.py http://127.0.0.1:9090 [SECONDS] > dashboard.html
 
-Asks a Prometheus the queries of the dashboard's panels, and draws the answers where the dashboard
-has the panels: the numbers and lines are Grafana's, the looks are not.
+Runs the queries of the dashboard's panels on a Prometheus, and draws the results in the places of
+the panels. The numbers and lines are the same as Grafana's, the style is not.
 """
 
 import json
@@ -50,7 +50,7 @@ def ask(url: str, query: str, seconds: float) -> Series:
 
 
 def page(url: str, seconds: float) -> str:
-    """Return the dashboard, with what the Prometheus at ``url`` answers."""
+    """Return the dashboard with the results of the Prometheus at ``url``."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
     sections = "".join(section(url, panel, seconds) for panel in panels)
     return f'<!DOCTYPE html><meta charset="utf-8"><style>{STYLE}</style><main>{sections}</main>\n'
@@ -78,7 +78,7 @@ Found = Sequence[tuple[Mapping[str, Any], str]]
 
 
 def number(found: Found, unit: str) -> str:
-    """Return one number, large."""
+    """Return one number in large type."""
     return f"<b>{text(float(found[0][0]['value'][1]), unit) if found else 'No data'}</b>"
 
 
@@ -113,7 +113,7 @@ def chart(found: Found, unit: str) -> str:
 
 
 def path(line: Line, first: float, last: float, top: float, key: int) -> str:
-    """Return ``line`` in a box of 300 by 110, with gaps where nothing is known."""
+    """Return ``line`` in a box of 300 by 110, with gaps where values are missing."""
     width = (last - first) or 1
     drawn = f'fill="none" stroke="{COLOURS[key % len(COLOURS)]}" stroke-width="1.5"'
     parts = []

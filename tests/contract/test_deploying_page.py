@@ -24,9 +24,7 @@ def test_requests_and_limits_are_those_of_the_base() -> None:
 
 
 def test_what_may_be_written_to_is_what_is_mounted() -> None:
-    (row,) = re.findall(
-        r"^\| mounts of the host that it may write to \| ([^|]+)", PAGE, re.MULTILINE
-    )
+    (row,) = re.findall(r"^\| writable mounts of the host \| ([^|]+)", PAGE, re.MULTILINE)
     named = set(re.findall(r"`([^`]+)`", row))
     written = set()
     for path in ROOT.glob("deployments/*/kustomization.yaml"):

@@ -306,7 +306,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("registration", f"`{service.MAX_STREAMS} streams are open already`"),
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
         ("discovery", f"more than {_found.MAX_DEVICES:,} devices"),
-        ("discovery", f"a rest of {1000 * loop._REST:g} ms"),
+        ("discovery", f"a pause of {1000 * loop._REST:g} ms"),
         ("plugins", f"`hook-released`, a new one for each call | {release._TIMEOUT:g} s |"),
         ("attribution", f"does not return within {release._TIMEOUT:g} s"),
         ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),

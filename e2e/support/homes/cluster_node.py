@@ -1,4 +1,4 @@
-"""The node of a cluster that is looked at: the one that is named, or the first."""
+"""The node of a cluster that is tested: the one that is named, or the first."""
 
 import re
 from fnmatch import fnmatch
@@ -6,11 +6,11 @@ from fnmatch import fnmatch
 from homes.kubectl import Kubectl
 
 _CDI = {"containerd": (2, 0), "cri-o": (1, 28)}
-"""The first version of each runtime that has CDI without being configured for it."""
+"""The first version of each runtime that has CDI by default."""
 
 
 class ClusterNode:
-    """See the module. Raises ``AssertionError`` if there is none."""
+    """The node. Raises ``AssertionError`` if there is none."""
 
     def __init__(self, kubectl: Kubectl, name: str = "") -> None:
         self._kubectl = kubectl
@@ -22,23 +22,23 @@ class ClusterNode:
         self.hostname = str(found["metadata"]["labels"]["kubernetes.io/hostname"])
         runtime = found["status"].get("nodeInfo", {}).get("containerRuntimeVersion", "")
         self.why_no_cdi = why_no_cdi(runtime)
-        """Why containers get nothing of CDI specifications here; empty if they do."""
+        """Why CDI specifications have no effect here; empty if they have."""
 
     def allocatable(self, resource: str) -> int:
         return self.matching(resource).get(resource, 0)
 
     def matching(self, pattern: str) -> dict[str, int]:
-        """Return how many devices can be allocated, by resource; those with none are not in it."""
+        """Return the number of allocatable devices by resource, if it is not 0."""
         found = self._kubectl.get("node", self.name)["status"]["allocatable"].items()
         counts = {name: as_number(text) for name, text in found if fnmatch(name, pattern)}
         return {name: count for name, count in counts.items() if count}
 
 
 def why_no_cdi(runtime: str) -> str:
-    """Return why a runtime, as a node names it, has no CDI that we know of; empty if it has."""
+    """Return why a runtime, as a node names it, is not known to have CDI; empty if it is."""
     found = re.match(r"([\w-]+)://v?(\d+)\.(\d+)", runtime)
     if found is None or found[1] not in _CDI:
-        return f"whether the runtime {runtime or '(none)'} has CDI is not known"
+        return f"it is unknown whether the runtime {runtime or '(none)'} has CDI"
     needed = _CDI[found[1]]
     if (int(found[2]), int(found[3])) >= needed:
         return ""

@@ -1,4 +1,4 @@
-"""The plugin and pods as containers that containerd makes, asked as the kubelet asks it."""
+"""The plugin and pods as containers of containerd, with the kubelet's requests."""
 
 import shutil
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ class Containers:
         self._plugin = None
 
     def _keep_log(self) -> None:
-        """Have the plugin's log where the home looks for it."""
+        """Copy the plugin's log to where the home reads it."""
         if self._plugin is not None and self._log is not None:
             self._log.write_text(self._plugin.printed())
 

@@ -1,4 +1,4 @@
-"""What a simulated kubelet needs of the place where the plugin and pods run."""
+"""What a simulated kubelet needs of a place where the plugin and pods run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Installation:
     plugin: Plugin
     manifests: list[Manifest]
     host: Mapping[str, Path]
-    """What stands for directories of the node."""
+    """The replacements of the node's directories."""
     listen: str
     """Where it serves metrics and probes."""
     log: Path
@@ -44,19 +44,19 @@ class Place(Protocol):
         """Start the plugin."""
 
     def is_alive(self) -> bool:
-        """Tell whether it runs."""
+        """Return whether it runs."""
 
     def kill(self) -> None:
         """End it without a warning."""
 
     def terminate(self) -> int:
-        """Ask it to end, and return its exit status."""
+        """Stop it, and return its exit status."""
 
     def run_pod(self, pod: Mapping[str, Any], options: RunOptions) -> Given:
-        """Start a pod with one container, and look from inside."""
+        """Start a pod with one container, and return what it sees."""
 
     def run_to_end(self, pod: Mapping[str, Any], options: RunOptions) -> str:
-        """Run a pod with one container until it has done well, and return what it prints."""
+        """Run a pod with one container until it succeeds, and return its output."""
 
     def need_cdi(self) -> None:
         """See Home."""
@@ -65,7 +65,7 @@ class Place(Protocol):
         """See Home."""
 
     def is_running(self, name: str) -> bool:
-        """Tell whether a pod's container runs."""
+        """Return whether a pod's container runs."""
 
     def delete(self, name: str) -> None:
         """End a pod and remove it."""

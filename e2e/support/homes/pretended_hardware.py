@@ -1,4 +1,4 @@
-"""Hardware that a simulated node pretends to have; what it is, the cases of plugins say."""
+"""The pretended hardware of a simulated node, which the cases of plugins describe."""
 
 import os
 import stat
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 NODE = Path("/dev/fuse")
-"""What those device nodes really are that are opened: for reading or writing without any effect,
-and, unlike /dev/null, not for every container."""
+"""The real device behind the device nodes that are opened. Reading and writing it has no effect,
+and unlike /dev/null, not every container has it."""
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """Variables by which a plugin finds it. It is all below one folder."""
+    """Variables by which a plugin finds the hardware, all of it below one folder."""
 
     folder: Path
     environment: dict[str, str]
     host: Mapping[str, Path] = field(default_factory=dict)
-    """What stands for directories of the node."""
+    """The replacements of the node's directories."""
 
     def show(self, pod: dict[str, Any]) -> None:
-        """Have the plugin's container in ``pod`` see it: read-only, where it is here."""
+        """Mount it into the plugin's container in ``pod``, read-only, at the same path."""
         (container,) = pod["containers"]
         container["env"] += [{"name": key, "value": text} for key, text in self.environment.items()]
         mount = {"name": "hardware", "mountPath": str(self.folder), "readOnly": True}
@@ -32,7 +32,7 @@ class StandIn:
 
 
 def make_node(path: Path, number: int | None = None) -> None:
-    """Make a device node; a link to one where that is not allowed, and nobody opens it."""
+    """Create a device node, or a link to one if that is not allowed and nothing opens it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0 and NODE.exists():
         os.mknod(path, stat.S_IFCHR, NODE.stat().st_rdev if number is None else number)

@@ -19,13 +19,13 @@ from homes.place import Installation
 from patience import PATIENCE
 
 BIN = Path(sys.executable).parent
-NO_CONTAINERS = "pods are no containers in this home"
+NO_CONTAINERS = "pods are not containers in this home"
 
 
 class Processes:
     """See Place. ``images`` is a folder of OCI archives; without it, installed commands are run.
 
-    Pods are what the kubelet would ask a container runtime for, and nothing that runs.
+    Pods are the kubelet's requests to a container runtime. Nothing runs.
     """
 
     def __init__(self, root: Path, images: Path | None = None) -> None:
@@ -41,7 +41,7 @@ class Processes:
                 self._process = subprocess.Popen(words, env=environment, stderr=log, text=True)
 
     def _words(self, installation: Installation) -> tuple[list[str], dict[str, str]]:
-        """Return what to run here: the manifest's command, with the places that there are here."""
+        """Return the manifest's command, with the paths of this place."""
         (container,) = installation.pod["spec"]["containers"]
         name = installation.plugin.name
         flags = [

@@ -1,4 +1,4 @@
-"""What a case on a cluster waits for, said while it waits, and how long it took."""
+"""Reports what a case on a cluster waits for, and how long it took."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -8,13 +8,13 @@ from patience import eventually
 
 _T = TypeVar("_T")
 PAUSE = 0.5
-"""Seconds between two questions to the API server."""
+"""Seconds between two requests to the API server."""
 LONG = 3.0
-"""Seconds after which a wait is worth a line."""
+"""Seconds after which a wait is reported."""
 
 
 class Progress:
-    """Writes lines by ``say``: one for each case that ends, and one for each long wait."""
+    """Writes lines with ``say``: one for each finished case, and one for each long wait."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
         self.say, self._clock = say, clock
@@ -26,7 +26,7 @@ class Progress:
         self._note = ""
 
     def note(self, why: str) -> None:
-        """Say why that is not there yet which is waited for, if it is known."""
+        """Set the known reason for the present wait."""
         self._note = why
 
     def wait(self, condition: Callable[[], _T], what: str, limit: float) -> _T:

@@ -1,4 +1,4 @@
-"""A simulated kubelet, with the plugin as its deployment says: a process, or a container."""
+"""A simulated kubelet, with the plugin as in its deployment: a process, or a container."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ KEEP = "trap exit TERM; sleep 3600 & wait"
 
 
 class SimulatedHome:
-    """See Home. Everything runs in ``place``; what is compiled for it is kept in ``cache``."""
+    """See Home. Everything runs in ``place``. ``cache`` keeps what is compiled."""
 
     def __init__(self, root: Path, place: Place, cache: Path) -> None:
         self._root, self._place, self._cache = root, place, cache
@@ -60,7 +60,7 @@ class SimulatedHome:
         eventually(self._is_ready)
 
     def _patch(self, pod: dict[str, Any]) -> None:
-        """Do what an overlay would."""
+        """Apply the changes of an overlay."""
         (container,) = pod["containers"]
         for name, value in self._plugin.environment.items():
             container["env"].append({"name": name, "value": value})
@@ -68,7 +68,7 @@ class SimulatedHome:
             self._stand_in.show(pod)
 
     def _host(self, manifests: list[Manifest]) -> dict[str, Path]:
-        """Return what stands for directories of a node, so that none of this machine is used."""
+        """Return replacements of a node's directories, so that none of this machine is used."""
         known = {
             "/var/lib/kubelet/device-plugins": self._kubelet.plugin_dir,
             "/var/lib/kubelet/plugins_registry": self._kubelet.registry_dir,

@@ -1,4 +1,4 @@
-"""A node with plugins on it, each in a process of its own."""
+"""A node with plugins on it, each in its own process."""
 
 import json
 import subprocess
@@ -39,8 +39,8 @@ class Node:
     def uninstall(self, process: subprocess.Popen[str]) -> list[str]:
         """End a plugin by SIGTERM once it has logged that it is registered.
 
-        It logs that after the kubelet has its devices: who ends it at once may be first. Returns
-        the events of its log; the limit of a test ends the wait for them.
+        It logs that after the kubelet has its devices, so it must not be ended before. Return the
+        events of its log. The time limit of a test ends the wait for them.
         """
         assert process.stderr is not None
         events = []
@@ -57,6 +57,6 @@ class Node:
             process.kill()
             assert process.stderr is not None
             if not process.stderr.closed:
-                sys.stderr.write(process.stderr.read())  # for whoever looks why a test has failed
+                sys.stderr.write(process.stderr.read())  # to explain a failed test
             process.communicate()
         self.kubelet.stop()

@@ -205,7 +205,7 @@ def test_each_row_beside_the_peers_names_a_test_that_exists() -> None:
         path.read_text()
         for path in (*Path(__file__).parent.glob("test_*.py"), ROOT / "e2e/test_generic.py")
     )
-    rows = table("Beside its peers", PEERS)
+    rows = table("Compared with its peers", PEERS)
     assert rows
     assert [] == [row[4] for row in rows if f"def {row[4].strip('`')}(" not in tests]
 
