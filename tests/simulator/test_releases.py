@@ -309,6 +309,29 @@ def test_before_1_36_the_watcher_does_not_try_a_refused_plugin_again(
     kubelet.wait_for(R, {"a", "b"})
 
 
+@releases("1.35")
+def test_before_1_36_that_is_so_even_if_the_plugin_cannot_be_told(
+    kubelet: SimulatedKubelet, stub: Make
+) -> None:
+    refused = stub(directory=kubelet.registry_dir)
+    refused.failing["GetDevicePluginOptions"] = StubError("not yet")
+    refused.failing["NotifyRegistrationStatus"] = StubError("not listening")
+    kubelet.watch()
+    assert {str(refused.socket): R} == kubelet.watched_sockets
+    assert set() == kubelet.registered
+
+
+@releases("1.35", "1.36")
+def test_before_1_36_a_plugin_that_cannot_be_told_of_its_success_stays_registered(
+    kubelet: SimulatedKubelet, stub: Make, config: KubeletConfig
+) -> None:
+    deaf = stub(directory=kubelet.registry_dir)
+    deaf.failing["NotifyRegistrationStatus"] = StubError("not listening")
+    kubelet.watch()
+    expected = R if config.version == "1.35" else ""
+    assert {str(deaf.socket): expected} == kubelet.watched_sockets
+
+
 # Restarts.
 
 

@@ -287,9 +287,32 @@ def test_failures_are_tried_again_with_growing_gaps(
     assert [0, 1, 1, 2, 4] == gaps
 
 
-def test_a_failure_that_ends_is_forgotten(
+def test_a_plugin_that_cannot_be_connected_is_tried_again_at_each_look(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    stub = watched()
+    stub.failing["GetDevicePluginOptions"] = StubError("no")
+    for number in range(1, 6):  # the clock stands still
+        kubelet.watch()
+        assert number == len(stub.statuses)
+
+
+def test_a_plugin_that_cannot_even_be_told_is_tried_again_later(
     kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
 ) -> None:
+    stub = watched()
+    stub.failing["GetDevicePluginOptions"] = StubError("no")
+    stub.failing["NotifyRegistrationStatus"] = StubError("not listening")
+    kubelet.watch()
+    stub.failing.clear()
+    kubelet.watch()
+    assert {str(stub.socket): ""} == kubelet.watched_sockets
+    clock.advance(1)
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+
+
+def test_a_failure_that_ends_is_forgotten(kubelet: SimulatedKubelet, watched: Make) -> None:
     stub = watched()
     stub.failing["GetDevicePluginOptions"] = StubError("no")
     kubelet.watch()
@@ -300,9 +323,7 @@ def test_a_failure_that_ends_is_forgotten(
     assert expected == complaint(stub)
     stub.failing.clear()
     kubelet.watch()
-    assert 1 == len(stub.statuses)
-    clock.advance(1)
-    kubelet.watch()
+    assert 2 == len(stub.statuses)
     kubelet.wait_for(R, {"a", "b"})
 
 

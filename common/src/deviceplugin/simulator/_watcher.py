@@ -37,6 +37,10 @@ class _NotRegisteredError(Exception):
     """A plugin was not registered. Another attempt follows."""
 
 
+class _RefusedError(_NotRegisteredError):
+    """A plugin was not registered, and knows it. Another attempt follows at the next look."""
+
+
 @dataclass(slots=True)
 class _Backoff:
     """The time at which a failed socket may be tried again."""
@@ -195,6 +199,10 @@ class PluginWatcher:
     def _register(self, path: str, socket: _Socket, event: int) -> None:
         try:
             resource = self._introduce(path)
+        except _RefusedError as error:
+            log.debug("plugin refused", extra={"socket": path, "error": str(error)})
+            with self._host.changed:
+                socket.backoff = _Backoff()
         except _NotRegisteredError as error:
             log.debug("plugin not registered", extra={"socket": path, "error": str(error)})
             with self._host.changed:
@@ -248,20 +256,28 @@ class PluginWatcher:
     def _refused(self, calls: Mapping[str, Any], name: str, error: ConnectError) -> str:
         """Notify the plugin that it could not be connected, and raise, so that it is tried again.
 
-        Before Kubernetes 1.36, the kubelet then counts it as registered, although it is not.
+        If the plugin takes the notice, the kubelet counts that as a success: it tries again at its
+        next look, without backing off. Before Kubernetes 1.36, it then counts the plugin as
+        registered, although it is not.
         """
+        complaint = f"plugin registration failed with err: {error}"
         try:
-            self._refuse(calls, f"plugin registration failed with err: {error}")
-        except (grpc.RpcError, _NotRegisteredError):
+            self._notify_refused(calls, complaint)
+        except grpc.RpcError:
             if self._host.release.retries_refused_plugin:
                 raise
+        if self._host.release.retries_refused_plugin:
+            raise _RefusedError(complaint)
         return name
 
     def _refuse(self, calls: Mapping[str, Any], complaint: str) -> None:
+        self._notify_refused(calls, complaint)
+        raise _NotRegisteredError(complaint)
+
+    def _notify_refused(self, calls: Mapping[str, Any], complaint: str) -> None:
         text = f"RegisterPlugin error -- {complaint}"
         status = pb.RegistrationStatus(plugin_registered=False, error=text)
         calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
-        raise _NotRegisteredError(text)
 
 
 def _complaint(info: pb.PluginInfo, path: str) -> str:
