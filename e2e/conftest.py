@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cluster",
         action="store_true",
-        help="use the cluster of KUBECONFIG; its namespaces are made and removed",
+        help="use the cluster of KUBECONFIG, in namespaces that are created and removed",
     )
     group.addoption("--image", default="", help="name and tag of the plugin's image")
     group.addoption("--pull-policy", default="IfNotPresent", help="of all images")
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--pretend-hardware",
         action="store_true",
-        help="have the cluster's node pretend to have the hardware that simulated nodes have",
+        help="give the cluster's node the pretended hardware of simulated nodes",
     )
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
     group.addoption("--reboot", default="", help="shell command that reboots it: see e2e/README.md")
@@ -59,15 +59,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--before", default="", help="checkout of the release that is upgraded from")
     group.addoption("--before-tag", default="", help="tag of its images; that of its manifests")
     group.addoption(
-        "--patience", type=float, default=PATIENCE, help="seconds to wait for the cluster; 180"
+        "--patience",
+        type=float,
+        default=PATIENCE,
+        help="seconds to wait for each step on the cluster; 180",
     )
-    group.addoption("--images", default="", help="run images of this folder, without a cluster")
+    group.addoption("--images", default="", help="run images from this folder, without a cluster")
     group.addoption(
         "--containerd",
         action="store_true",
-        help="have a containerd run the images, and pods; started and removed here",
+        help="run images and pods with a containerd that is started and removed here",
     )
-    group.addoption("--logs", default="dist/e2e", help="where to put logs of what fails")
+    group.addoption("--logs", default="dist/e2e", help="folder for the logs of failed tests")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -79,7 +82,7 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(trylast=True)  # after they are shuffled
+@pytest.hookimpl(trylast=True)  # after they were shuffled
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--cluster"):  # where installing takes longest
         items.sort(key=_plugin_and_configuration)
@@ -92,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _plugin_and_configuration(item: pytest.Item) -> tuple[str, bool, str]:
-    """Return what a case needs installed; what uninstalls it comes after all the others."""
+    """Return what a case needs installed. A case that uninstalls comes after all others."""
     callspec = getattr(item, "callspec", None)
     plugin = callspec.params.get("plugin") if callspec is not None else None
     names = [mark.name for mark in item.iter_markers() if mark.name in cases()]
@@ -101,9 +104,9 @@ def _plugin_and_configuration(item: pytest.Item) -> tuple[str, bool, str]:
 
 @pytest.fixture
 def node(pytestconfig: pytest.Config) -> Iterator[Node]:
-    """Give a node without plugins; its kubelet is simulated."""
+    """Yield a node without plugins, with a simulated kubelet."""
     if pytestconfig.getoption("--cluster"):
-        pytest.skip("looks into a simulated kubelet")
+        pytest.skip("inspects a simulated kubelet")
     root = Path(tempfile.mkdtemp(prefix="node-"))
     running = Node(root)
     running.kubelet.start()
@@ -117,7 +120,7 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
 
 @pytest.fixture(scope="session")
 def containerd(pytestconfig: pytest.Config) -> Iterator[Containerd | None]:
-    """Give a containerd without pods if there is to be one, and leave nothing of it."""
+    """Yield a containerd without pods, if requested, and remove it."""
     if not pytestconfig.getoption("--containerd"):
         yield None
         return
@@ -131,13 +134,13 @@ def containerd(pytestconfig: pytest.Config) -> Iterator[Containerd | None]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder for what is compiled once."""
+    """Return a folder for what is compiled once."""
     return tmp_path_factory.getbasetemp().parent / "fake-nvml"
 
 
 @pytest.fixture(scope="session")
 def session(pytestconfig: pytest.Config, cache: Path) -> Iterator[Session | None]:
-    """Give the cluster if it is to be used, and leave nothing on it."""
+    """Yield the cluster, if requested, and leave nothing on it."""
     if not pytestconfig.getoption("--cluster"):
         yield None
         return
@@ -158,7 +161,7 @@ def home(
     session: Session | None,
     cache: Path,
 ) -> Iterator[Home]:
-    """Give a place where plugins run, without any in the test's way, and leave it so."""
+    """Yield a home without other plugins, and leave it so."""
     options: Any = request.config.getoption
     if session is not None:
         session.progress.begin(request.node.name)
@@ -194,13 +197,15 @@ def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:
     if containerd is None:
         return Processes(root, images)
     if images is None:
-        raise pytest.UsageError("--containerd needs --images, the folder with what it is to run")
+        raise pytest.UsageError("--containerd needs --images, the folder with the images to run")
     return Containers(root, containerd, images)
 
 
 def _options(config: pytest.Config) -> Options:
     if not os.environ.get("KUBECONFIG"):
-        raise pytest.UsageError("--cluster needs KUBECONFIG, so that it is clear which one")
+        raise pytest.UsageError(
+            "--cluster needs KUBECONFIG, so that the cluster is chosen explicitly"
+        )
     names = [field.name for field in fields(Options)]
     options = Options(**{name: config.getoption(name) for name in names})
     if options.pretend_hardware and (missing := why_not_pretend()):
@@ -209,7 +214,7 @@ def _options(config: pytest.Config) -> Options:
 
 
 def _progress(config: pytest.Config) -> Progress:
-    """Return what writes to the terminal, also while a test's output is captured."""
+    """Return a function that writes to the terminal, even while output is captured."""
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
 

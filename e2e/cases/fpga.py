@@ -11,7 +11,7 @@ from homes.case import Case, Example, Opened
 from homes.home import Given, Plugin
 from homes.pretended_hardware import NODE, StandIn, make_node
 
-# What the cards have already: the hook refuses a container that asks for nothing.
+# What the cards already have, because the hook refuses a container without a request.
 PLUGIN = Plugin(
     "fpga",
     "fpga.intel.com/region-*",
@@ -22,14 +22,14 @@ PORT = "(dfl|intel-fpga)-port"
 
 
 def look(given: Given) -> None:
-    """A container has a port, and the annotation that its runtime is to have."""
+    """A container has a port, and the annotation for its runtime."""
     assert any(re.fullmatch(f"/dev/{PORT}.*", node) for node in given.nodes)
     expected = {"com.intel.fpga.mode": "fpga.intel.com/region"}
     assert given.annotations in (None, expected)
 
 
 def hardware(folder: Path, _cache: Path) -> StandIn:
-    """Make two cards with a port each, by the kernel's DFL driver, and no bitstreams."""
+    """Make two cards with a port each, as the DFL driver shows them, without bitstreams."""
     return _make(folder, ["0000:3b:00.0", "0000:5e:00.0"])
 
 

@@ -7,7 +7,7 @@ PLUGIN = Plugin("gopher", "example.com/gopher", 2, files="/etc/gophers")
 
 
 def look(given: Given) -> None:
-    """A container knows its gopher by a variable, and nothing else."""
+    """A container has only a variable with its gopher."""
     assert given.envs["Gopher"] in {"gary", "gina", "adam", "zoe"}
     assert not given.annotations
 

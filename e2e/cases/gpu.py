@@ -22,7 +22,7 @@ def look(given: Given) -> None:
 
 
 def hardware(folder: Path, cache: Path) -> StandIn:
-    """Make two GPUs of the fake driver. Skips the test where there is no C compiler."""
+    """Make two GPUs of the fake driver. Skip the test without a C compiler."""
     return _make(folder, cache, Fleet.of(2))
 
 

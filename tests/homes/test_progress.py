@@ -77,8 +77,8 @@ def test_what_never_comes_fails_with_the_reason(progress: Progress) -> None:
             "containerd://1.7.24",
             "containerd://1.7.24 has no CDI of its own: containerd 2.0 or newer has",
         ),
-        ("docker://28.0", "whether the runtime docker://28.0 has CDI is not known"),
-        ("", "whether the runtime (none) has CDI is not known"),
+        ("docker://28.0", "it is unknown whether the runtime docker://28.0 has CDI"),
+        ("", "it is unknown whether the runtime (none) has CDI"),
     ],
 )
 def test_a_runtime_has_cdi_from_the_version_that_has_it_by_default(runtime: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What the common tests know of a plugin: a file of e2e/cases for each, found by its name."""
+"""What the common tests need to know of a plugin: a file in e2e/cases for each, by its name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Example:
 
     plugin: Plugin
     prints: str
-    """A pattern of what it prints."""
+    """A pattern of its output."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,28 @@ class Opened:
     node: str
     """A pattern of its name below /dev."""
     rights: str
-    """As a test finds them: r, w or rw."""
+    """The permissions that a test finds: r, w or rw."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A plugin, and what is to be seen of it."""
+    """A plugin, and what the tests expect of it."""
 
     plugin: Plugin
     look: Callable[[Given], None]
-    """Fails unless a container with one device was given what it should be."""
+    """Fails unless a container with one device got what it should."""
     example: Example | None = None
-    """None where the example does not run everywhere."""
+    """None if the example does not run everywhere."""
     opened: Opened | None = None
-    """None where devices are no device nodes."""
+    """None if devices have no device nodes."""
     hardware: Callable[[Path, Path], StandIn] | None = None
-    """Makes what a simulated node shows, in a folder, with another to keep what it compiled."""
+    """Creates the hardware of a simulated node in a folder, with another folder as a cache."""
     rebooted: Callable[[Path, Path], StandIn] | None = None
     """Makes what the same node shows after a reboot: in another order, and one device more."""
     identify: Callable[[Given], None] | None = None
     """Fails unless a container has, after that reboot, the device whose id it knows."""
     flags: Sequence[str] = ()
-    """Places on the node that the command has by itself, and has to find elsewhere in a test."""
+    """Places on the node that the command knows, and that are elsewhere in a test."""
 
 
 @cache

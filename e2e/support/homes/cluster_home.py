@@ -1,4 +1,4 @@
-"""A real cluster, through kubectl. Every name is made for one run, and everything is removed."""
+"""A real cluster, through kubectl. Every name is new for a run, and everything is removed."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from homes.home import LOOK, Given, NotStartedError, Plugin, seen
 from homes.workload import Workload, devices
 
 END = "that is all"
-"""What a pod says when it has said all: its log is read while it is written."""
+"""The last line of a pod's log, which is read while it is written."""
 
 
 class Cluster:
-    """See Home. A home is for one case; what it installs stays in the session for the next."""
+    """See Home. A home is for one case. The session keeps what it installs for the next one."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._node = session, session.node
@@ -69,7 +69,7 @@ class Cluster:
         return max(found.items())
 
     def _has_devices(self, plugin: Plugin) -> bool:
-        """Return whether the plugin, which is ready and so has discovered, has found devices."""
+        """Return whether the plugin, which is ready, has found devices."""
         return any(devices(self._here, plugin.resource))
 
     def wait_allocatable(self, resource: str, count: int) -> None:
@@ -135,7 +135,7 @@ class Cluster:
     # Pods
 
     def _name(self, name: str) -> str:
-        """Return what a pod is called, so that it need not wait for that of another case to go."""
+        """Return a new name for a pod, so that it need not wait for the end of another."""
         return f"{name}-{self._case}"
 
     def _apply(self, manifest: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Cluster:
         return said
 
     def _has_ended(self, name: str) -> bool:
-        """Return whether it has done well; raises ``NotStartedError`` if it never ran."""
+        """Return whether it succeeded. Raise ``NotStartedError`` if it never ran."""
         status = json.loads(self._kubectl("get", "pod", name, "--output=json"))["status"]
         for one in status.get("containerStatuses", ()):
             for state in one["state"].values():
@@ -200,7 +200,7 @@ class Cluster:
         return bool(pod["status"]["phase"] == "Running")
 
     def delete(self, name: str) -> None:
-        # It is not waited for: the scheduler does, before it gives its devices to the next pod.
+        # Nothing waits for this but the scheduler, before it gives the devices to the next pod.
         self._kubectl("delete", "pod", self._name(name), "--wait=false")
 
     def refusal(self, resource: str, count: int) -> str:
@@ -233,7 +233,7 @@ class Cluster:
         subprocess.run(
             self._options.restart_kubelet, shell=True, check=True, timeout=self._patience
         )
-        # Until then the node's status is that of before, and the kubelet rejects who believes it.
+        # Until then the node's status is outdated, and the kubelet rejects pods that rely on it.
         self._here.wait(
             lambda: self._here.registrations() > before, "the plugin to be registered again"
         )
@@ -279,7 +279,7 @@ class Cluster:
     def close(self) -> None:
         if self._plugin is None:
             return
-        if self._has_failed:  # The next case is to find nothing of it.
+        if self._has_failed:  # The next case must not find it.
             self._session.remove(self._plugin.name)
         elif self._deployed is not None and self._deployed.is_there():
             for workload in self._workloads:

@@ -1,4 +1,4 @@
-"""What is applied to a cluster: the plugin's deployment as a test wants it, and pods."""
+"""What is applied to a cluster: the plugin's deployment, changed for a test, and pods."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from homes.pretended_hardware import StandIn
 
 DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 PATIENCE = 180.0
-"""Seconds. Pods have to be scheduled and started, and a node tells its status every 10 s."""
+"""Seconds. Pods must be scheduled and started, and a node updates its status every 10 s."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a cluster."""
+    """The options for a cluster."""
 
     image: str = ""
     pull_policy: str = "IfNotPresent"
@@ -35,7 +35,7 @@ class Options:
     """Of its images; that of its manifests where it is not given."""
     patience: float = PATIENCE
     pretend_hardware: bool = False
-    """Whether the node gets what its plugins' cases say of hardware: on a node without any."""
+    """Whether a node without hardware gets the pretended hardware of the cases."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Overlay:
     namespace: str
     hostname: str
     volumes: Mapping[str, str] = field(default_factory=dict)
-    """Directories of the node, by the names of the volumes that are others in the deployment."""
+    """Directories of the node that replace those of the deployment, by the names of volumes."""
     stand_in: StandIn | None = None
-    """Hardware that the node pretends to have."""
+    """The pretended hardware of the node."""
     before: bool = False
     """Whether it is the release before."""
 
@@ -98,7 +98,7 @@ class Overlay:
             ],
         }
         pod: dict[str, Any] = {
-            # Only here: what is on other nodes is not looked at.
+            # Only on this node, because the others are not checked.
             "nodeSelector": {"kubernetes.io/hostname": self.hostname},
             "containers": [container],
             "volumes": [
@@ -113,7 +113,7 @@ class Overlay:
         ]
         if self.options.runtime_class:
             pod["runtimeClassName"] = self.options.runtime_class
-        # A changed configuration has a new pod read it: the kubelet brings it to an old one late.
+        # A changed configuration gets a new pod, because the kubelet updates an old one late.
         digest = hashlib.sha256(self.plugin.config.encode()).hexdigest()[:16]
         metadata = {"annotations": {"e2e/config": digest}}
         return {
@@ -130,7 +130,7 @@ CASE = "e2e/case"
 
 @dataclass(frozen=True)
 class Pods:
-    """How pods of one case are made: on one node, in one namespace."""
+    """Creates the pods of one case, on one node and in one namespace."""
 
     options: Options
     namespace: str

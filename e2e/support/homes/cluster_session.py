@@ -1,4 +1,4 @@
-"""What a cluster keeps between cases: plugins, and hardware that it pretends to have."""
+"""What a cluster keeps between cases: plugins, and pretended hardware."""
 
 import os
 import shutil
@@ -29,16 +29,16 @@ class _Packed:
 
 
 def why_not_pretend() -> str:
-    """Return why no hardware can be made here for another machine; empty if it can."""
+    """Return why hardware cannot be created here for another machine; empty if it can."""
     if os.geteuid() != 0:
-        return "--pretend-hardware makes device nodes: run it as root"
+        return "--pretend-hardware creates device nodes: run it as root"
     return "" if NODE.exists() else f"--pretend-hardware needs {NODE}: modprobe fuse"
 
 
 class Session:
     """Each plugin has one namespace, and stays until it is removed or the session is closed.
 
-    ``cache`` is where what is compiled for pretended hardware is kept.
+    ``cache`` is the folder for what is compiled for pretended hardware.
     """
 
     def __init__(self, root: Path, options: Options, progress: Progress, cache: Path) -> None:
@@ -55,7 +55,7 @@ class Session:
     def place(self, plugin: Plugin) -> Deployed:
         """Return where the plugin is, or will be.
 
-        Skips the test where the node has its resource from another, or has no hardware for it.
+        Skip the test if another plugin serves its resource, or if there is no hardware for it.
         """
         if plugin.resource in self._missing:
             pytest.skip(self._missing[plugin.resource])
@@ -110,7 +110,7 @@ class Session:
         return f"rm -rf {here} && mv {other / here.relative_to('/tmp')} {here}"
 
     def miss(self, plugin: Plugin) -> None:
-        """Skip this test and all others that need what the node does not have."""
+        """Skip this test and all others that need hardware that the node does not have."""
         reason = f"{self.node.name} has no hardware for {plugin.resource}"
         self._missing[plugin.resource] = reason
         pytest.skip(reason)
@@ -137,7 +137,7 @@ class Session:
                 except (AssertionError, OSError, subprocess.SubprocessError) as error:
                     failures.append(error)
         if failures:
-            raise ExceptionGroup("not all was removed", failures)
+            raise ExceptionGroup("not everything was removed", failures)
         for resource, plugin in self._own.items():
             if plugin in deployed:
                 self._wait_gone(resource)

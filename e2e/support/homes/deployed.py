@@ -29,17 +29,17 @@ _ASK = (
 _T = TypeVar("_T")
 _HAND = "on-node"
 _NEVER = {"ErrImageNeverPull", "InvalidImageName"}
-"""Why a container waits for what does not come."""
+"""Reasons for which a container waits in vain."""
 
 
 class Deployed:
-    """See the module. Nothing is on the cluster before the first ``apply``."""
+    """A deployed plugin. Nothing is on the cluster before the first ``apply``."""
 
     def __init__(self, root: Path, node: ClusterNode, options: Options, progress: Progress) -> None:
         self.namespace = f"e2e-{token_hex(4)}"
         self.kubectl = Kubectl(self.namespace, options.patience + 60)
         self.folder = Path("/tmp", self.namespace)
-        """What there is of it on the node."""
+        """Its files on the node."""
         self._root, self._node, self._options = root, node, options
         self._progress = progress
         self._pods = Pods(options, self.namespace, node.hostname)
@@ -85,7 +85,7 @@ class Deployed:
         return text
 
     def _volumes(self, deployment: Path, own: Mapping[str, str]) -> dict[str, str]:
-        """Return what the node has in place of directories, by the names of their volumes."""
+        """Return the node's replacements of directories, by the names of their volumes."""
         found = yaml.safe_load_all(self.kubectl("kustomize", str(deployment)))
         (daemon_set,) = (one for one in found if one["kind"] == "DaemonSet")
         places = {
@@ -112,7 +112,7 @@ class Deployed:
         )
 
     def _must_wait(self) -> bool:
-        """Return False; raises ``AssertionError`` where it would be waited for nothing."""
+        """Return False. Raise ``AssertionError`` if waiting is in vain."""
         for pod in self._plugin_pods():
             self._progress.note(why_it_waits(pod))
         return False
@@ -126,7 +126,7 @@ class Deployed:
         return str(pod["metadata"]["name"])
 
     def ask(self, path: str, *, check: bool = True) -> str:
-        """Return what the plugin serves. From inside: its network policy lets nobody else in."""
+        """Return what the plugin serves, from inside, because of its network policy."""
         return self.execute("python3", "-c", _ASK.format(path), check=check)
 
     def execute(self, *command: str, check: bool = True) -> str:
@@ -164,7 +164,7 @@ class Deployed:
         self.kubectl(*self.kubectl.within("delete", "pod", old, "--grace-period=1"))
 
         def is_replaced() -> bool:
-            # Until then the DaemonSet's status can be that of the old one.
+            # Until then the DaemonSet's status can describe the old one.
             return [old] != [one["metadata"]["name"] for one in self._plugin_pods()] != []
 
         self.wait(is_replaced, "the plugin's next pod")
@@ -188,7 +188,7 @@ class Deployed:
         name = f"unpack-{place or 'here'}"
         metadata = {"name": name, "namespace": self.namespace}
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        # Not applied: that would put all of it into an annotation, which may not be that large.
+        # Not by "apply", which would copy it into an annotation, which may not be that large.
         self.kubectl(
             "create", "--filename=-", stdin=json.dumps(config | {"data": {"hardware": packed}})
         )
@@ -213,7 +213,7 @@ class Deployed:
     # Pods
 
     def wait_phase(self, name: str, phase: str) -> None:
-        """Wait for a pod; raises ``AssertionError`` with its status if it fails in place of it."""
+        """Wait for a pod. Raise ``AssertionError`` with its status if it fails instead."""
 
         def is_there() -> bool:
             pod = self.kubectl.get(*self.kubectl.within("pod", name))
@@ -229,7 +229,7 @@ class Deployed:
         return self._progress.wait(condition, what, self._options.patience)
 
     def forget_case(self, case: str) -> None:
-        """Delete the pods of a case, which is not waited for: nothing depends on it."""
+        """Delete the pods of a case without waiting, because nothing depends on it."""
         words = ("delete", "pods", f"--selector={CASE}={case}", "--wait=false")
         self.kubectl(*self.kubectl.within(*words))
 
@@ -248,12 +248,12 @@ class Deployed:
         return bool(self.kubectl(*words).strip())
 
     def begin_removal(self) -> None:
-        """Delete everything, and wait for nothing but the files of the node."""
+        """Delete everything, and wait only for the files of the node."""
         if self._exists("namespace", self.namespace):
             try:
                 self.on_node(f"rm -rf /host/{self.namespace}")
             finally:
-                # A namespace with pods in it takes longer to go than both after each other.
+                # Deleting a namespace with pods takes longer than deleting the pods first.
                 words = ("daemonsets", "--all", "--wait=false")
                 self.kubectl(*self.kubectl.within("delete", *words))
                 for name in self.deployments:
@@ -267,13 +267,13 @@ class Deployed:
         if self._exists("namespace", self.namespace):
             self.kubectl(*self.kubectl.within("wait", "pods", "--all", "--for=delete", limit))
             words = (f"--kustomize={self._root}", "--ignore-not-found", limit)
-            # With the namespace goes what is in it, perhaps before kubectl comes to it.
+            # Objects of the namespace may be deleted before kubectl comes to them.
             self.kubectl("delete", *words)
         assert not self._exists("namespace", self.namespace)
 
 
 def pack(folder: Path) -> str:
-    """Return a folder of /tmp, device nodes too, for ``Deployed.unpack``."""
+    """Return an archive of a folder in /tmp, with device nodes, for ``Deployed.unpack``."""
     assert folder.parts[:2] == ("/", "tmp"), folder
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -282,9 +282,9 @@ def pack(folder: Path) -> str:
 
 
 def why_it_waits(pod: Mapping[str, Any]) -> str:
-    """Return what a container of the pod waits for; empty if for nothing known.
+    """Return what a container of the pod waits for; empty if unknown.
 
-    Raises ``AssertionError`` if that does not come.
+    Raise ``AssertionError`` if it waits in vain.
     """
     status = pod["status"]
     for one in [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]:

@@ -1,4 +1,4 @@
-"""What the common tests ask of a place where plugins run: a simulated kubelet, or a cluster."""
+"""What the common tests need of a home where plugins run: a simulated kubelet, or a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ class Plugin:
 
     name: str
     resource: str
-    """A pattern, where hardware has its own name in it."""
+    """A pattern, if the name depends on the hardware."""
     devices: int | None
-    """How many a node has after the installation; None if that is up to its hardware."""
+    """The number of devices after the installation; None if it depends on the hardware."""
     files: str = ""
     """The plugin's directory on the node, if its devices are files."""
     config: str = ""
-    """The file config.yaml of its ConfigMap, in place of that of the folder."""
+    """The file config.yaml of its ConfigMap, which replaces that of the folder."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """More variables of its container."""
     components: tuple[str, ...] = ()
-    """Of deployments/components, beside those that the deployment has."""
+    """Components of deployments/components, in addition to those of the deployment."""
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Arguments of the containers that components bring, by the containers' names."""
     asks: Mapping[str, str] = field(default_factory=dict)
@@ -31,25 +31,25 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Given:
-    """What a container that ran has seen."""
+    """What a container saw."""
 
     envs: Mapping[str, str] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
     mounts: Mapping[str, bool] = field(default_factory=dict)
     """Path in the container, and whether it is read-only."""
     annotations: Mapping[str, str] | None = None
-    """Of the container; None where the home cannot see them."""
+    """Annotations of the container; None if the home cannot see them."""
 
 
 LOOK = (
-    # The variables as they were given: a shell drops those with hyphens in their names.
+    # The variables as they were set: a shell drops those with hyphens in their names.
     "tr '\\0' '\\n' < /proc/1/environ; echo; find /dev -type c -o -type b; echo; cat /proc/mounts"
 )
-"""What a shell in a container does to see what it was given."""
+"""A shell command that prints what a container got."""
 
 
 def seen(said: str, annotations: Mapping[str, str] | None = None) -> Given:
-    """Return what ``LOOK`` has printed."""
+    """Parse the output of ``LOOK``."""
     envs, nodes, mounts = (part.splitlines() for part in said.split("\n\n", 2))
     fields = [line.split() for line in mounts]
     return Given(
@@ -65,7 +65,7 @@ class NotStartedError(Exception):
 
 
 class Home(Protocol):
-    """A node with a plugin on it. Everything waits until it is so, or fails."""
+    """A node with a plugin on it. Every method waits for its result, or fails."""
 
     def install(self, plugin: Plugin) -> None:
         """Apply the deployment, and wait until the plugin is ready."""
@@ -73,11 +73,11 @@ class Home(Protocol):
     def offer(self, plugin: Plugin) -> tuple[str, int]:
         """Wait until the node has devices of the plugin; return the resource and their number.
 
-        Skips the test where the hardware is not there.
+        Skip the test if the hardware is missing.
         """
 
     def wait_allocatable(self, resource: str, count: int) -> None:
-        """Wait until the node says that it has so many."""
+        """Wait until the node has this number."""
 
     def add_file(self, name: str) -> None:
         """Make a file in the plugin's directory on the node."""
@@ -89,28 +89,28 @@ class Home(Protocol):
         """Run a pod that asks for devices, and keep it."""
 
     def need_cdi(self) -> None:
-        """Skip the test where nobody knows that containers get what CDI specifications have."""
+        """Skip the test unless CDI specifications are known to have an effect."""
 
     def execute(self, name: str, command: str) -> str:
         """Run a command by the shell of a pod, and return what it prints, however it ends.
 
-        Skips the test where pods are no containers.
+        Skip the test if pods are not containers here.
         """
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         """Run a pod of demo/examples/ to its end, and return what it prints.
 
-        Raises ``NotStartedError`` if the runtime does not start its container.
+        Raise ``NotStartedError`` if the runtime does not start its container.
         """
 
     def is_running(self, name: str) -> bool:
-        """Tell whether a pod that was run still runs."""
+        """Return whether a pod that was run still runs."""
 
     def delete(self, name: str) -> None:
         """Delete a pod."""
 
     def refusal(self, resource: str, count: int) -> str:
-        """Return why a pod that asks for so many does not run."""
+        """Return why a pod with this request does not run."""
 
     def metrics(self) -> str:
         """Return what the plugin serves at /metrics."""
@@ -119,13 +119,13 @@ class Home(Protocol):
         """End the plugin's pod without a warning, and wait for the next one."""
 
     def restart_kubelet(self) -> None:
-        """Restart the kubelet. Skips the test where that is not to be done."""
+        """Restart the kubelet. Skip the test if that is not allowed."""
 
     def uninstall(self) -> None:
         """Delete the deployment, and wait until nothing of it is left."""
 
     def collect(self, folder: Path) -> None:
-        """Write logs and events to ``folder``, for whoever looks into a failure."""
+        """Write logs and events to ``folder``, for the analysis of a failure."""
 
     def close(self) -> None:
-        """Remove whatever is left, after a failure too."""
+        """Remove everything that is left, even after a failure."""
