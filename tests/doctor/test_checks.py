@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin.checks import Finding, Node, Verdict
+from deviceplugin.checks import Finding, Hardware, Node, Verdict
 from deviceplugin.tools.doctor import _sockets, all_checks, run
 from deviceplugin.tools.doctor.checks import (
     _cdi_files,
@@ -90,6 +90,33 @@ def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
     write(bare.at("sys/module/vfio_pci/refcnt"))
     assert "cards: 0000:5e:00.0 (no driver)" in findings(bare, "fpga")[1].found
     assert "loaded instead: vfio_pci" in findings(bare, "fpga")[1].found
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("0x030000", ["1 on the PCI bus", "there are "]),
+        ("0x120000", ["1 on the PCI bus", "there are "]),
+        (
+            "0x040300",
+            ["none in sight: no PCI device of vendor 0x1002 and class 0x03 or 0x12, and no /dev/x"],
+        ),
+    ],
+)
+def test_hardware_can_be_of_several_classes(bare: Node, kind: str, found: list[str]) -> None:
+    device = bare.at("sys/bus/pci/devices/0000:5e:00.0")
+    write(device / "vendor", "0x1002\n")
+    write(device / "class", f"{kind}\n")
+    hardware = Hardware(
+        plugin="x",
+        what="X",
+        vendor="0x1002",
+        pci_class=("0x03", "0x12"),
+        signs=("dev/x",),
+        needs=(),
+    )
+    node = replace(bare, plugins=frozenset({"x"}))
+    assert found == [finding.found for finding in hardware.look(node)]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ class Hardware:
     what: str
     vendor: str
     """As in sysfs."""
-    pci_class: str
-    """The beginning of it, as in sysfs."""
+    pci_class: str | tuple[str, ...]
+    """The beginning of it, as in sysfs; any of several."""
     signs: tuple[str, ...]
     """Patterns that show, without the PCI bus, that the hardware is here."""
     needs: tuple[Need, ...]
@@ -79,10 +79,11 @@ class Hardware:
     def _nothing(self, node: Node) -> Finding:
         if self.plugin not in node.plugins:
             return ok(self.what, "none in sight")
+        kinds = (self.pci_class,) if isinstance(self.pci_class, str) else self.pci_class
         return failure(
             self.what,
             f"none in sight: no PCI device of vendor {self.vendor} and class "
-            f"{self.pci_class}, and no /{', no /'.join(self.signs)}",
+            f"{' or '.join(kinds)}, and no /{', no /'.join(self.signs)}",
             means=f"the {self.plugin} plugin advertises 0 devices.",
             do="lspci -nn shows what the machine has; a virtual machine needs the card passed "
             "through. In a pod, mount /sys and /dev of the host.",
