@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit import drm
+from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.snapshot import Gpu
-
-_KINDS: Final = {"card": "card", "renderD": "render"}
-"""How the names of nodes begin, and what their links in by-path end with."""
 
 
 def of(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
@@ -21,10 +19,9 @@ def of(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
 
 
 def _nodes(gpu: Gpu, roots: Roots, host_root: Path) -> Iterator[dp.DeviceNode]:
-    for path in sorted((roots.sys / "bus/pci/devices" / gpu.pci / "drm").glob("*[0-9]")):
-        kind = _KINDS.get(path.name.rstrip("0123456789"))
-        if kind is None or not (roots.dev / "dri" / path.name).exists():
-            continue
-        host = str(host_root / "dev/dri" / path.name)
-        yield dp.DeviceNode(host, f"/dev/dri/{path.name}")
-        yield dp.DeviceNode(host, f"/dev/dri/by-path/pci-{gpu.pci}-{kind}")
+    found = drm.nodes(Sysfs(roots.sys), f"bus/pci/devices/{gpu.pci}")
+    links = {f"dri/{found.card}": "card", f"dri/{found.render}": "render"}
+    for name in found.existing(roots.dev):
+        host = str(host_root / "dev" / name)
+        yield dp.DeviceNode(host, f"/dev/{name}")
+        yield dp.DeviceNode(host, f"/dev/dri/by-path/pci-{gpu.pci}-{links[name]}")

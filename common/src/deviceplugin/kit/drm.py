@@ -1,0 +1,81 @@
+"""What a GPU has in ``/dev/dri``, and whether its driver says that it hangs.
+
+For all drivers that are DRM drivers: of GPUs, and of accelerators that have a render node.
+"""
+
+import posixpath
+import re
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from deviceplugin.kit.sysfs import Sysfs, SysfsError
+
+__all__ = ["Nodes", "Wedged", "nodes", "wedged"]
+
+_CARD: Final = re.compile("card[0-9]{1,9}")
+_RENDER: Final = re.compile("renderD[0-9]{1,9}")
+_DEVICE: Final = re.compile("(.+)/drm/card[0-9]{1,9}")
+_RECOVERED: Final = "none"
+
+
+class Nodes(NamedTuple):
+    """The device nodes of one GPU, or of a part of one. Both change over reboots: make no id of it.
+
+    A GPU without outputs can have no card, and one that only shows pictures no render node.
+    """
+
+    card: str
+    """Such as ``card1``; empty where there is none."""
+    render: str
+    """Such as ``renderD128``; empty where there is none."""
+
+    @property
+    def minor(self) -> int | None:
+        """Number of the render node, by which other parts of the kernel name it."""
+        return int(self.render.removeprefix("renderD")) if self.render else None
+
+    def existing(self, dev: Path = Path("/dev")) -> list[str]:
+        """Return those that exist, such as ``dri/card1``, the card first."""
+        names = [f"dri/{name}" for name in self if name]
+        return [name for name in names if (dev / name).exists()]
+
+
+def nodes(sysfs: Sysfs, folder: str | PathLike[str]) -> Nodes:
+    """Return the nodes of the device in a directory of sysfs, such as a PCI function's.
+
+    Empty names where it has none, or they cannot be listed.
+    """
+    try:
+        names = sysfs.names(posixpath.join(folder, "drm"))
+    except SysfsError:
+        names = []
+    card = next((name for name in names if _CARD.fullmatch(name)), "")
+    return Nodes(card, next((name for name in names if _RENDER.fullmatch(name)), ""))
+
+
+class Wedged(NamedTuple):
+    """A driver says that its device hangs, and how it can be recovered (Linux 6.15 or newer)."""
+
+    folder: str
+    """The directory of the device below that of sysfs, such as
+    ``devices/pci0000:00/0000:00:02.0``."""
+    ways: str
+    """Such as ``rebind,bus-reset``, the least first. The driver itself has given up."""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the driver has recovered the device by itself."""
+        return self.ways == _RECOVERED
+
+
+def wedged(event: Mapping[str, str]) -> Wedged | None:
+    """Return what an event of the kernel says of a device that hangs; None for any other event.
+
+    For the parameter ``heard`` of ``kit.udev``. The event comes once: whoever wants to know it
+    later has to remember it, until the driver is bound to the device anew.
+    """
+    ways = event.get("WEDGED", "")
+    place = _DEVICE.fullmatch(event.get("DEVPATH", "").lstrip("/"))
+    return Wedged(place[1], ways) if place and ways else None
