@@ -32,7 +32,7 @@ OPERATORS = {"PodMonitor", "PrometheusRule"}
 """Kinds that are not Kubernetes' own."""
 WIDE = {"host-dev": {"/dev"}, "gpu-cdi": {"/usr"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
-PRIVILEGED = {"gpu-privileged"}
+PRIVILEGED = {"amd-privileged", "gpu-privileged"}
 """Components that make a container privileged, which no other does."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 

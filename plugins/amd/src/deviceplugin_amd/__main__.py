@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_amd``."""
+
+from deviceplugin_amd import main
+
+main()

@@ -1,0 +1,221 @@
+"""What is on the node: GPUs by the PCI bus, partitions by KFD, and the device nodes of both."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from deviceplugin.kit import drm, pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.sysfs import Sysfs, SysfsError, natural
+from deviceplugin_amd import gpus, kfd
+from deviceplugin_amd.gpus import WHOLE, Gpu, Style
+
+_PARTITION: Final = re.compile("amdgpu_xcp[._][0-9]+")
+"""The devices of all partitions of a GPU but the first, on newer and on older kernels."""
+_SMALLEST: Final = "cpx"
+"""Each partition is one die of compute units, an XCC: how many there are depends on the model."""
+_PARTS: Final = {WHOLE: 1, "dpx": 2, "tpx": 3, "qpx": 4}
+_MANY: Final = 16
+"""As many partitions as KFD can number."""
+_QUIET: Final = 0.1
+"""Seconds for which KFD must write nothing: a change of one GPU has it write all nodes anew."""
+_TRIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A GPU or a partition of one: what a container is given."""
+
+    gpu: Gpu
+    nodes: tuple[str, ...]
+    """Device nodes below ``/dev``, the card's and the render node; those that exist."""
+    node: kfd.Node | None
+    number: int | None = None
+    """Of the partition in its GPU; None for a whole GPU."""
+    missing: str = ""
+    """What a container cannot do without and is not there; empty if all is."""
+    doubt: str = ""
+    """Why it is not known whether it is as it was at the last look; empty if it is."""
+
+    @property
+    def id(self) -> str:
+        """The PCI address; of a partition also how the GPU is divided, and which part it is.
+
+        So the id of a whole GPU is never that of a part, nor that of a part another one's.
+        """
+        if self.number is None:
+            return self.gpu.address
+        return f"{self.gpu.address}-{self.gpu.style}-{self.number}"
+
+
+@dataclass(slots=True)
+class Found:
+    """A look at the node."""
+
+    gpus: list[Gpu] = field(default_factory=list)
+    nodes: dict[int, drm.Nodes] = field(default_factory=dict)
+    """The device nodes of GPUs and partitions, by render minor."""
+    units: list[Unit] = field(default_factory=list)
+    topology: kfd.Topology = field(default_factory=kfd.Topology)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why GPUs are not offered, or not all of their partitions, by address."""
+    waiting: list[str] = field(default_factory=list)
+    """GPUs that no driver has."""
+
+
+class Look:
+    """Looks at the node; remembers how each GPU was divided, for while the kernel does not say.
+
+    Args:
+        sysfs: Where.
+        dev: The directory of device nodes.
+        pause: Waits for some seconds.
+    """
+
+    def __init__(
+        self, sysfs: Sysfs, dev: Path, pause: Callable[[float], object] | None = None
+    ) -> None:
+        self._sysfs = sysfs
+        self._dev = dev
+        self._pause = pause or Event().wait
+        self._styles: dict[str, Style] = {}
+        self._last: Sequence[Unit] = ()
+        self._settled: object = None
+
+    def look(self) -> Found:
+        """Return what is there now. Never raises."""
+        found = Found()
+        for _ in range(_TRIES):
+            before = self._settle()
+            found = self._look()
+            if kfd.state(self._sysfs) == before:
+                break
+        found.units = sorted([*found.units, *self._doubtful(found)], key=lambda x: natural(x.id))
+        self._last = found.units
+        return found
+
+    def _settle(self) -> object:
+        """Wait until KFD has written its nodes, if they are others than at the last look."""
+        for _ in range(_TRIES):
+            now = kfd.state(self._sysfs)
+            if now == self._settled:
+                break
+            self._settled = now
+            self._pause(_QUIET)
+        return self._settled
+
+    def _doubtful(self, found: Found) -> Iterator[Unit]:
+        """Yield units of the last look that are still there, but cannot be made sense of."""
+        known = {unit.id for unit in found.units}
+        there = {gpu.address: gpu for gpu in found.gpus}
+        for unit in self._last:
+            gpu = there.get(unit.gpu.address)
+            why = found.skipped.get(unit.gpu.address)
+            if why and gpu and gpu.style == unit.gpu.style and unit.id not in known:
+                yield replace(unit, gpu=gpu, doubt=why)
+
+    def _look(self) -> Found:
+        tree, found = Tree(self._sysfs, dev=self._dev), Found()
+        cards = [one for one in pci.functions(tree) if gpus.is_gpu(one)]
+        found.waiting = [card.address for card in cards if not card.driver]
+        found.topology = kfd.topology(self._sysfs)
+        for card in cards:
+            if card.driver != gpus.DRIVER:
+                continue
+            try:
+                gpu = gpus.read(self._sysfs, card, self._styles.get(card.address))
+            except SysfsError as error:
+                found.skipped[card.address] = str(error)
+            else:
+                self._styles[card.address] = gpu.style
+                found.gpus.append(gpu)
+        for folder in (*(gpu.folder for gpu in found.gpus), *_partitions(self._sysfs)):
+            nodes = drm.nodes(self._sysfs, folder)
+            if nodes.minor is not None:
+                found.nodes[nodes.minor] = nodes
+        found.units = list(_Units(found, self._dev).units())
+        return found
+
+
+class _Units:
+    """Makes units of GPUs and the nodes of KFD."""
+
+    def __init__(self, found: Found, dev: Path) -> None:
+        self._found = found
+        self._dev = dev
+        self._owners = {gpu.minor: gpu for gpu in found.gpus if gpu.minor is not None}
+
+    def units(self) -> Iterator[Unit]:
+        """Yield all units, in order."""
+        own: dict[str, list[kfd.Node]] = {gpu.address: [] for gpu in self._found.gpus}
+        for node in self._found.topology.nodes.values():
+            if gpu := self._owner(node):
+                own[gpu.address].append(node)
+        for gpu in self._found.gpus:
+            nodes = own[gpu.address]
+            if why := self._inconsistency(gpu, nodes):
+                self._found.skipped[gpu.address] = why
+            elif gpu.style.is_whole:
+                yield self._unit(gpu, gpu.minor, None)
+            else:
+                yield from self._parts(gpu, nodes)
+
+    def _owner(self, node: kfd.Node) -> Gpu | None:
+        """Return the GPU that a node is or is a part of, or None.
+
+        Its parts have the unique id of the GPU; where there is none they have its PCI address.
+        """
+        if node.minor in self._owners:
+            return self._owners[node.minor]
+        nodes, unique = self._found.topology.nodes, node.get("unique_id")
+        for minor, gpu in self._owners.items():
+            if unique and minor in nodes and nodes[minor].get("unique_id") == unique:
+                return gpu
+        slots = {gpu.address.rpartition(".")[0]: gpu for gpu in self._found.gpus}
+        return slots.get(node.slot)
+
+    def _inconsistency(self, gpu: Gpu, nodes: Sequence[kfd.Node]) -> str:
+        """Return why the nodes of a GPU are not those of its style; empty if they are."""
+        topology, compute = self._found.topology, gpu.style.compute
+        if not compute:  # whatever else KFD says, it is one device
+            return ""
+        if not (nodes or gpu.style.is_whole):
+            why = topology.refused or next(iter(topology.problems), "KFD has no node for it")
+            return f"its partitions ({gpu.style}) are not known: {why}"
+        least, most = _PARTS.get(compute, 2), _PARTS.get(compute, _MANY)
+        few = len(nodes) < least and topology.is_complete and not gpu.style.is_whole
+        small = compute == _SMALLEST and any(node.get("num_xcc") > 1 for node in nodes)
+        beyond = len(nodes) > most or any(node.partition >= most for node in nodes)
+        if few or small or beyond:
+            return f"it is {gpu.style}, and its KFD nodes are {len(nodes)} of another style"
+        return ""
+
+    def _parts(self, gpu: Gpu, nodes: Sequence[kfd.Node]) -> Iterator[Unit]:
+        counts = Counter(node.partition for node in nodes)
+        for node in sorted(nodes, key=lambda one: one.partition):
+            if counts[node.partition] > 1:
+                self._found.skipped[gpu.address] = f"partition {node.partition} is there twice"
+            elif node.minor not in self._found.nodes:
+                self._found.skipped[gpu.address] = f"no DRM device has renderD{node.minor}"
+            else:
+                yield self._unit(gpu, node.minor, node.partition)
+
+    def _unit(self, gpu: Gpu, minor: int | None, number: int | None) -> Unit:
+        if minor is None:
+            return Unit(gpu, (), None, number, "it has no render node")
+        there = self._found.nodes[minor].existing(self._dev)
+        render = f"dri/renderD{minor}"
+        missing = "" if render in there else f"{self._dev / render} does not exist"
+        return Unit(gpu, tuple(there), self._found.topology.nodes.get(minor), number, missing)
+
+
+def _partitions(sysfs: Sysfs) -> list[Path]:
+    """Return the devices of partitions, in use or left over from another mode."""
+    try:
+        return sysfs.entries("devices/platform", _PARTITION)
+    except SysfsError:
+        return []

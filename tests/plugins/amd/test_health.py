@@ -1,0 +1,262 @@
+"""Each GPU has its own health, and is healthy again when what was wrong is over."""
+
+import errno
+from datetime import timedelta
+
+import pytest
+
+from amd.machines import MI210, SMALL
+from amd.plugin import Build, Make, healths, unhealthy
+from amd.tree import AmdTree
+from deviceplugin.testing import Kubelet
+from deviceplugin_amd import AmdPlugin
+from hardware import kernel_events
+
+FIRST, SECOND, *_ = SMALL.addresses
+
+
+@pytest.fixture
+def tree(build: Build) -> AmdTree:
+    return build()
+
+
+def hear(plugin: AmdPlugin, tree: AmdTree, address: str, ways: str) -> None:
+    """Have the driver say that a GPU has hung."""
+    path = tree.cards[address].folder.relative_to(tree.sys)
+    event = {"SUBSYSTEM": "drm", "DEVPATH": f"/{path}/drm/card1", "WEDGED": ways}
+    plugin._errors.heard(event)
+
+
+def test_uncorrectable_errors_since_the_first_look_make_one_gpu_unhealthy(
+    tree: AmdTree, make: Make
+) -> None:
+    tree.count(FIRST, "umc", ue=3)
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "umc", ue=5, ce=70)
+    assert {FIRST: "umc: 2 uncorrectable errors"} == unhealthy(plugin)
+
+
+def test_corrected_errors_are_counted_and_do_no_harm(tree: AmdTree, make: Make) -> None:
+    plugin = make(tree)
+    tree.count(FIRST, "umc", ue=0, ce=70)
+    tree.count(SECOND, "gfx", ue=1, ce=2)
+    assert {} == unhealthy(plugin)
+    (family,) = plugin.metrics()
+    assert {"corrected": 72, "uncorrectable": 1} == {
+        sample.labels["severity"]: sample.value for sample in family.samples
+    }
+
+
+def test_errors_are_remembered_over_a_restart_and_until_the_driver_is_bound_anew(
+    tree: AmdTree, make: Make
+) -> None:
+    assert {} == unhealthy(make(tree))
+    tree.count(FIRST, "umc", ue=1)
+    assert [FIRST] == [*unhealthy(make(tree))]
+    assert [FIRST] == [*unhealthy(make(tree))]
+    tree.bind_anew(FIRST)
+    assert {} == unhealthy(make(tree))
+
+
+def test_counters_that_begin_anew_are_no_errors(tree: AmdTree, make: Make) -> None:
+    tree.count(FIRST, "umc", ue=9)
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "umc", ue=0)
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "umc", ue=1)
+    assert {FIRST: "umc: 1 uncorrectable errors"} == unhealthy(plugin)
+
+
+def test_a_gpu_that_the_driver_has_recovered_is_healthy_again(tree: AmdTree, make: Make) -> None:
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "umc", ue=1)
+    assert [FIRST] == [*unhealthy(plugin)]
+    hear(plugin, tree, FIRST, "none")
+    assert {} == unhealthy(plugin)
+
+
+def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(
+    tree: AmdTree, make: Make
+) -> None:
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    hear(plugin, tree, SECOND, "rebind,bus-reset")
+    expected = {SECOND: "wedged: its driver asks for rebind,bus-reset"}
+    assert expected == unhealthy(plugin)
+    assert expected == unhealthy(make(tree))  # another process
+    tree.bind_anew(SECOND)
+    assert {} == unhealthy(plugin)
+
+
+def test_a_gpu_that_hung_before_its_driver_was_bound_anew_is_healthy(
+    tree: AmdTree, make: Make
+) -> None:
+    plugin = make(tree)
+    hear(plugin, tree, SECOND, "rebind")
+    tree.bind_anew(SECOND)
+    assert {} == unhealthy(plugin)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"SUBSYSTEM": "drm", "DEVPATH": "/devices/pci0000:00/0000:02:00.0/drm/card0"},
+        {"SUBSYSTEM": "drm", "DEVPATH": "/devices/virtual/drm/ttm", "WEDGED": "rebind"},
+        {"SUBSYSTEM": "drm", "WEDGED": "rebind"},
+    ],
+)
+def test_events_of_others_mean_nothing(tree: AmdTree, make: Make, event: dict[str, str]) -> None:
+    plugin = make(tree)
+    plugin._errors.heard(event)
+    assert {} == unhealthy(plugin)
+
+
+def test_the_kernels_event_is_heard(
+    tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"/devices/pci0000:00/{FIRST}/drm/card1"
+    kernel_events.pretend(monkeypatch, "drm", DEVPATH=place, WEDGED="bus-reset")
+    plugin = make(tree)
+    list(plugin.discover())
+    assert 2 <= len([*plugin.changes(kernel_events.Turns(4))])
+    assert {FIRST: "wedged: its driver asks for bus-reset"} == unhealthy(plugin)
+
+
+def test_a_gpu_in_reset_is_unhealthy_and_keeps_its_resource(build: Build, make: Make) -> None:
+    tree = build()
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert {"amd.com/spx_nps1"} == {device.resource for device in plugin.discover()}
+    path = tree.cards[FIRST].folder / "current_compute_partition"
+    tree.kernel.faults[path] = errno.EPERM
+    devices = list(plugin.discover())
+    assert {"amd.com/spx_nps1"} == {device.resource for device in devices}
+    assert {FIRST: "in reset"} == {one.id: one.health.reason for one in devices if not one.health}
+    del tree.kernel.faults[path]
+    assert {} == unhealthy(plugin)
+
+
+def test_pages_that_could_not_be_taken_out_of_use_are_told(tree: AmdTree, make: Make) -> None:
+    path = tree.cards[FIRST].folder / "ras/gpu_vram_bad_pages"
+    path.write_text("0x027f5d43 : 0x00001000 : R\n0x027f5d44 : 0x00001000 : P\n")
+    assert {} == unhealthy(make(tree))
+    path.write_text(path.read_text() + "0x027f5d45 : 0x00001000 : F\n")
+    assert {FIRST: "1 bad memory pages could not be taken out of use"} == unhealthy(make(tree))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Query currently inaccessible\n", ""),
+        ("ue: 0\nce: 1\nde: 4\n", ""),
+        ("\n", ""),
+        ("ue: many\n", "umc_err_count: 'ue: many' is not a number of errors"),
+    ],
+)
+def test_a_register_that_says_nothing_is_no_verdict_and_one_that_is_odd_is_told(
+    tree: AmdTree, make: Make, text: str, expected: str
+) -> None:
+    (tree.cards[FIRST].folder / "ras/umc_err_count").write_text(text)
+    found = unhealthy(make(tree))
+    assert [FIRST] == [*found] if expected else {} == found
+    assert found.get(FIRST, "").endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(errno.EIO, [FIRST]), (errno.ENODEV, [FIRST]), (errno.EACCES, [])]
+)
+def test_a_register_that_cannot_be_read_is_of_its_gpu_alone(
+    tree: AmdTree, make: Make, error: int, expected: list[str]
+) -> None:
+    tree.kernel.faults[tree.cards[FIRST].folder / "ras/gfx_err_count"] = error
+    assert expected == [*unhealthy(make(tree))]
+    assert {} == unhealthy(make(tree, ignore_errors=("gfx",)))
+
+
+def test_an_ignored_block_makes_nothing_unhealthy(tree: AmdTree, make: Make) -> None:
+    plugin = make(tree, ignore_errors=("pcie_bif",))
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "pcie_bif", ue=1)
+    assert {} == unhealthy(plugin)
+
+
+def test_a_gpu_without_a_node_of_kfd_is_told(build: Build, make: Make) -> None:
+    tree = build(MI210, links=False)
+    first = tree.node("0000:63:00.0")
+    path = tree.folder(first) / "properties"
+    path.write_text(path.read_text().replace("drm_render_minor 128", "drm_render_minor 150"))
+    assert {"0000:63:00.0": "KFD has no node for it"} == unhealthy(make(tree))
+
+
+def test_a_kernel_without_kfd_is_told(tree: AmdTree, make: Make) -> None:
+    (tree.kfd / "topology").rename(tree.kfd / "gone")
+    assert {"the kernel has no KFD"} == {*unhealthy(make(tree)).values()}
+
+
+def test_what_a_container_cannot_do_without_is_told(tree: AmdTree, make: Make) -> None:
+    (tree.dev / "dri/renderD128").unlink()
+    assert {FIRST: f"{tree.dev}/dri/renderD128 does not exist"} == unhealthy(make(tree))
+    (tree.dev / "kfd").unlink()
+    found = unhealthy(make(tree))
+    assert f"{tree.dev}/kfd does not exist" == found[SECOND]
+    assert 4 == len(found)
+
+
+def test_a_gpu_without_a_card_node_is_offered(tree: AmdTree, make: Make) -> None:
+    (tree.dev / "dri/card1").unlink()
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    nodes = [node.container_path for node in next(iter(plugin.discover())).nodes]
+    assert ["/dev/kfd", "/dev/dri/renderD128"] == nodes
+
+
+def test_what_may_be_over_at_the_next_look_must_last(tree: AmdTree, make: Make) -> None:
+    plugin = make(tree, error_patience=timedelta(hours=1))
+    assert {} == unhealthy(plugin)
+    tree.kernel.faults[tree.cards[FIRST].folder / "ras/gfx_err_count"] = errno.EIO
+    tree.count(SECOND, "umc", ue=1)
+    assert [SECOND] == [*unhealthy(plugin)]
+
+
+def test_partitions_share_the_health_of_their_gpu(tree: AmdTree, make: Make) -> None:
+    tree.divide(FIRST, "DPX")
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert {} == unhealthy(plugin)
+    tree.count(FIRST, "umc", ue=1)
+    assert [f"{FIRST}-dpx_nps1-0", f"{FIRST}-dpx_nps1-1"] == [*unhealthy(plugin)]
+
+
+def test_a_gpu_that_goes_and_comes_back_is_healthy(
+    tree: AmdTree, make: Make, kubelet: Kubelet
+) -> None:
+    plugin = make(tree)
+    everything = {*SMALL.addresses}
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=50)) as node:
+        node.wait_for("amd.com/gpu", everything)
+        tree.vanish(FIRST)
+        node.wait_for("amd.com/gpu", everything - {FIRST}, unhealthy={FIRST})
+        tree.plug_in(FIRST)
+        tree.topology()
+        node.wait_for("amd.com/gpu", everything)
+
+
+def test_changes_without_an_event_are_noticed(
+    tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_events.pretend(monkeypatch)
+    plugin = make(tree)
+    list(plugin.discover())
+    assert [None] == [*plugin.changes(kernel_events.Turns(4))]  # it begins to listen
+    tree.topology()
+    assert 2 <= len([*plugin.changes(kernel_events.Turns(4))])
+
+
+def test_an_odd_state_file_is_set_aside(
+    tree: AmdTree, make: Make, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("state") / "health.json"
+    path.write_text('{"version": 1, "gpus": {"0000:05:00.0": {"identity": "x"}}}')
+    assert 4 == len(healths(make(tree, state_file=path)))
+    assert path.with_name("health.json.unreadable").exists()

@@ -1,0 +1,116 @@
+"""Machines with AMD GPUs whose KFD topology somebody has recorded, in numbers."""
+
+from dataclasses import dataclass
+from typing import Final
+
+_GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Links:
+    """Distances between nodes of KFD, as the kernel weighs them."""
+
+    inside: int = 0
+    """Between partitions of one GPU."""
+    hive: int = 0
+    """Between GPUs of a hive, by XGMI."""
+    pcie: int = 0
+    """Between GPUs of two hives."""
+    cpu: int = 20
+    """Between a GPU and its own CPU."""
+    other_cpu: int = 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the generator needs."""
+
+    addresses: tuple[str, ...]
+    """Of the GPUs, in the order of KFD's nodes."""
+    product: int
+    name: str
+    simds: int
+    """Of a partition, or of a GPU that is whole."""
+    memory: int
+    """Bytes, likewise."""
+    cpus: int = 2
+    style: tuple[str, str] = ("", "")
+    parts: int = 1
+    """Partitions of each GPU."""
+    dies: int = 1
+    """Dies of compute units (XCC) of each GPU."""
+    slots: int = 1
+    """DRM devices that the driver makes for each GPU, however it is divided."""
+    hives: tuple[int, ...] = ()
+    """Of each GPU; no hives where not given."""
+    links: Links = Links()
+    gfx: int = 0
+    """Without it the kernel is old, and its nodes have fewer properties."""
+    minors: int = 64
+    """Most DRM devices that there can be; a BMC's is one of them."""
+
+    def cpu(self, place: int) -> int:
+        """Return the CPU that a GPU is near: the first half is near to the first."""
+        return place * self.cpus // len(self.addresses)
+
+    def hive(self, place: int) -> int:
+        """Return the hive of a GPU; 0 for none."""
+        return self.hives[place] if self.hives else 0
+
+
+def _at(*buses: str) -> tuple[str, ...]:
+    return tuple(f"{bus if ':' in bus else f'0000:{bus}'}:00.0" for bus in buses)
+
+
+VEGA: Final = Machine(_at("19"), 0x6860, "Radeon Instinct MI25", 256, 17163091968, cpus=1)
+MI210: Final = Machine(
+    _at("63", "43", "03", "26", "e3", "c3", "83", "a3"),
+    0x740F,
+    "AMD Instinct MI210",
+    416,
+    64 * _GIB,
+    hives=(1, 1, 1, 1, 2, 2, 2, 2),
+    links=Links(hive=15, pcie=72, other_cpu=52),
+    gfx=90010,
+)
+MI308: Final = Machine(
+    _at("0a", "80", "a4", "c8", "0001:0b", "0001:81", "0001:a5", "0001:c9"),
+    0x74A2,
+    "AMD Instinct MI308X",
+    80,
+    51539607552,
+    style=("CPX", "NPS1"),
+    parts=4,
+    dies=4,
+    slots=8,
+    hives=(1,) * 8,
+    links=Links(inside=13, hive=41, other_cpu=41),
+    gfx=90402,
+)
+MI300X: Final = Machine(
+    _at("05", "27", "47", "65", "85", "a7", "c7", "e5"),
+    0x74A1,
+    "AMD Instinct MI300X OAM",
+    152,
+    24 * _GIB,
+    style=("CPX", "NPS4"),
+    parts=8,
+    dies=8,
+    slots=8,
+    hives=(1,) * 8,
+    links=Links(inside=13, hive=41, other_cpu=41),
+    gfx=90402,
+    minors=63,
+)
+SMALL: Final = Machine(
+    _at("05", "27", "85", "a7"),
+    0x74A1,
+    "AMD Instinct MI300X OAM",
+    304,
+    48 * _GIB,
+    style=("SPX", "NPS1"),
+    dies=8,
+    slots=4,
+    gfx=90402,
+)
+"""No machine that anybody has: quick to change, for tests that change it a thousand times."""
