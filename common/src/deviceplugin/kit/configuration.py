@@ -5,7 +5,8 @@ file in TOML, JSON or YAML. All faults are raised as one `ConfigError`, which ha
 of each. Unknown keys and duplicate keys are faults. `schema` returns the JSON Schema of the same
 declaration, for editors.
 
-A field of `Settings` can have such a kind: `field(metadata={"kind": KIND})`.
+A field of `Settings` can have such a kind: `field(metadata={"kind": KIND})`. `settings_schema`
+returns the schema of all fields.
 """
 
 from deviceplugin._config.kinds import Kind, anything, either, list_of, mapping_of, nothing
@@ -39,6 +40,7 @@ from deviceplugin._config.scalars import (
     size,
     text,
 )
+from deviceplugin._config.settings_schema import settings_schema
 from deviceplugin._config.words import bounded, suggestion
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "record",
     "schema",
     "seconds",
+    "settings_schema",
     "size",
     "size_in_bytes",
     "suggestion",

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import Place, of_text
+from deviceplugin.kit.configuration import Place, list_of, of_text
 from deviceplugin_generic import grammar, smarter, words
 from deviceplugin_generic.entries import Configuration
 
@@ -38,6 +38,11 @@ class Devices:
         if faults := [line for root in roots for line in root.faults.lines]:
             raise dp.ConfigError("\n".join(faults))
         return cls(Configuration(entries), tuple(texts))
+
+    @staticmethod
+    def schema() -> Mapping[str, Any]:
+        """Return what stands in a file, for editors."""
+        return list_of(grammar.ENTRY).schema
 
     def write(self) -> list[str]:
         """Return the values of flags, or the names of entries from a file."""

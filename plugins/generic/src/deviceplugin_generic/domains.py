@@ -1,6 +1,6 @@
 """The domains of resource names: one, or several while pods move from one to the other."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -36,6 +36,16 @@ class Domains:
         if problems:
             raise dp.ConfigError("\n".join(map(bounded, problems)))
         return cls(tuple(names))
+
+    @staticmethod
+    def schema() -> Mapping[str, Any]:
+        """Return what stands in a file, for editors."""
+        domain = {
+            "type": "string",
+            "pattern": words.DOMAIN,
+            "description": "Domain of all resource names, or a list of domains",
+        }
+        return {"anyOf": [domain, {"type": "array", "items": domain, "minItems": 1}]}
 
     def write(self) -> str | list[str]:
         """Return one domain as a string, and several as a list."""

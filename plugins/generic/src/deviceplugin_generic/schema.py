@@ -2,36 +2,22 @@
 
 import json
 import sys
-from dataclasses import fields
-from typing import Any, get_args
+from typing import Any
 
 from deviceplugin.kit import configuration
-from deviceplugin.kit.configuration import list_of
+from deviceplugin.kit.configuration import list_of, settings_schema
 from deviceplugin_generic import words
-from deviceplugin_generic.grammar import ENTRY, RULE
+from deviceplugin_generic.grammar import RULE
 from deviceplugin_generic.plugin import GenericSettings
-from deviceplugin_generic.sharing import Overlap
 
 
 def _settings() -> dict[str, Any]:
-    names = [field.name.replace("_", "-") for field in fields(GenericSettings)]
-    domain = {
-        "type": "string",
-        "pattern": words.DOMAIN,
-        "description": "Domain of all resource names, or a list of domains",
-    }
-    several = {"type": "array", "items": domain, "minItems": 1}
-    return {
-        "type": "object",
-        "properties": {
-            **{key: {"type": "string"} for key in [*words.SETTINGS, *names]},
-            **dict.fromkeys(("device", "devices"), list_of(ENTRY)),
-            "domain": {"anyOf": [domain, several]},
-            "overlap": {"enum": [*get_args(Overlap)]},
-        },
-        "additionalProperties": False,
-        "not": {"required": ["device", "devices"]},
-    }
+    described = settings_schema(GenericSettings)
+    own: dict[str, Any] = dict(described["properties"])
+    own["log-level"] = {**own["log-level"], "enum": [*own["log-level"]["enum"], *words.LEVELS]}
+    others = {key: own[name] for key, name in words.SETTINGS.items()}
+    twice = {"required": ["device", "devices"]}
+    return {**described, "properties": {**others, **own}, "not": twice}
 
 
 def text() -> str:

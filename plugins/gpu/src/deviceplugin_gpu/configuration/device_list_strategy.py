@@ -1,7 +1,8 @@
 """The setting that says how containers learn of their devices."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import suggestion
@@ -31,6 +32,11 @@ class Strategies:
         if problems := [_unknown(name) for name in names if name not in STRATEGIES]:
             raise dp.ConfigError("\n".join(problems))
         return cls(tuple(sorted(set(names), key=STRATEGIES.index)))
+
+    @staticmethod
+    def schema() -> Mapping[str, Any]:
+        """Return what stands in a file, for editors; one text with commas may stand there too."""
+        return {"type": "array", "items": {"type": "string", "enum": [*STRATEGIES]}, "minItems": 1}
 
     def write(self) -> list[str]:
         """Return their names."""
