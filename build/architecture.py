@@ -124,7 +124,7 @@ def _sources() -> Iterable[Path]:
     beside = [
         ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
     ]
-    for source in (CORE, *sorted((ROOT / "plugins").glob("*/src")), *beside):
+    for source in (CORE, ROOT / "operator/src", *sorted((ROOT / "plugins").glob("*/src")), *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
 
 

@@ -37,6 +37,7 @@ def gates(root: Path = ROOT) -> Iterator[Gate]:
     yield Gate("the core", 100, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
     yield Gate("its conformance suite", 95, CONFORMANCE)
     yield Gate("its tools", 90, TOOLS)
+    yield Gate("the operator", 90, "operator/src/*")
     for path in sorted(root.glob("plugins/*/src")):
         yield Gate(path.parent.name, 90, f"plugins/{path.parent.name}/src/*")
 

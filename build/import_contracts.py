@@ -3,8 +3,8 @@
     .venv/bin/python build/import_contracts.py [WORDS for lint-imports]
 
 import-linter takes no wildcard in the names of packages. Here `deviceplugin_*` in pyproject.toml
-stands for the package of each folder of plugins/, and the contracts in a plugin's own
-pyproject.toml join those of the workspace.
+stands for the package of each folder of plugins/, and the contracts in the operator's and a
+plugin's own pyproject.toml join those of the workspace.
 """
 
 import configparser
@@ -29,9 +29,12 @@ def packages(root: Path = ROOT) -> list[str]:
 
 
 def contracts(root: Path = ROOT) -> list[Section]:
-    """Return the contracts of the workspace and those of its plugins, without wildcards."""
-    plugins = sorted(root.glob("plugins/*/pyproject.toml"))
-    sections = [_section(path) for path in (root / "pyproject.toml", *plugins)]
+    """Return the contracts of the workspace and those of its members, without wildcards."""
+    members = [
+        *root.glob("operator/pyproject.toml"),
+        *sorted(root.glob("plugins/*/pyproject.toml")),
+    ]
+    sections = [_section(path) for path in (root / "pyproject.toml", *members)]
     return [
         {key: _filled(value, packages(root)) for key, value in contract.items()}
         for section in sections

@@ -22,6 +22,7 @@ TARGET: Final = ROOT / "dist" / "release"
 IMAGES: Final = ROOT / "dist" / "images"
 PLACES: Final = (
     ("common/pyproject.toml", r'^version = "(.+)"$'),
+    ("operator/pyproject.toml", r'^version = "(.+)"$'),
     ("plugins/*/pyproject.toml", r'^version = "(.+)"$'),
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
     ("build/Dockerfile", r"^ARG VERSION=(.+)$"),
@@ -66,7 +67,7 @@ def set_version(new: str) -> None:
 
 def build_packages() -> None:
     """Make a wheel and a source distribution of each package."""
-    for project in (ROOT / "common", *sorted((ROOT / "plugins").iterdir())):
+    for project in (ROOT / "common", ROOT / "operator", *sorted((ROOT / "plugins").iterdir())):
         if (project / "pyproject.toml").is_file():
             words = [sys.executable, "-m", "hatchling", "build", "-d", str(TARGET)]
             subprocess.run(words, cwd=project, check=True, capture_output=True)

@@ -103,7 +103,7 @@ LEFT = shutil.ignore_patterns(
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the repository in which somebody has made the plugin lamp."""
     folder = tmp_path_factory.mktemp("copy") / "tree"
-    shutil.copytree(ROOT, folder, ignore=LEFT)
+    shutil.copytree(ROOT, folder, ignore=LEFT, symlinks=True)
     words = [sys.executable, "-m", "deviceplugin", "new", "lamp"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)
     return folder
@@ -189,7 +189,11 @@ def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("venv")
     venv.create(place, with_pip=False, symlinks=True)
     (site,) = place.glob("lib/python*/site-packages")
-    sources = [*tree.glob("common/src"), *sorted(tree.glob("plugins/*/src"))]
+    sources = [
+        *tree.glob("common/src"),
+        *tree.glob("operator/src"),
+        *sorted(tree.glob("plugins/*/src")),
+    ]
     lines = [*map(str, sources), f"import site; site.addsitedir({str(SITE)!r})"]
     (site / "tree.pth").write_text("".join(f"{line}\n" for line in lines))
     script = place / "bin/lamp-device-plugin"

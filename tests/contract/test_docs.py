@@ -50,6 +50,7 @@ DOCS = sorted(
     path
     for pattern in (
         *("README.md", "common/README.md", "common/docs/**/*.md", "plugins/*/README.md"),
+        "operator/README.md",
         *("e2e/**/README.md", "tests/**/README.md"),
     )
     for path in ROOT.glob(pattern)

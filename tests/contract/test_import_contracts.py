@@ -46,6 +46,14 @@ FORBIDDEN = {
         "deviceplugin_generic/plugin.py",
         "import deviceplugin._platform.hooks",
     ),
+    "The operator uses public names of the framework": (
+        "deviceplugin_operator/structural.py",
+        "import deviceplugin._config.kinds",
+    ),
+    "Plugins know nothing of the operator": (
+        "deviceplugin_gopher/__main__.py",
+        "import deviceplugin_operator",
+    ),
     "Plugins never import each other": (
         "deviceplugin_gopher/__init__.py",
         "import deviceplugin_fpga",
@@ -55,7 +63,7 @@ FORBIDDEN = {
 
 
 def sources() -> list[Path]:
-    return [*ROOT.glob("common/src/*"), *ROOT.glob("plugins/*/src/*")]
+    return [*ROOT.glob("common/src/*"), *ROOT.glob("operator/src/*"), *ROOT.glob("plugins/*/src/*")]
 
 
 def verdicts(folder: Path) -> dict[str, str]:

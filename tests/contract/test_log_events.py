@@ -34,7 +34,8 @@ class Logged(NamedTuple):
 
 
 def sources() -> list[Path]:
-    found = [*ROOT.glob("common/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
+    folders = ("common/src", "operator/src", "plugins/*/src")
+    found = [path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")]
     return [path for path in found if path.name != "log.py"]  # where loggers are made
 
 
@@ -185,8 +186,12 @@ def of_the_page(text: str) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def pages() -> str:
-    """Return the page, and those of the plugins."""
-    own = (*ROOT.glob("plugins/*/README.md"), *ROOT.glob("plugins/*/docs/*.md"))
+    """Return the page, and those of the plugins and the operator."""
+    own = (
+        ROOT / "operator/README.md",
+        *ROOT.glob("plugins/*/README.md"),
+        *ROOT.glob("plugins/*/docs/*.md"),
+    )
     return "\n".join(path.read_text() for path in (PAGE, *sorted(own)))
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_there_is_one_version_everywhere() -> None:
     assert {release.version()} == {found for _, found in release.versions()}
     folders = {place.split("/")[0] for place, _ in release.versions()}
-    assert {"build", "common", "demo", "deployments", "plugins"} == folders
+    assert {"build", "common", "demo", "deployments", "operator", "plugins"} == folders
 
 
 def test_a_new_version_is_written_to_all_places(
@@ -36,7 +36,7 @@ def test_a_new_version_is_written_to_all_places(
     assert (ROOT / "common/pyproject.toml").read_text() == text.replace("12.3.4", old)
 
 
-@pytest.mark.timeout(120)  # fourteen builds
+@pytest.mark.timeout(120)  # sixteen builds
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
 def test_a_release_has_packages_manifests_and_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -47,7 +47,11 @@ def test_a_release_has_packages_manifests_and_checksums(
     made = {path.name for path in (tmp_path / "release").iterdir()}
     version = release.version()
     plugins = {path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")}
-    packages = {"deviceplugin", *(f"deviceplugin_{plugin}" for plugin in plugins)}
+    packages = {
+        "deviceplugin",
+        "deviceplugin_operator",
+        *(f"deviceplugin_{plugin}" for plugin in plugins),
+    }
     assert {f"{name}-{version}-py3-none-any.whl" for name in packages} <= made
     assert {f"{name}-{version}.tar.gz" for name in packages} <= made
     manifests = [*yaml.safe_load_all((tmp_path / "release/install-gopher.yaml").read_text())]

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "common": "deviceplugin",
+    "operator": "deviceplugin_operator",
     **{
         f"plugins/{path.parent.name}": f"deviceplugin_{path.parent.name}"
         for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))

@@ -1,70 +1,21 @@
-"""Renders what ``deployments/`` uses of kustomize, so that it is checked without kustomize too.
+"""Kustomizations of ``deployments/``, rendered as the operator does and as kustomize does.
 
-Anything else in a kustomization is an error here. Where the real one is to be had, the contract
-tests compare both.
+Where the real one is to be had, the contract tests compare both.
 """
 
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-Manifest = dict[str, Any]
+from deviceplugin_operator.kustomize import CLUSTER_WIDE, Manifest, names, render
+
+__all__ = ["CLUSTER_WIDE", "Manifest", "names", "overlay", "render", "render_by_kustomize"]
+
 ROOT = Path(__file__).parents[3]
-CLUSTER_WIDE = {
-    *("ClusterRole", "ClusterRoleBinding"),
-    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
-}
-"""Kinds that are in no namespace, besides Namespace."""
-
-
-def render(folder: Path) -> list[Manifest]:
-    """Return the manifests of the kustomization in ``folder``."""
-    spec = _read(folder, "Kustomization", "v1beta1")
-    manifests = _resources(folder, spec)
-    for name in spec.pop("components", ()):
-        component = _read(folder / name, "Component", "v1alpha1")
-        manifests += _resources(folder / name, component)
-        _apply(folder / name, component, manifests)
-    _apply(folder, spec, manifests)
-    _refer(manifests)
-    return manifests
-
-
-def _refer(manifests: list[Manifest]) -> None:
-    """Let bindings name the service account as it is called in the end."""
-    for binding in (one for one in manifests if one["kind"] == "ClusterRoleBinding"):
-        (account,) = (one["metadata"] for one in manifests if one["kind"] == "ServiceAccount")
-        for subject in binding["subjects"]:
-            subject |= {"name": account["name"], "namespace": account["namespace"]}
-
-
-def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:
-    spec: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    kinds = {"apiVersion": f"kustomize.config.k8s.io/{version}", "kind": kind}
-    assert kinds == {key: spec.pop(key) for key in kinds}
-    return spec
-
-
-def _resources(folder: Path, spec: dict[str, Any]) -> list[Manifest]:
-    names = spec.pop("resources", ())
-    return [manifest for name in names for manifest in _load((folder / name).resolve())]
-
-
-def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> None:
-    replacements = spec.pop("replacements", ())
-    for key, value in sorted(spec.items(), key=lambda step: step[0] != "patches"):  # these first
-        assert key in _STEPS, f"{folder}: {key!r} is not known here"
-        for manifest in manifests:
-            _STEPS[key](manifest, value)
-    for entry in replacements:  # and these last
-        _replace(manifests, entry)
 
 
 def overlay(place: Path, plugin: str, *components: str) -> Path:
@@ -100,157 +51,3 @@ def _placed(manifest: Manifest) -> Manifest:
     if manifest["kind"] in CLUSTER_WIDE:
         manifest["metadata"].pop("namespace", None)
     return manifest
-
-
-def _load(path: Path) -> list[Manifest]:
-    if path.is_dir():
-        return render(path)
-    return [manifest for manifest in yaml.safe_load_all(path.read_text()) if manifest]
-
-
-def _namespace(manifest: Manifest, name: str) -> None:
-    if manifest["kind"] in CLUSTER_WIDE:
-        return
-    manifest["metadata"]["name" if manifest["kind"] == "Namespace" else "namespace"] = name
-
-
-def _prefix(manifest: Manifest, prefix: str) -> None:
-    if manifest["kind"] == "Namespace":
-        return
-    manifest["metadata"]["name"] = prefix + manifest["metadata"]["name"]
-    if manifest["kind"] == "DaemonSet":
-        pod = manifest["spec"]["template"]["spec"]
-        pod["serviceAccountName"] = prefix + pod["serviceAccountName"]
-        for volume in pod.get("volumes", ()):
-            if "configMap" in volume:
-                volume["configMap"]["name"] = prefix + volume["configMap"]["name"]
-
-
-def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
-    for entry in entries:
-        assert {"pairs", "includeSelectors"} == set(entry)
-        manifest["metadata"].setdefault("labels", {}).update(entry["pairs"])
-        if manifest["kind"] == "DaemonSet":
-            spec = manifest["spec"]
-            spec["selector"]["matchLabels"].update(entry["pairs"])
-            spec["template"]["metadata"]["labels"].update(entry["pairs"])
-        if manifest["kind"] == "NetworkPolicy":
-            manifest["spec"]["podSelector"]["matchLabels"].update(entry["pairs"])
-
-
-def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
-    if manifest["kind"] != "DaemonSet":
-        return
-    pod = manifest["spec"]["template"]["spec"]
-    for container in [*pod["containers"], *pod.get("initContainers", ())]:
-        for entry in entries:
-            if container["image"].partition(":")[0] == entry["name"]:
-                container["image"] = f"{entry['newName']}:{entry['newTag']}"
-
-
-def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
-    for entry in entries:
-        if not _is_target(manifest, **entry["target"]):
-            continue
-        patch = yaml.safe_load(entry["patch"])
-        if isinstance(patch, list):
-            for operation in patch:
-                _add(manifest, **operation)
-        else:
-            _merge(manifest["spec"], patch["spec"])
-
-
-def _is_target(manifest: Manifest, kind: str, name: str = "") -> bool:
-    """Return whether a patch is for ``manifest``."""
-    return manifest["kind"] == kind and name in {"", *names(manifest)}
-
-
-def names(manifest: Manifest) -> set[str]:
-    """Return the name, and the one without the prefix that a plugin's folder has put before it."""
-    name = manifest["metadata"]["name"]
-    labels = manifest["metadata"].get("labels", {})
-    prefix = labels.get("app.kubernetes.io/name", "").removesuffix("device-plugin")
-    return {name, name.removeprefix(prefix)}
-
-
-def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
-    kind, path = entry["source"]["kind"], entry["source"]["fieldPath"]
-    (source,) = (one for one in manifests if one["kind"] == kind)
-    place, last = _find(source, path)
-    for target in entry["targets"]:
-        options = target.get("options", {})
-        delimiter, index = options.get("delimiter"), options.get("index", 0)
-        for manifest in manifests:
-            if target["select"] != {"kind": manifest["kind"]}:
-                continue
-            for path in target["fieldPaths"]:
-                found, name = _find(manifest, path)
-                parts = str(found[name]).split(delimiter) if delimiter else [""]
-                parts[index] = place[last]
-                found[name] = str(delimiter or "").join(parts)
-
-
-def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
-    """Return what has the field ``path``, and the field's name there."""
-    place: Any = manifest
-    *parents, last = path.split(".")
-    for name in parents:
-        if name.startswith("["):
-            key, _, value = name.strip("[]").partition("=")
-            (place,) = (one for one in place if one[key] == value)
-        else:
-            place = place[int(name)] if isinstance(place, list) else place[name]
-    return place, int(last) if isinstance(place, list) else last
-
-
-def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
-    assert op in {"add", "replace"}, f"{op!r} is not known here"
-    place: Any = manifest
-    *parents, last = path.strip("/").split("/")
-    for name in parents:
-        place = place[int(name)] if isinstance(place, list) else place[name]
-    if last == "-":
-        place.append(deepcopy(value))
-    else:
-        place[last] = deepcopy(value)
-
-
-def _merge(place: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Merge strategically: entries of some lists are one if they have the same key."""
-    for name, value in patch.items():
-        if isinstance(value, dict):
-            _merge(place.setdefault(name, {}), value)
-        elif name in _MERGE_KEYS:
-            key = _MERGE_KEYS[name]
-            for entry in value:
-                _merge_entry(place.setdefault(name, []), key, dict(entry))
-        else:
-            place[name] = deepcopy(value)
-
-
-def _merge_entry(entries: list[dict[str, Any]], key: str, entry: dict[str, Any]) -> None:
-    found = next((one for one in entries if one[key] == entry[key]), None)
-    if entry.pop("$patch", None) == "delete":
-        assert found is not None, f"there is no {entry[key]}"
-        entries.remove(found)
-    elif found is None:
-        entries.append(deepcopy(entry))
-    else:
-        _merge(found, entry)
-
-
-_MERGE_KEYS = {
-    "containers": "name",
-    "initContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-}
-
-_STEPS: dict[str, Callable[[Manifest, Any], None]] = {
-    "namespace": _namespace,
-    "namePrefix": _prefix,
-    "labels": _labels,
-    "images": _images,
-    "patches": _patches,
-}

@@ -1,0 +1,67 @@
+"""The command ``deviceplugin-operator``."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+import deviceplugin as dp
+from deviceplugin.kit.configuration import matches
+from deviceplugin_operator import specification
+from deviceplugin_operator.names import KIND, NAME
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run ``deviceplugin-operator``, and exit."""
+    parser = argparse.ArgumentParser(
+        prog="deviceplugin-operator", description="DevicePlugin objects become DaemonSets."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser(
+        "check", help="judge files with DevicePlugin objects by the plugins' own settings"
+    )
+    check.add_argument("file", nargs="+", type=Path, help="YAML; - is the standard input")
+    options = parser.parse_args(argv)
+    raise SystemExit(_check(options.file))
+
+
+def _check(files: Sequence[Path]) -> int:
+    """Print what is wrong with the objects in ``files``; 2 if anything is."""
+    lines = [line for file in files for line in _faults(file)]
+    sys.stderr.writelines(f"deviceplugin-operator: {line}\n" for line in lines)
+    return 2 if lines else 0
+
+
+def _faults(file: Path) -> Iterator[str]:
+    """Yield what is wrong with a file, and print the names of objects that are valid."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        objects = [one for one in yaml.safe_load_all(text) if one is not None]
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        yield f"{file}: {reason}"
+        return
+    ours = [one for one in objects if isinstance(one, dict) and one.get("kind") == KIND]
+    if not ours:
+        yield f"{file}: has no {KIND}"
+    for one in ours:
+        name, problems = _judged(one)
+        yield from (f"{file}: {name}: {line}" for line in problems)
+        if not problems:
+            sys.stdout.write(f"{file}: {name}: valid\n")
+
+
+def _judged(found: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the name of an object, and what is wrong with it."""
+    metadata = found.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not matches(name, NAME):
+        return str(name), ["metadata.name: 1 to 40 lower-case letters, digits and hyphens"]
+    try:
+        specification.read(found)
+    except dp.ConfigError as error:
+        return name, str(error).splitlines()
+    return name, []

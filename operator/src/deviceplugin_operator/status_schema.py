@@ -1,0 +1,111 @@
+"""The part of the CRD that is for reading: status and columns."""
+
+from typing import Any, Final
+
+_TEXT: Final = {"type": "string", "maxLength": 32768}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_NAMED: Final = {"type": "string", "maxLength": 317}
+
+MOST_PROBLEMS: Final = 20
+
+_CONDITION: Final = {
+    "type": "object",
+    "required": ["type", "status", "reason", "lastTransitionTime"],
+    "properties": {
+        "type": {"type": "string", "maxLength": 64},
+        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+        "reason": {"type": "string", "maxLength": 64},
+        "message": _TEXT,
+        "observedGeneration": _COUNT,
+        "lastTransitionTime": {"type": "string", "format": "date-time"},
+    },
+}
+_REVISION: Final = {
+    "type": "object",
+    "required": ["profile"],
+    "properties": {
+        "profile": {**_NAMED, "description": "Empty for the nodes without a profile of their own"},
+        "wanted": {**_NAMED, "description": "What the object asks for"},
+        "applied": {**_NAMED, "description": "What the DaemonSet has"},
+        "good": {**_NAMED, "description": "The last that every node was well with"},
+        "refused": {**_NAMED, "description": "Failed, and is not tried again"},
+    },
+}
+STATUS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "observedGeneration": {**_COUNT, "description": "Of the spec that all of this is about"},
+        "conditions": {
+            "type": "array",
+            "maxItems": 8,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+            "items": _CONDITION,
+        },
+        "nodes": {
+            "type": "object",
+            "properties": {
+                "desired": {**_COUNT, "description": "Nodes that the selector matches"},
+                "updated": {**_COUNT, "description": "Of these, with a pod of what is wanted"},
+                "ready": {**_COUNT, "description": "Of these, with a pod that is ready"},
+            },
+        },
+        "devices": {**_TEXT, "description": "Of each resource: healthy/total"},
+        "resources": {
+            "type": "array",
+            "maxItems": 256,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": _NAMED,
+                    "healthy": {**_COUNT, "description": "Allocatable on all nodes together"},
+                    "total": {**_COUNT, "description": "Capacity of all nodes together"},
+                    "nodes": {**_COUNT, "description": "Nodes that have any"},
+                },
+            },
+        },
+        "problems": {
+            "type": "array",
+            "maxItems": MOST_PROBLEMS,
+            "description": "The nodes with the most unhealthy devices",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "node": _NAMED,
+                    "resource": _NAMED,
+                    "healthy": _COUNT,
+                    "total": _COUNT,
+                },
+            },
+        },
+        "problemsLeftOff": {**_COUNT, "description": "How many more there are"},
+        "revisions": {
+            "type": "array",
+            "maxItems": 64,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["profile"],
+            "items": _REVISION,
+        },
+    },
+}
+
+
+def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, **({"priority": 1} if wide else {})}
+
+
+_READY: Final = '.status.conditions[?(@.type=="Ready")]'
+COLUMNS: Final = [
+    _column("Plugin", ".spec.plugin"),
+    _column("Nodes", ".status.nodes.desired", "integer"),
+    _column("Updated", ".status.nodes.updated", "integer"),
+    _column("Ready", ".status.nodes.ready", "integer"),
+    _column("Devices", ".status.devices"),
+    _column("State", f"{_READY}.reason"),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _column("Observed", ".status.observedGeneration", "integer", wide=True),
+    _column("Message", f"{_READY}.message", wide=True),
+]

@@ -1,0 +1,209 @@
+"""The CRD is current, within what the API server takes, and of one mind with the settings."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import deviceplugin as dp
+from deviceplugin_operator import crd, deployments_folder
+from deviceplugin_operator.catalogue import CUSTOM, OWNED, PLUGINS
+from deviceplugin_operator.specification import SPEC, judged, written
+from operators.crd_documents import documents, refused
+
+ROOT = Path(__file__).parents[2]
+FOUND = yaml.safe_load(crd.FILE.read_text())
+(VERSION,) = FOUND["spec"]["versions"]
+SCHEMA = VERSION["schema"]["openAPIV3Schema"]
+SPECIFIED = SCHEMA["properties"]["spec"]["properties"]
+KNOWN = {
+    *("type", "properties", "required", "items", "additionalProperties", "enum", "pattern"),
+    *("description", "default", "nullable", "minimum", "maximum", "minItems", "maxItems"),
+    *("maxLength", "maxProperties", "allOf", "format"),
+}
+"""What a structural schema may have, of what is used here; beside x-kubernetes-..."""
+
+
+def places(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every schema in ``schema`` with its place."""
+    yield path, schema
+    for key, one in schema.get("properties", {}).items():
+        yield from places(one, f"{path}.{key}")
+    for key in {"items", "additionalProperties"} & schema.keys():
+        yield from places(schema[key], f"{path}[]")
+
+
+EVERYWHERE = dict(places(SCHEMA))
+
+
+def test_the_file_is_what_the_settings_make() -> None:
+    assert 0 == crd.main(["--check"])
+
+
+def test_a_file_that_is_not_current_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "crd.yaml"
+    assert 1 == crd.main(["--check"], file)
+    assert "is not current" in capsys.readouterr().err
+    assert 0 == crd.main(["--write"], file)
+    assert 0 == crd.main(["--check"], file)
+    file.write_text(file.read_text() + "#\n")
+    assert 1 == crd.main(["--check"], file)
+
+
+def test_it_is_printed_without_words_and_explained_for_wrong_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert 0 == crd.main([])
+    assert FOUND == yaml.safe_load(capsys.readouterr().out)
+    assert 2 == crd.main(["--wirte"])
+    assert "--write" in capsys.readouterr().err
+
+
+def test_plain_apply_takes_it() -> None:
+    assert len(json.dumps(FOUND)) < 100_000  # 262,144 bytes fit into the annotation of kubectl
+
+
+def test_only_what_a_structural_schema_may_have_is_used() -> None:
+    odd = {
+        (path, key)
+        for path, one in EVERYWHERE.items()
+        for key in one
+        if key not in KNOWN and not key.startswith("x-kubernetes-")
+    }
+    assert set() == odd
+
+
+def test_everything_has_a_type_or_says_why_not() -> None:
+    free = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+    odd = [path for path, one in EVERYWHERE.items() if "type" not in one and not set(free) & {*one}]
+    assert [] == odd
+    both = [
+        path for path, one in EVERYWHERE.items() if {"properties", "additionalProperties"} <= {*one}
+    ]
+    assert [] == both
+
+
+def test_everything_is_bounded_so_that_rules_have_a_cost() -> None:
+    bounds = {"string": {"maxLength", "enum", "format"}, "array": {"maxItems"}}
+    odd = [
+        path
+        for path, one in EVERYWHERE.items()
+        if (needed := bounds.get(one.get("type", ""))) and not needed & {*one}
+    ]
+    assert [".apiVersion", ".kind"] == odd  # of every kind, and in no rule
+
+
+def test_patterns_are_of_re2() -> None:
+    patterns = {
+        one["pattern"]
+        for schema in EVERYWHERE.values()
+        for one in (schema, *schema.get("allOf", ()))
+        if "pattern" in one
+    }
+    assert [] == [one for one in patterns if re.search(r"\(\?[=!<]|\\[1-9]", one)]
+    assert 5 < len(patterns)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_every_setting_is_in_it_or_is_the_manifests_with_a_reason(plugin: str) -> None:
+    hosted = PLUGINS[plugin]
+    keys = {field.name.replace("_", "-") for field in fields(hosted.settings)}
+    assert hosted.kept.keys() <= keys
+    assert hosted.renamed.keys() <= keys
+    shown = {hosted.renamed.get(key, key) for key in keys - hosted.kept.keys()}
+    assert shown == SPECIFIED[plugin]["properties"].keys()
+    assert all(hosted.kept.values())
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_profiles_have_the_same_settings(plugin: str) -> None:
+    own = SPECIFIED["profiles"]["additionalProperties"]["properties"][plugin]["properties"]
+    assert own.keys() == SPECIFIED[plugin]["properties"].keys()
+
+
+def test_every_plugin_that_can_be_named_is_deployed() -> None:
+    deployed = {path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml")}
+    assert PLUGINS.keys() <= deployed  # a new plugin is added once it is to be named
+    assert [*PLUGINS, CUSTOM] == SPECIFIED["plugin"]["enum"]
+
+
+def test_the_reader_and_the_crd_know_the_same_keys() -> None:
+    assert SPEC.schema["properties"].keys() == SPECIFIED.keys()
+    rollout = SPEC.schema["properties"]["rollout"].schema["properties"]
+    assert rollout.keys() == SPECIFIED["rollout"]["properties"].keys()
+
+
+def test_components_that_bring_rights_cannot_be_named() -> None:
+    known = deployments_folder.components()
+    assert {"cdi", "watcher", "gpu-cdi"} <= {*known}
+    assert not {"events", "evict", "node-annotation", "monitoring", "verbose"} & {*known}
+    assert [*known] == SPECIFIED["components"]["items"]["enum"]
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_what_deployments_have_can_be_said_in_an_object(plugin: str) -> None:
+    document = deployments_folder.template(plugin).document
+    said = {key: one for key, one in document.items() if key not in PLUGINS[plugin].kept}
+    assert [] == refused(SPECIFIED[plugin], said)
+    assert judged(plugin, written(document))
+
+
+LEFT_TO_SETTINGS = {
+    "fpga": {"ignore-errors"},
+    "generic": {"devices", "domain"},
+    "gopher": {"resource", "variable"},
+    "gpu": {
+        *("cdi-annotation-prefix", "device-list-strategy", "imex-channel-ids", "kubelet-socket"),
+        *("mps-root", "resources", "sharing"),
+    },
+    "simulated": {
+        *("annotation-prefix", "device-file-prefix", "device-id-prefix", "env-prefix"),
+        *("number-devices", "plugin-name", "profile", "resource"),
+    },
+}
+"""Keys of which a schema cannot say all: names, what goes together, what is known elsewhere."""
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
+@given(data=st.data())
+def test_what_the_crd_takes_the_settings_take_but_for_what_no_schema_says(
+    plugin: str, data: st.DataObject
+) -> None:
+    document = data.draw(documents(SPECIFIED[plugin]))
+    assert [] == refused(SPECIFIED[plugin], document)
+    try:
+        judged(plugin, written(deployments_folder.template(plugin).document | document))
+    except dp.ConfigError as error:
+        durations = {
+            key
+            for key, one in SPECIFIED[plugin]["properties"].items()
+            if "ms|s|m|h|d" in one.get("pattern", "")  # 0s is none
+        }
+        for line in str(error).splitlines():
+            found = re.match(r"(?:config\.yaml(?::\d+)?: )?([a-z-]*)", line)
+            assert found
+            assert found[1] in LEFT_TO_SETTINGS[plugin] | durations | {"no"}, line
+
+
+def test_columns_say_it_at_a_glance() -> None:
+    columns = {one["name"]: one["jsonPath"] for one in VERSION["additionalPrinterColumns"]}
+    assert ["Plugin", "Nodes", "Updated", "Ready", "Devices", "State", "Age"] == [*columns][:7]
+    status = SCHEMA["properties"]["status"]["properties"]
+    paths = [path.split(".")[2].partition("[")[0] for path in columns.values() if "status" in path]
+    assert {*paths} <= status.keys()
+
+
+def test_nothing_but_a_reason_is_left_of_what_every_manifest_owns() -> None:
+    assert {"plugin-dir", "http-address"} <= OWNED.keys()
+    for plugin in PLUGINS:
+        assert not OWNED.keys() & SPECIFIED[plugin]["properties"].keys()

@@ -1,0 +1,44 @@
+"""What the renderer does not know of kustomize is an error, not something else in a cluster."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin_operator.kustomize import KustomizationError, render
+
+DAEMON_SET = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"a": 1}}
+KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+PATCHED = {"kind": "DaemonSet", "spec": {"env": [{"name": "X", "$patch": "delete"}]}}
+
+
+def rendered(folder: Path, **spec: Any) -> object:
+    (folder / "d.yaml").write_text(json.dumps(DAEMON_SET))
+    told = {**KUSTOMIZATION, "resources": ["d.yaml"], **spec}
+    (folder / "kustomization.yaml").write_text(json.dumps(told))
+    return render(folder)
+
+
+def patch(text: object) -> dict[str, Any]:
+    return {"patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(text)}]}
+
+
+def test_what_is_known_is_rendered(tmp_path: Path) -> None:
+    operation = {"op": "add", "path": "/spec/b", "value": 2}
+    assert [{**DAEMON_SET, "spec": {"a": 1, "b": 2}}] == rendered(tmp_path, **patch([operation]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"kind": "Component"}, "is not a Kustomization of v1beta1"),
+        ({"commonLabels": {}}, "'commonLabels' is not known here"),
+        ({"labels": [{"pairs": {}}]}, r"labels: \['pairs'\] are not pairs and includeSelectors"),
+        (patch([{"op": "move", "path": "/a", "value": 1}]), "'move' is not known here"),
+        (patch(PATCHED), "there is no X to be deleted"),
+    ],
+)
+def test_what_is_not_known_is_an_error(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(KustomizationError, match=said):
+        rendered(tmp_path, **spec)

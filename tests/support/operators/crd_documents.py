@@ -1,0 +1,93 @@
+"""Documents, and what a CRD's schema says of them, as the API server reads it."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jsonschema import Draft202012Validator
+
+Schema = Mapping[str, Any]
+_SAME = ("type", "enum", "minimum", "maximum", "maxLength", "pattern", "minItems", "maxItems")
+
+
+def refused(schema: Schema, value: Any) -> list[str]:
+    """Return what the API server, asked to be strict, refuses; nothing of CEL."""
+    found = Draft202012Validator(_plain(schema)).iter_errors(value)
+    return [f"{'.'.join(map(str, one.path))}: {one.message}" for one in found]
+
+
+def _plain(schema: Schema) -> dict[str, Any]:
+    """Return the JSON Schema that means the same."""
+    made: dict[str, Any] = {key: schema[key] for key in _SAME if key in schema}
+    if schema.get("x-kubernetes-int-or-string"):
+        made["type"] = ["integer", "string"]
+    if "allOf" in schema:
+        made["allOf"] = list(schema["allOf"])
+    if "properties" in schema:
+        made["properties"] = {key: _plain(one) for key, one in schema["properties"].items()}
+        made["required"] = schema.get("required", [])
+        made["additionalProperties"] = schema.get("x-kubernetes-preserve-unknown-fields", False)
+    if "additionalProperties" in schema:
+        made["additionalProperties"] = _plain(schema["additionalProperties"])
+    if "items" in schema:
+        made["items"] = _plain(schema["items"])
+    return {"anyOf": [made, {"type": "null"}]} if schema.get("nullable") else made
+
+
+def documents(schema: Schema) -> SearchStrategy[Any]:
+    """Return what ``schema`` takes: objects with few keys, short lists, short texts."""
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return st.integers(0, 9) | st.sampled_from(["unlimited", "all", "0"])
+    return _OF_TYPE.get(schema.get("type", ""), _anything)(schema)
+
+
+def _anything(_schema: Schema) -> SearchStrategy[Any]:
+    return st.sampled_from(["all", 1, ["0"], {}])
+
+
+def _lists(schema: Schema) -> SearchStrategy[Any]:
+    return st.lists(documents(schema["items"]), min_size=schema.get("minItems", 0), max_size=2)
+
+
+def _numbers(schema: Schema) -> SearchStrategy[Any]:
+    return st.integers(schema.get("minimum", -9), schema.get("maximum", 99))
+
+
+def _objects(schema: Schema) -> SearchStrategy[Any]:
+    if "properties" not in schema:
+        names = st.sampled_from(["A", "serial", "example.com/a"])
+        return st.dictionaries(names, documents(schema["additionalProperties"]), max_size=2)
+    keys = {key: documents(one) for key, one in schema["properties"].items()}
+    needed = {key: keys.pop(key) for key in schema.get("required", ())}
+    if not keys:
+        return st.fixed_dictionaries(needed)
+    some = st.lists(st.sampled_from(sorted(keys)), max_size=3, unique=True)
+    return some.flatmap(lambda names: st.fixed_dictionaries(needed | {n: keys[n] for n in names}))
+
+
+def _texts(schema: Schema) -> SearchStrategy[str]:
+    patterns = [schema["pattern"]] if "pattern" in schema else []
+    patterns += [one["pattern"] for one in schema.get("allOf", ())]
+    if patterns:
+        first, *others = (one.replace("$", r"\Z") for one in patterns)
+        found = st.from_regex(first)
+        return found.filter(lambda text: len(text) < 64 and all(_has(one, text) for one in others))
+    return st.sampled_from(["a", "example.com/a", "0", ""])
+
+
+def _has(pattern: str, text: str) -> bool:
+    return re.search(pattern, text) is not None
+
+
+_OF_TYPE: Mapping[str, Callable[[Schema], SearchStrategy[Any]]] = {
+    "object": _objects,
+    "array": _lists,
+    "string": _texts,
+    "integer": _numbers,
+    "number": _numbers,
+    "boolean": lambda _schema: st.booleans(),
+}
