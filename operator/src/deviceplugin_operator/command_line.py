@@ -1,6 +1,7 @@
 """The command ``deviceplugin-operator``."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 import yaml
 
 import deviceplugin as dp
+from deviceplugin.apiserver import ApiServer
 from deviceplugin.kit.configuration import matches
 from deviceplugin_operator import specification
 from deviceplugin_operator.names import KIND, NAME
@@ -16,6 +18,18 @@ from deviceplugin_operator.names import KIND, NAME
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``deviceplugin-operator``, and exit."""
+    options = _parser().parse_args(argv)
+    if options.command == "check":
+        raise SystemExit(_check(options.file))
+    try:
+        _run(options)
+    except dp.ConfigError as error:
+        sys.stderr.write(f"deviceplugin-operator: {error}\n")
+        raise SystemExit(2) from None
+    raise SystemExit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="deviceplugin-operator", description="DevicePlugin objects become DaemonSets."
     )
@@ -24,8 +38,38 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "check", help="judge files with DevicePlugin objects by the plugins' own settings"
     )
     check.add_argument("file", nargs="+", type=Path, help="YAML; - is the standard input")
-    options = parser.parse_args(argv)
-    raise SystemExit(_check(options.file))
+    run = commands.add_parser("run", help="be the operator of this cluster")
+    run.add_argument(
+        "--namespace", default=os.environ.get("POD_NAMESPACE", ""), help="where DaemonSets are made"
+    )
+    run.add_argument(
+        "--image-prefix",
+        default=os.environ.get("IMAGE_PREFIX", ""),
+        help="before the names of images that an object does not name: registry.example.com/",
+    )
+    run.add_argument("--api-server", default="", help="its address; the pod's own by default")
+    run.add_argument(
+        "--liveness", default="", help="address of the probe: http://0.0.0.0:8080/healthz"
+    )
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Be the operator, until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: It is not known of which API server, or in which namespace.
+    """
+    from deviceplugin_operator import shell  # with kopf, which no other command needs
+    from deviceplugin_operator.controller import Controller
+
+    if not options.namespace:
+        raise dp.ConfigError("--namespace (or POD_NAMESPACE) is needed: where DaemonSets are made")
+    name = "deviceplugin-operator"
+    given = options.api_server
+    api = ApiServer(given, name=name) if given else ApiServer.of_pod(name=name)
+    controller = Controller(api, options.namespace, prefix=options.image_prefix)
+    shell.run(controller, options.namespace, api.url, liveness=options.liveness)
 
 
 def _check(files: Sequence[Path]) -> int:

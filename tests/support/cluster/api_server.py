@@ -25,9 +25,11 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, store: Store, node: Node) -> None:
+    def __init__(self, store: Store, node: Node, away: Event | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
         self.store, self.node, self.stopping = store, node, Event()
+        self.away = away or Event()
+        """Set while nothing is answered."""
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
@@ -50,6 +52,9 @@ class Answering(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         self._answer(self._patch)
 
+    def do_PUT(self) -> None:
+        self._answer(self._replace)
+
     def do_DELETE(self) -> None:
         self._answer(self._delete)
 
@@ -60,6 +65,9 @@ class Answering(BaseHTTPRequestHandler):
     # Answers
 
     def _answer(self, work: Any) -> None:
+        if self.server.away.is_set():
+            self._send(503, b"{}", "application/json")
+            return
         try:
             length = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(length) or b"{}")
@@ -96,7 +104,8 @@ class Answering(BaseHTTPRequestHandler):
         with store.changed:
             version, found = store.version, store.list(request.kind, request.namespace)
         table = "as=Table" in self.headers.get("Accept", "")
-        return 200, listed(request.kind, [*filter(request.wants, found)], version, table=table)
+        page, rest = request.page([*filter(request.wants, found)])
+        return 200, listed(request.kind, page, version, table=table, rest=rest)
 
     def _watch(self, request: Request) -> None:
         """Send what happens, from a version on, or what is there and what happens then.
@@ -170,7 +179,23 @@ class Answering(BaseHTTPRequestHandler):
             admit(store, request.kind, request.namespace, made)
             return 201, store.create(request.kind, made)
 
+    def _replace(self, request: Request, made: Object) -> tuple[int, Object]:
+        def edit(found: Object) -> Object:
+            version = made.get("metadata", {}).get("resourceVersion")
+            if version not in {None, found["metadata"]["resourceVersion"]}:
+                message = f"the object has been modified: {request.kind.resource} {request.name}"
+                raise RefusedError(409, "Conflict", message)
+            new = {**made, "metadata": {**found["metadata"], **made.get("metadata", {})}}
+            new["metadata"]["generation"] = found["metadata"]["generation"]
+            admit_change(request.kind, found, new)
+            return {**new, "status": found.get("status", {})}
+
+        return 200, self.server.store.change(request.kind, request.namespace, request.name, edit)
+
     def _patch(self, request: Request, patch: Object) -> tuple[int, Object]:
+        if request.part == "status":
+            patch = {"status": patch.get("status", {})}
+
         def edit(found: Object) -> Object:
             version = patch.get("metadata", {}).get("resourceVersion")
             if version not in {None, found["metadata"]["resourceVersion"]}:

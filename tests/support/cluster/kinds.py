@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
-VERBS = ["create", "delete", "get", "list", "patch", "watch"]
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,11 @@ class Kind:
     short: str = ""
     in_all: bool = False
     """Whether ``kubectl get all`` shows it."""
+    version: str = "v1"
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/v1" if self.group else "v1"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def plural(self) -> str:
@@ -39,8 +40,8 @@ class Kind:
 
     @property
     def path(self) -> str:
-        """Where its group is: api/v1 or apis/GROUP/v1."""
-        return f"apis/{self.group}/v1" if self.group else "api/v1"
+        """Where its group is: api/v1 or apis/GROUP/VERSION."""
+        return f"apis/{self.api_version}" if self.group else f"api/{self.version}"
 
 
 NAMESPACE = Kind("Namespace", namespaced=False, short="ns")
@@ -50,6 +51,9 @@ EVENT = Kind("Event", short="ev")
 CONFIG_MAP = Kind("ConfigMap", short="cm")
 ACCOUNT = Kind("ServiceAccount", short="sa")
 DAEMON_SET = Kind("DaemonSet", "apps", short="ds", in_all=True)
+DEVICE_PLUGIN = Kind(
+    "DevicePlugin", "deviceplugin.dev", namespaced=False, short="dpl", version="v1alpha1"
+)
 KINDS = (
     NAMESPACE,
     NODE,
@@ -65,20 +69,21 @@ KINDS = (
     Kind("ClusterRoleBinding", "rbac.authorization.k8s.io", namespaced=False),
     Kind("PodMonitor", "monitoring.coreos.com"),
     Kind("PrometheusRule", "monitoring.coreos.com"),
+    DEVICE_PLUGIN,
 )
 PATHS = sorted({kind.path for kind in KINDS})
 
 
 def documents(version: str) -> dict[str, Object]:
     """Return what is asked for to discover the kinds, by path."""
-    groups = sorted({kind.group for kind in KINDS} - {""})
+    groups = sorted({(kind.group, kind.version) for kind in KINDS if kind.group})
     found: dict[str, Object] = {
         "version": {"major": "1", "minor": version[2:], "gitVersion": f"v{version}.0"},
         "api": {"kind": "APIVersions", "versions": ["v1"]},
         "apis": {
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [_group(group) for group in groups],
+            "groups": [_group(*group) for group in groups],
         },
         "openapi/v3": {
             "paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash=1"} for path in PATHS}
@@ -96,9 +101,9 @@ def documents(version: str) -> dict[str, Object]:
     return found
 
 
-def _group(group: str) -> Object:
-    version = {"groupVersion": f"{group}/v1", "version": "v1"}
-    return {"name": group, "versions": [version], "preferredVersion": version}
+def _group(group: str, version: str) -> Object:
+    found = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [found], "preferredVersion": found}
 
 
 def _resource(kind: Kind) -> Object:
@@ -123,7 +128,7 @@ def _open_api(kinds: list[Kind]) -> Object:
                 "responses": {},
                 "x-kubernetes-group-version-kind": {
                     "group": kind.group,
-                    "version": "v1",
+                    "version": kind.version,
                     "kind": kind.name,
                 },
             }

@@ -10,7 +10,7 @@ from cluster.kinds import EVENT, KINDS, Kind, Object
 from cluster.store import RefusedError
 
 _PATH = re.compile(
-    r"/(?P<group>api/v1|apis/[\w.-]+/v1)(/namespaces/(?P<space>[\w.-]+)(?=/))?"
+    r"/(?P<group>api/v1|apis/[\w.-]+/v1\w*)(/namespaces/(?P<space>[\w.-]+)(?=/))?"
     r"/(?P<plural>[a-z]+)(/(?P<name>[^/]+))?(/(?P<part>[a-z]+))?"
 )
 
@@ -36,6 +36,10 @@ class Request:
         found = _PATH.fullmatch(parts.path)
         if found is None:  # as for a namespace itself, which is in none
             raise missing(parts.path)
+        seconds = parse_qs(parts.query).get("timeoutSeconds", ["0"])[0]
+        if not seconds.isdecimal():
+            problem = f'strconv.ParseInt: parsing "{seconds}": invalid syntax'
+            raise RefusedError(400, "BadRequest", problem)
         for kind in KINDS:
             if (kind.path, kind.plural) == (found["group"], found["plural"]):
                 own = (found["space"] or "", found["name"] or "", found["part"] or "")
@@ -65,6 +69,12 @@ class Request:
 
     def asks_for_bookmarks(self) -> bool:
         return self.option("allowWatchBookmarks") in _TRUE
+
+    def page(self, found: list[Object]) -> tuple[list[Object], str]:
+        """Return the part of a list that is asked for, and how to ask for the next."""
+        start, most = int(self.option("continue") or 0), int(self.option("limit") or 0)
+        end = start + most if most else len(found)
+        return found[start:end], str(end) if end < len(found) else ""
 
     def wants(self, found: Object) -> bool:
         """Tell whether an object is among those that are asked for."""
@@ -107,9 +117,11 @@ def bookmark(kind: Kind, version: int) -> Object:
     return {"kind": kind.name, "apiVersion": kind.api_version, "metadata": metadata}
 
 
-def listed(kind: Kind, objects: list[Object], version: int, *, table: bool) -> Object:
+def listed(
+    kind: Kind, objects: list[Object], version: int, *, table: bool, rest: str = ""
+) -> Object:
     """Return the answer to a list: the objects, or what kubectl prints of Events."""
-    metadata = {"resourceVersion": str(version)}
+    metadata = {"resourceVersion": str(version), **({"continue": rest} if rest else {})}
     if not table or kind != EVENT:
         made = {"kind": f"{kind.name}List", "apiVersion": kind.api_version}
         return {**made, "metadata": metadata, "items": objects}

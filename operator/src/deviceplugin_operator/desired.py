@@ -1,0 +1,161 @@
+"""The objects that a ``DevicePlugin`` asks for. Everything here is a function of what is given."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deviceplugin_operator import names
+from deviceplugin_operator.deployments_folder import CONTAINER
+from deviceplugin_operator.kustomize import Manifest
+from deviceplugin_operator.specification import Object, Variant, Wanted
+
+ACCOUNT: Final = "device-plugin"
+"""The service account of plugins in the operator's namespace; it has no token."""
+CONFIG: Final = "config.yaml"
+_POD: Final = "pod.json"
+_VOLUME: Final = "config"
+_HASH: Final = 10
+"""Hexadecimal digits of a revision: a few of them exist at a time, of one DaemonSet."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One state of settings, image and manifest."""
+
+    config: str
+    pod: Mapping[str, Any]
+    """The template of pods, but for what follows from the name of the revision."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: the same for the same content, also of another release."""
+        content = json.dumps([self.config, self.pod], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:_HASH]
+
+
+def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
+    """Return what is wanted for the nodes of one profile.
+
+    ``prefix`` stands before the name of an image that the object does not name.
+    """
+    pod = deepcopy(wanted.template.daemon_set["spec"]["template"])
+    spec = pod["spec"]
+    pod["metadata"]["labels"] |= {
+        **_labels(wanted.name, variant.profile),
+        names.PLUGIN: wanted.plugin,
+    }
+    spec["serviceAccountName"] = ACCOUNT
+    spec.setdefault("nodeSelector", {}).update(wanted.node_selector)
+    spec["affinity"] = _affinity(wanted, variant.profile)
+    _set_image(spec, wanted.image, prefix)
+    return Revision(variant.config, pod)
+
+
+def _labels(owner: str, profile: str) -> dict[str, str]:
+    return {names.OWNER: owner, names.PROFILE_LABEL: profile}
+
+
+def _affinity(wanted: Wanted, profile: str) -> Manifest:
+    """Return on which nodes a pod may be: of its profile, and where no other of the plugin is."""
+    same = {"matchLabels": {names.PLUGIN: wanted.plugin}}
+    if wanted.plugin == "custom":
+        same["matchLabels"][names.OWNER] = wanted.name
+    term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
+    apart: Manifest = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    }
+    if not wanted.profiles:
+        return apart
+    how = (
+        {"operator": "In", "values": [profile]}
+        if profile
+        else {
+            "operator": "NotIn",
+            "values": wanted.profiles,
+        }
+    )
+    match = {"matchExpressions": [{"key": wanted.profile_label, **how}]}
+    required = {"nodeSelectorTerms": [match]}
+    return apart | {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _set_image(spec: Manifest, image: str, prefix: str) -> None:
+    (own,) = (one for one in spec["containers"] if one["name"] == CONTAINER)
+    before = own["image"]
+    for container in [*spec["containers"], *spec.get("initContainers", ())]:
+        if container["image"] == before:
+            container["image"] = image or f"{prefix}{before}"
+
+
+def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
+    """Return the ConfigMap of a revision, which has all that is needed to go back to it."""
+    name = owner["metadata"]["name"]
+    labels = {**_labels(name, profile), names.REVISION: made.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(names.config_map(name, profile, made.name), namespace, labels, owner),
+        "immutable": True,
+        "data": {CONFIG: made.config, _POD: json.dumps(made.pod, sort_keys=True)},
+    }
+
+
+def of_config_map(found: Object) -> Revision:
+    """Return the revision that a ConfigMap was made of.
+
+    Raises:
+        ValueError: It is not of ours.
+    """
+    try:
+        made = Revision(found["data"][CONFIG], json.loads(found["data"][_POD]))
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"the ConfigMap {found['metadata']['name']} has no revision") from error
+    if made.name != found["metadata"]["labels"].get(names.REVISION):
+        raise ValueError(f"the ConfigMap {found['metadata']['name']} is not what its name says")
+    return made
+
+
+def daemon_set(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
+    """Return the DaemonSet that makes pods of a revision. It replaces none by itself."""
+    name = owner["metadata"]["name"]
+    labels = _labels(name, profile)
+    pod = json.loads(json.dumps(made.pod))
+    pod["metadata"]["labels"][names.REVISION] = made.name
+    for volume in pod["spec"]["volumes"]:
+        if volume["name"] == _VOLUME:
+            volume["configMap"] = {
+                "name": names.config_map(name, profile, made.name),
+                "items": [{"key": CONFIG, "path": CONFIG}],
+            }
+    own = {**labels, names.PLUGIN: pod["metadata"]["labels"][names.PLUGIN]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": _metadata(names.daemon_set(name, profile), namespace, own, owner),
+        "spec": {
+            "selector": {"matchLabels": labels},
+            # The operator says which pod goes, and when.
+            "updateStrategy": {"type": "OnDelete"},
+            "template": pod,
+        },
+    }
+
+
+def _metadata(name: str, namespace: str, labels: Mapping[str, str], owner: Object) -> Manifest:
+    reference = {
+        "apiVersion": f"{names.GROUP}/{names.VERSION}",
+        "kind": names.KIND,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "name": name,
+        "namespace": namespace,
+        "labels": dict(labels),
+        "ownerReferences": [reference],
+    }

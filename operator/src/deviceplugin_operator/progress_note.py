@@ -1,0 +1,35 @@
+"""How far a roll-out is, as an annotation of the DaemonSet: for an operator that starts anew."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from deviceplugin_operator import names
+from deviceplugin_operator.rollout import Progress, Taken
+
+_KEYS: Final = ("target", "good", "refused", "reason", "generation")
+
+
+def read(daemon_set: Mapping[str, Any]) -> Progress:
+    """Return what is written on ``daemon_set``; what is not of ours counts as nothing."""
+    annotations = daemon_set["metadata"].get("annotations") or {}
+    try:
+        given = json.loads(annotations.get(names.ROLLOUT, "{}"))
+        taken = {
+            name: Taken(one["since"], one["before"], one["well"], one["ready"])
+            for name, one in given.get("taken", {}).items()
+        }
+        known = {key: given[key] for key in _KEYS if key in given}
+        return Progress(**known, taken=taken)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return Progress()
+
+
+def written(progress: Progress) -> str:
+    """Return the value of the annotation."""
+    taken = {
+        name: {"since": one.since, "before": dict(one.before), "well": one.well, "ready": one.ready}
+        for name, one in sorted(progress.taken.items())
+    }
+    said = {key: one for key in _KEYS if (one := getattr(progress, key))}
+    return json.dumps({**said, "taken": taken})

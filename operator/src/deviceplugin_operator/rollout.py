@@ -1,0 +1,255 @@
+"""The next step of a roll-out, as a function of what is there: nothing is asked or changed here.
+
+A node is *taken* when its pod is deleted, so that the DaemonSet makes one of the target. It is
+*done* when that pod is ready and the node has as many devices as before. First the canaries are
+taken, then as many at once as may be without the plugin. A taken node that is not done within the
+deadline ends it: back to what was good, or no further.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from deviceplugin_operator.specification import Rollout
+
+SETTLE: Final = 11.0
+"""Seconds that a pod is ready before its node's devices are counted: the kubelet looks every 10 s
+whether to report another number of them."""
+State = Literal["Done", "Progressing", "RollingBack", "RolledBack", "Halted"]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod of the DaemonSet."""
+
+    name: str
+    uid: str
+    revision: str
+    ready: bool
+    leaving: bool = False
+    said: str = ""
+    """Why it does not run, in its own words or the kubelet's."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that the DaemonSet is for."""
+
+    name: str
+    ready: bool
+    devices: Mapping[str, int]
+    """Allocatable ones by resource."""
+    pod: Pod | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What is remembered of a node while it gets another pod."""
+
+    since: float = 0.0
+    """Seconds since the epoch; 0 while the node is not ready, which is not the pod's fault."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Its devices when it was taken."""
+    well: bool = False
+    """Whether its pod was ready then."""
+    ready: float = 0.0
+    """When its new pod was first seen ready."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is remembered between two steps."""
+
+    target: str = ""
+    """The revision that the DaemonSet has."""
+    good: str = ""
+    """The last one that every node was done with."""
+    refused: str = ""
+    """One that failed; it is not tried again."""
+    reason: str = ""
+    """Why it failed."""
+    generation: int = 0
+    """Of the object when it failed: another one is another try."""
+    taken: Mapping[str, Taken] = field(default_factory=dict)
+
+    def towards(self, target: str) -> "Progress":
+        """Return the same on the way to ``target``: what nodes had before stays known."""
+        taken = {name: replace(one, since=0.0, ready=0.0) for name, one in self.taken.items()}
+        return replace(self, target=target, taken=taken)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done now."""
+
+    progress: Progress
+    """To be written down first, so that an operator that is killed here knows what nodes had."""
+    delete: tuple[Pod, ...] = ()
+    state: State = "Progressing"
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class _View:
+    """The nodes, by what is the matter with them."""
+
+    done: tuple[Node, ...]
+    waiting: Mapping[str, Taken]
+    """Nodes that are taken, and have not the new pod or not all devices yet."""
+    old: tuple[Node, ...]
+    """Nodes that have a pod of another revision."""
+    away: Mapping[str, Taken]
+    """Nodes that were taken and are not ready: they are waited for by nobody."""
+
+
+def step(
+    nodes: Iterable[Node],
+    rollout: Rollout,
+    progress: Progress,
+    now: float,
+    settle: float = SETTLE,
+) -> Step:
+    """Return the next step to ``progress.target``, whose pods the DaemonSet makes by now."""
+    known = {one.name: one for one in nodes}
+    view = _view(known.values(), rollout, progress, now, settle)
+    settled = progress.target in {progress.good, ""}
+    if not settled and (failed := _failed(view, known, rollout, now)):
+        return _after_failure(view, rollout, progress, failed)
+    excused = {name for name, one in view.waiting.items() if _overdue(one, rollout, now)}
+    busy = len(view.waiting) - len(excused)
+    if not view.old and not busy:
+        return _finished(view, progress)
+    if progress.target == progress.refused:
+        return Step(replace(progress, taken=_all(view)), state="Halted")
+    chosen = _chosen(view, rollout, busy, len(known), settled=settled)
+    taken = _all(view) | {
+        one.name: progress.taken.get(one.name) or Taken(now, one.devices, _serves(one))
+        for one in chosen
+    }
+    pods = tuple(one.pod for one in chosen if one.pod)
+    return Step(replace(progress, taken=taken), pods, "Progressing", _how_far(view, known))
+
+
+def _view(
+    nodes: Iterable[Node], rollout: Rollout, progress: Progress, now: float, settle: float
+) -> _View:
+    done: list[Node] = []
+    old: list[Node] = []
+    waiting: dict[str, Taken] = {}
+    away: dict[str, Taken] = {}
+    for node in nodes:
+        note = progress.taken.get(node.name)
+        if not node.ready:
+            away |= {node.name: replace(note, since=0.0, ready=0.0)} if note else {}
+        elif node.pod and not node.pod.leaving and node.pod.revision != progress.target:
+            old.append(node)
+        else:
+            followed = _followed(node, note, now)
+            if _is_done(node, followed, rollout, now - settle):
+                done.append(node)
+            else:
+                waiting[node.name] = followed
+    return _View(tuple(done), waiting, tuple(old), away)
+
+
+def _followed(node: Node, note: Taken | None, now: float) -> Taken:
+    """Return what is known of a node that has no pod of another revision."""
+    ready = _serves(node)
+    if note is None:  # a node that came by itself, or whose pod somebody else has deleted
+        return Taken(now, ready=now if ready else 0.0)
+    return replace(note, since=note.since or now, ready=(note.ready or now) if ready else 0.0)
+
+
+def _serves(node: Node) -> bool:
+    return node.pod is not None and node.pod.ready and not node.pod.leaving
+
+
+def _is_done(node: Node, note: Taken, rollout: Rollout, settled_by: float) -> bool:
+    if not _serves(node):
+        return False
+    if rollout.allow_fewer_devices or not any(note.before.values()):
+        return True
+    return note.ready <= settled_by and not _lost(node, note)
+
+
+def _lost(node: Node, note: Taken) -> list[str]:
+    """Return of which resources the node has fewer devices than before, and how many."""
+    return [
+        f"{name} {count} -> {node.devices.get(name, 0)}"
+        for name, count in sorted(note.before.items())
+        if node.devices.get(name, 0) < count
+    ]
+
+
+def _overdue(note: Taken, rollout: Rollout, now: float) -> bool:
+    return now - note.since > rollout.deadline
+
+
+def _failed(view: _View, nodes: Mapping[str, Node], rollout: Rollout, now: float) -> str:
+    """Return why the target is bad, if it is.
+
+    A node that was not well before is no evidence, as long as others are done.
+    """
+    for name, note in sorted(view.waiting.items()):
+        if _overdue(note, rollout, now) and (note.well or not view.done):
+            return _why(nodes[name], note, rollout)
+    return ""
+
+
+def _why(node: Node, note: Taken, rollout: Rollout) -> str:
+    after = f"after {rollout.deadline:g} s"
+    if lost := _lost(node, note) if _serves(node) else []:
+        return f"{node.name}: {', '.join(lost)} {after}"
+    said = f": {node.pod.said}" if node.pod and node.pod.said else ""
+    what = "its pod is not ready" if node.pod else "it has no pod"
+    return f"{node.name}: {what} {after}{said}"
+
+
+def _after_failure(view: _View, rollout: Rollout, progress: Progress, failed: str) -> Step:
+    refused = replace(progress, refused=progress.target, reason=failed, taken=_all(view))
+    if rollout.on_failure == "RollBack" and progress.good:
+        return Step(refused.towards(progress.good), state="RollingBack", message=failed)
+    return Step(refused, state="Halted", message=failed)
+
+
+def _finished(view: _View, progress: Progress) -> Step:
+    """Return the end. Nodes that are not well, and were not before, are in the status by name."""
+    kept = dict(view.away)
+    if not view.done:  # no nodes, or none that is ready: nothing is known of the target
+        return Step(replace(progress, taken=kept), state="Done")
+    state: State = "RolledBack" if progress.refused not in {"", progress.target} else "Done"
+    if progress.refused == progress.target:  # it took long, and became well all the same
+        progress = replace(progress, refused="", reason="")
+    return Step(replace(progress, good=progress.target, taken=kept), state=state)
+
+
+def _all(view: _View) -> dict[str, Taken]:
+    return {**view.waiting, **view.away}
+
+
+def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bool) -> list[Node]:
+    """Return the nodes to be taken now; on the way back nobody goes first."""
+    unwell = sorted((one for one in view.old if not _serves(one)), key=_name)
+    well = sorted((one for one in view.old if _serves(one)), key=_name)
+    if settled:
+        free = max(0, rollout.at_once(nodes) - busy)
+        return [*unwell, *well[:free]]
+    if len(view.done) < rollout.canary:
+        return [*well, *unwell][: max(0, rollout.canary - len(view.done) - busy)]
+    return [*unwell, *well][: max(0, rollout.at_once(nodes) - busy)]
+
+
+def _name(node: Node) -> str:
+    return node.name
+
+
+def _how_far(view: _View, nodes: Mapping[str, Node]) -> str:
+    away = sorted(name for name, one in nodes.items() if not one.ready)
+    more = f"; not ready, and not waited for: {', '.join(_few(away))}" if away else ""
+    return f"{len(view.done)} of {len(nodes)} nodes done{more}"
+
+
+def _few(names: list[str], most: int = 5) -> Iterator[str]:
+    yield from names[:most]
+    if len(names) > most:
+        yield f"{len(names) - most} more"

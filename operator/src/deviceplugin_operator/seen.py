@@ -1,0 +1,87 @@
+"""The objects as the API server has last reported them."""
+
+import threading
+from typing import Any, Final
+
+from deviceplugin.apiserver import Page
+from deviceplugin_operator import names
+
+Object = dict[str, Any]
+
+OWNERS: Final = names.PLURAL
+DAEMON_SETS: Final = "daemonsets"
+CONFIG_MAPS: Final = "configmaps"
+KINDS: Final = (OWNERS, DAEMON_SETS, CONFIG_MAPS)
+
+
+class Seen:
+    """Objects by kind and name. Thread-safe.
+
+    What is given out belongs to this; read it only. An older state never takes the place of a
+    newer one: what was just written comes back by the watch later.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
+
+    def put(self, kind: str, found: Object) -> bool:
+        """Take ``found`` in, and return whether it is news."""
+        metadata = found["metadata"]
+        with self._lock:
+            old = self._objects[kind].get(metadata["name"])
+            if old is not None and _version(found) <= _version(old):
+                return False
+            self._objects[kind][metadata["name"]] = found
+            return True
+
+    def drop(self, kind: str, gone: Object) -> bool:
+        """Forget ``gone``, unless there is another of its name by now."""
+        metadata = gone["metadata"]
+        with self._lock:
+            old = self._objects[kind].get(metadata["name"])
+            if old is None or old["metadata"].get("uid") != metadata.get("uid"):
+                return False
+            del self._objects[kind][metadata["name"]]
+            return True
+
+    def take_all(self, kind: str, listed: Page) -> list[Object]:
+        """Take a whole list in, and return what of it was news, or is gone."""
+        found = {one["metadata"]["name"] for one in listed.items}
+        with self._lock:
+            known = list(self._objects[kind].items())
+        # What was made after the list is not gone because it is not on it.
+        old = [
+            one for name, one in known if name not in found and _version(one) <= int(listed.version)
+        ]
+        changed = [one for one in old if self.drop(kind, one)]
+        return changed + [one for one in listed.items if self.put(kind, one)]
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """Return an object, if there is one."""
+        with self._lock:
+            return self._objects[kind].get(name)
+
+    def owners(self) -> list[Object]:
+        """Return all ``DevicePlugin`` objects."""
+        with self._lock:
+            return list(self._objects[OWNERS].values())
+
+    def of(self, kind: str, owner: str) -> list[Object]:
+        """Return the objects that were made for ``owner``."""
+        with self._lock:
+            found = list(self._objects[kind].values())
+        return [one for one in found if owner_of(kind, one) == owner]
+
+
+def owner_of(kind: str, found: Object) -> str:
+    """Return the ``DevicePlugin`` object that ``found`` is about, or was made for."""
+    metadata = found["metadata"]
+    if kind == OWNERS:
+        return str(metadata["name"])
+    return str((metadata.get("labels") or {}).get(names.OWNER, ""))
+
+
+def _version(found: Object) -> int:
+    version = found["metadata"].get("resourceVersion", "0")
+    return int(version) if version.isdecimal() else 0

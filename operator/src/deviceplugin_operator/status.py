@@ -1,0 +1,213 @@
+"""The status of an object, as a function of what is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deviceplugin_operator.fleet import NodeFacts, of_resources
+from deviceplugin_operator.rollout import Progress
+from deviceplugin_operator.status_schema import MOST_PROBLEMS
+
+_LONGEST: Final = 4000
+"""Characters of a message: what is wrong with many settings is long."""
+_MOST_SHOWN: Final = 4
+
+BUSY: Final = frozenset({"Progressing", "RollingBack", "Waiting"})
+"""States of an outcome after which there is another step."""
+
+Condition = tuple[bool, str, str]
+"""Whether it holds, the reason, the message."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far the nodes of one profile are."""
+
+    profile: str
+    wanted: str
+    progress: Progress
+    state: str
+    """Of a step of the roll-out, or ``Waiting`` for another profile's."""
+    message: str
+    counts: Mapping[str, int]
+    """The DaemonSet's status."""
+
+    @property
+    def desired(self) -> int:
+        """Nodes that are to have a pod."""
+        return self.counts.get("desiredNumberScheduled", 0)
+
+    @property
+    def ready(self) -> int:
+        """Nodes whose pod is ready."""
+        return self.counts.get("numberReady", 0)
+
+    @property
+    def updated(self) -> int:
+        """Nodes with a pod of what is wanted."""
+        is_wanted = self.progress.target == self.wanted
+        return self.counts.get("updatedNumberScheduled", 0) if is_wanted else 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a status is made of."""
+
+    outcomes: Sequence[Outcome]
+    nodes: Sequence[NodeFacts]
+    """Those that the object is for."""
+    patterns: Sequence[str]
+    """Its resources."""
+    refused: tuple[str, str] | None = None
+    """Why the object as it is is not accepted: reason and message."""
+    paused: bool = False
+
+
+def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
+    """Return the status of ``owner``. What did not change keeps the time since when it is so."""
+    generation = owner["metadata"].get("generation", 0)
+    before = owner.get("status") or {}
+    resources, problems = _resources(seen)
+    return {
+        "observedGeneration": generation,
+        "conditions": [
+            _condition(kind, one, generation, before, now)
+            for kind, one in _conditions(seen, resources).items()
+        ],
+        "nodes": {
+            "desired": sum(one.desired for one in seen.outcomes),
+            "updated": sum(one.updated for one in seen.outcomes),
+            "ready": sum(one.ready for one in seen.outcomes),
+        },
+        "devices": _shown(resources),
+        "resources": resources,
+        "problems": problems[:MOST_PROBLEMS],
+        "problemsLeftOff": max(0, len(problems) - MOST_PROBLEMS),
+        "revisions": [_revision(one) for one in seen.outcomes],
+    }
+
+
+def _conditions(seen: Seen, resources: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
+    accepted: Condition = (False, *seen.refused) if seen.refused else (True, "Valid", "")
+    rolling = next((one for one in seen.outcomes if one.state in BUSY), None)
+    progressing: Condition = (False, "Done", "")
+    if rolling and not seen.paused:
+        progressing = (True, "RollingOut", _of_profile(rolling))
+    degraded = _degraded(seen.outcomes, rolling=progressing[0])
+    return {
+        "Accepted": accepted,
+        "Ready": _ready(seen, accepted, progressing, degraded, resources),
+        "Progressing": progressing,
+        "Degraded": degraded,
+    }
+
+
+def _degraded(outcomes: Iterable[Outcome], *, rolling: bool) -> Condition:
+    for one in outcomes:
+        if one.wanted == one.progress.refused:
+            back = one.progress.target != one.wanted
+            what = f"rolled back to {one.progress.target}" if back else "halted"
+            profile = f"profile {one.profile}: " if one.profile else ""
+            return True, "RolloutFailed", f"{profile}{one.progress.reason}; {what}"
+    missing = [one for one in outcomes if one.ready < one.desired]
+    if missing and not rolling:  # what a roll-out has taken is no fault
+        ready, desired = (
+            sum(n) for n in zip(*((o.ready, o.desired) for o in missing), strict=True)
+        )
+        return True, "NodesNotReady", f"{ready} of {desired} nodes have a pod that is ready"
+    return False, "AsExpected", ""
+
+
+def _ready(
+    seen: Seen,
+    accepted: Condition,
+    progressing: Condition,
+    degraded: Condition,
+    resources: Sequence[Mapping[str, Any]],
+) -> Condition:
+    """Return the first reason why it is not as asked for, or that it is."""
+    offered = ", ".join(seen.patterns)
+    healthy = sum(one["healthy"] for one in resources)
+    faults: list[tuple[bool, str, str]] = [
+        (not accepted[0], *accepted[1:]),
+        (seen.paused, "Paused", "spec.paused: nothing is changed"),
+        (degraded[1] == "RolloutFailed", *degraded[1:]),
+        progressing,
+        (
+            not sum(one.desired for one in seen.outcomes),
+            "NoNodes",
+            "no node has the labels of spec.nodeSelector",
+        ),
+        degraded,
+        (
+            bool(seen.patterns) and not healthy,
+            "NoDevices",
+            f"no node has a healthy device of {offered}",
+        ),
+    ]
+    for holds, reason, message in faults:
+        if holds:
+            return False, reason, message
+    return True, "Ready", _shown(resources)
+
+
+def _of_profile(one: Outcome) -> str:
+    return f"profile {one.profile}: {one.message}" if one.profile else one.message
+
+
+def _condition(
+    kind: str, found: Condition, generation: int, before: Mapping[str, Any], now: str
+) -> dict[str, Any]:
+    said = "True" if found[0] else "False"
+    old = next((one for one in before.get("conditions") or () if one["type"] == kind), None)
+    same = old is not None and old["status"] == said
+    return {
+        "type": kind,
+        "status": said,
+        "reason": found[1],
+        "message": found[2][:_LONGEST],
+        "observedGeneration": generation,
+        "lastTransitionTime": old["lastTransitionTime"] if old and same else now,
+    }
+
+
+def _resources(seen: Seen) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the resources with their devices, and the nodes that lack some, the worst first."""
+    found: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
+    for name, nodes in of_resources(seen.nodes, seen.patterns).items():
+        healthy = {one.name: one.healthy.get(name, 0) for one in nodes}
+        total = {one.name: one.total[name] for one in nodes}
+        found.append(
+            {
+                "name": name,
+                "healthy": sum(healthy.values()),
+                "total": sum(total.values()),
+                "nodes": len(nodes),
+            }
+        )
+        problems += [
+            {"node": node, "resource": name, "healthy": count, "total": total[node]}
+            for node, count in healthy.items()
+            if count < total[node]
+        ]
+    problems.sort(key=lambda one: (one["healthy"] - one["total"], one["node"], one["resource"]))
+    return found, problems
+
+
+def _shown(resources: Sequence[Mapping[str, Any]]) -> str:
+    shown = [
+        f"{one['name'].rpartition('/')[2]} {one['healthy']}/{one['total']}" for one in resources
+    ]
+    more = [f"{len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
+    return ", ".join(shown[:_MOST_SHOWN] + more)
+
+
+def _revision(one: Outcome) -> dict[str, str]:
+    said = {
+        "wanted": one.wanted,
+        "applied": one.progress.target,
+        "good": one.progress.good,
+        "refused": one.progress.refused,
+    }
+    return {"profile": one.profile, **{key: value for key, value in said.items() if value}}

@@ -1,0 +1,349 @@
+"""What becomes of objects: roll-outs, failures, drift, conflicts, on a fleet of nodes."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NODE, Object
+from deviceplugin_operator import names
+from operators.fleet_cluster import RESOURCE, SPACE, Life, is_ready
+from operators.managed import Managed
+
+UNLUCKY = 13
+"""The seed with which no pod of a fleet becomes ready."""
+
+
+def container(daemon_set: Object) -> Any:
+    return daemon_set["spec"]["template"]["spec"]["containers"][0]
+
+
+def reasons(operator: Managed) -> set[str]:
+    return {one["reason"] for one in operator.fleet.store.list(EVENT)}
+
+
+def test_an_object_becomes_a_daemon_set_and_its_devices_are_in_the_status(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 4})
+    status = operator.fleet.status("sim")
+    assert {"desired": 3, "updated": 3, "ready": 3} == status["nodes"]
+    assert "simple-device 12/12" == status["devices"]
+    resource = {"name": RESOURCE, "healthy": 12, "total": 12, "nodes": 3}
+    assert [resource] == status["resources"]
+    daemon_set = operator.fleet.daemon_set("dp-sim")
+    assert "simulated-device-plugin:0.1.0" == container(daemon_set)["image"]
+    assert "device-plugin" == daemon_set["spec"]["template"]["spec"]["serviceAccountName"]
+    for one in (daemon_set, *operator.fleet.store.list(CONFIG_MAP, SPACE)):
+        assert "sim" == one["metadata"]["ownerReferences"][0]["name"]
+    owner = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
+    assert not {"finalizers", "annotations"} & owner["metadata"].keys()
+
+
+def test_a_change_comes_to_one_node_after_the_other(operator: Managed) -> None:
+    operator.install()
+    operator.apply({"number-devices": 5})
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
+    assert ["node-0", "node-1", "node-2"] == operator.fleet.deleted
+    assert 1 == operator.fleet.most_away
+
+
+def test_a_bad_change_touches_one_node_and_is_rolled_back(operator: Managed) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.apply({"seed": UNLUCKY})
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
+    operator.wait(lambda: operator.fleet.condition("sim", "Progressing")[1] == "Done")
+    assert "node-0: its pod is not ready after 120 s: unlucky seed" in operator.fleet.message(
+        "sim", "Degraded"
+    )
+    assert ("False", "RolloutFailed") == operator.fleet.condition("sim", "Ready")
+    after = operator.fleet.uids()
+    assert {"node-0"} == {node for node in before if before[node] != after[node]}
+    assert all(map(is_ready, operator.fleet.pods().values()))
+    (revision,) = operator.fleet.status("sim")["revisions"]
+    assert revision["applied"] == revision["good"] != revision["refused"] == revision["wanted"]
+    operator.wait(lambda: "RolloutFailed" in reasons(operator))
+
+
+def test_a_change_to_fewer_devices_is_rolled_back_unless_that_is_allowed(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 4})
+    operator.apply({"number-devices": 3})
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert f"node-0: {RESOURCE} 4 -> 3 after 120 s" in operator.fleet.message("sim", "Degraded")
+    settings = {"number-devices": 3}
+    allowed = {"allowFewerDevices": True}
+    operator.fleet.apply("sim", plugin="simulated", simulated=settings, rollout=allowed)
+    operator.wait(
+        lambda: operator.fleet.is_ready("sim") or operator.fleet.condition("sim", "Ready")
+    )
+    assert "RolloutFailed" in reasons(operator)
+
+
+def test_settings_that_the_plugin_refuses_touch_nothing(operator: Managed) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.apply({"profile": "nonsense"})
+    operator.wait_for("InvalidSettings", "Accepted")
+    assert "spec.simulated: profile: is not" in operator.fleet.message("sim", "Accepted")
+    assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Ready")
+    assert before == operator.fleet.uids()
+    assert 3 == operator.fleet.status("sim")["nodes"]["ready"]
+    operator.wait(lambda: "InvalidSettings" in reasons(operator))
+    operator.install()
+    assert before == operator.fleet.uids()
+
+
+def test_ready_is_never_true_for_a_spec_that_was_not_yet_applied(operator: Managed) -> None:
+    operator.install()
+    operator.stop()
+    operator.apply({"number-devices": 9})
+    assert ("", "") == operator.fleet.condition("sim", "Ready")  # what kubectl wait looks at
+    operator.start()
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+
+
+def test_an_operator_that_starts_anew_restarts_nothing(operator: Managed) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.stop()
+    operator.start()
+    seen = len(operator.calls)
+    operator.wait(lambda: operator.calls[seen:].count("PUT"))
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert before == operator.fleet.uids()
+
+
+@pytest.mark.parametrize("operator", [6], indirect=True)
+def test_an_operator_that_is_killed_again_and_again_ends_the_same(operator: Managed) -> None:
+    operator.install()
+    operator.apply({"number-devices": 5})
+    for number in range(1, 5):
+        operator.wait(lambda number=number: len(operator.fleet.deleted) >= number)  # type: ignore[misc]
+        operator.stop()
+        operator.start()
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert 6 == len(operator.fleet.deleted) == len({*operator.fleet.deleted})
+    assert 1 == operator.fleet.most_away
+
+
+def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
+    operator: Managed,
+) -> None:
+    operator.install()
+    before, good = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")["spec"]
+
+    def edit(found: Object) -> None:
+        spec = found["spec"]["template"]["spec"]
+        spec["containers"].append({"name": "evil", "image": "evil"})
+        container(found)["env"].append({"name": "DP_LOG_LEVEL", "value": "debug"})
+        container(found)["securityContext"]["privileged"] = True
+        container(found)["image"] = "other"
+        spec["tolerations"] = []
+        found["spec"]["template"]["metadata"]["labels"]["other"] = "a"
+
+    operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
+    operator.wait(lambda: operator.fleet.daemon_set("dp-sim")["spec"] == good)
+    operator.wait(lambda: "DriftCorrected" in reasons(operator))
+    assert before == operator.fleet.uids()
+
+    def relabel(found: Object) -> None:
+        found["metadata"]["labels"][names.PLUGIN] = "other"
+
+    operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", relabel)
+    operator.wait(
+        lambda: (
+            operator.fleet.daemon_set("dp-sim")["metadata"]["labels"][names.PLUGIN] == "simulated"
+        )
+    )
+    (found,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
+    operator.fleet.store.remove(CONFIG_MAP, SPACE, found["metadata"]["name"])
+    operator.wait(lambda: operator.fleet.store.list(CONFIG_MAP, SPACE))
+    (again,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
+    assert found["data"] == again["data"]
+    assert before == operator.fleet.uids()
+
+
+def test_a_daemon_set_that_somebody_deletes_comes_back(operator: Managed) -> None:
+    operator.install()
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    operator.wait(lambda: operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim"))
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+
+
+def test_a_config_map_that_was_made_anew_with_other_content_is_replaced(
+    operator: Managed,
+) -> None:
+    operator.install()
+    (found,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
+    name = found["metadata"]["name"]
+    operator.fleet.store.change(
+        CONFIG_MAP, SPACE, name, lambda one: one["data"].update({"config.yaml": "a: b"})
+    )
+    operator.wait(
+        lambda: (
+            operator.fleet.store.exists(CONFIG_MAP, SPACE, name)
+            and operator.fleet.store.get(CONFIG_MAP, SPACE, name)["data"] == found["data"]
+        )
+    )
+
+
+def test_an_object_that_is_deleted_takes_everything_with_it_without_the_operator(
+    operator: Managed,
+) -> None:
+    operator.install()
+    operator.stop()
+    operator.fleet.store.delete(DEVICE_PLUGIN, "", "sim")
+    operator.wait(lambda: not operator.fleet.pods())
+    assert [] == operator.fleet.store.list(CONFIG_MAP, SPACE)
+
+
+def test_of_two_objects_for_one_node_the_younger_waits(operator: Managed) -> None:
+    operator.install(name="a-first")
+    before = operator.fleet.uids()
+    operator.apply({"number-devices": 1}, "b-second")
+    operator.wait_for("Conflict", "Accepted", "b-second")
+    message = operator.fleet.message("b-second", "Accepted")
+    assert "a-first is for these nodes too: node-0, node-1, node-2" == message
+    assert before == operator.fleet.uids()
+    operator.fleet.store.delete(DEVICE_PLUGIN, "", "a-first")
+    operator.wait(lambda: operator.fleet.is_ready("b-second"))
+
+
+def test_two_objects_for_different_nodes_are_no_conflict(operator: Managed) -> None:
+    for number, zone in enumerate(("a", "b")):
+        operator.fleet.label(f"node-{number}", zone=zone)
+        operator.fleet.apply(zone, plugin="simulated", nodeSelector={"zone": zone})
+    for name in ("a", "b"):
+        operator.wait(lambda name=name: operator.fleet.is_ready(name))  # type: ignore[misc]
+    assert {"node-0", "node-1"} == operator.fleet.pods().keys()
+
+
+def test_nodes_have_the_settings_of_their_profile_and_change_it_with_the_label(
+    operator: Managed,
+) -> None:
+    operator.fleet.label("node-2", size="big")
+    spec = {
+        "plugin": "simulated",
+        "profileLabel": "size",
+        "profiles": {"big": {"simulated": {"number-devices": 7}}},
+    }
+    operator.fleet.apply("sim", **spec)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 11/11")
+    operator.fleet.label("node-0", size="big")
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 16/16")
+    del spec["profiles"], spec["profileLabel"]
+    operator.fleet.apply("sim", **spec)
+    operator.wait(lambda: not operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim.big"))
+    operator.wait(lambda: operator.fleet.status("sim").get("nodes", {}).get("ready") == 3)
+
+
+def test_one_profile_changes_after_the_other(operator: Managed) -> None:
+    operator.fleet.label("node-2", size="big")
+    spec: dict[str, Any] = {
+        "plugin": "simulated",
+        "profileLabel": "size",
+        "profiles": {"big": {"simulated": {"env-prefix": "BIG"}}},
+    }
+    operator.fleet.apply("sim", **spec)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.fleet.apply("sim", **spec, simulated={"number-devices": 5})
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
+    assert ["node-0", "node-1", "node-2"] == operator.fleet.deleted
+    assert 1 == operator.fleet.most_away
+
+
+def test_nothing_is_changed_for_an_object_that_is_paused(operator: Managed) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    settings = {"number-devices": 5}
+    operator.fleet.apply("sim", plugin="simulated", simulated=settings, paused=True)
+    operator.wait_for("Paused")
+    assert before == operator.fleet.uids()
+    operator.install(settings)
+
+
+def test_no_nodes_and_no_devices_are_not_ready(operator: Managed) -> None:
+    operator.fleet.apply("none", plugin="simulated", nodeSelector={"no": "node"})
+    operator.wait_for("NoNodes", name="none")
+    operator.apply({"number-devices": 0}, "zero")
+    operator.wait_for("NoDevices", name="zero")
+
+
+def test_a_pod_that_cannot_run_from_the_start_is_said_and_nothing_is_tried(
+    operator: Managed,
+) -> None:
+    operator.apply({"seed": UNLUCKY})
+    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert "unlucky seed; halted" in operator.fleet.message("sim", "Degraded")
+    operator.install()
+
+
+def test_a_node_that_joins_gets_the_plugin(operator: Managed) -> None:
+    operator.install()
+    operator.fleet.node("node-9")
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 8/8")
+
+
+def test_unhealthy_devices_are_in_the_status_by_node(operator: Managed) -> None:
+    operator.install()
+
+    def ill(found: Object) -> None:
+        found["status"]["allocatable"][RESOURCE] = "1"
+
+    operator.fleet.store.change(NODE, "", "node-1", ill)
+    operator.wait(lambda: operator.fleet.status("sim")["problems"])
+    problem = {"node": "node-1", "resource": RESOURCE, "healthy": 1, "total": 2}
+    assert [problem] == operator.fleet.status("sim")["problems"]
+    assert "simple-device 5/6" == operator.fleet.status("sim")["devices"]
+
+
+def test_old_revisions_are_deleted_but_for_the_last_few(operator: Managed) -> None:
+    for number in range(2, 8):
+        operator.install({"number-devices": number})
+    operator.wait(lambda: len(operator.fleet.store.list(CONFIG_MAP, SPACE)) <= 4)
+
+
+def test_a_server_that_is_away_is_waited_for(operator: Managed) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.fleet.away.set()
+    operator.apply({"number-devices": 5})
+    seen = len(operator.calls)
+    operator.wait(lambda: len(operator.calls) > seen + 1)
+    assert before == operator.fleet.uids()
+    operator.fleet.away.clear()
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+
+
+def test_an_operator_that_cannot_list_or_has_lost_a_thread_says_so(
+    operator: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = operator.controller
+    assert controller is not None
+    operator.install()
+    assert "" == controller.problem()
+    monkeypatch.setattr("deviceplugin_operator.controller.DEAF", -1.0)
+    assert "nothing could be listed for" in controller.problem()
+    monkeypatch.undo()
+    controller.queue.close()
+    operator.wait(lambda: controller.problem() == "the thread work has ended")
+    assert threading.active_count() > 1
+
+
+@pytest.mark.parametrize("operator", [1], indirect=True)
+def test_what_never_becomes_ready_by_a_fault_of_the_node_is_named(operator: Managed) -> None:
+    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="no driver")
+    operator.apply()
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert "no driver" in operator.fleet.message("sim", "Degraded")

@@ -1,0 +1,136 @@
+"""What is deployed of the operator: narrow rights, a confined pod, samples that are valid."""
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from deviceplugin_operator import crd, desired, names
+from deviceplugin_operator.specification import read
+from manifests.kustomize import render_by_kustomize
+from operators.crd_documents import refused
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deployments/operator"
+SAMPLES = sorted((FOLDER / "samples").glob("*.yaml"))
+SPACE = "deviceplugin-operator"
+
+
+def manifests(folder: str) -> list[Any]:
+    files = sorted(one for one in (FOLDER / folder).glob("*.yaml") if "kustom" not in one.name)
+    return [one for file in files for one in yaml.safe_load_all(file.read_text())]
+
+
+def of_kind(kind: str, folder: str = "operator") -> Any:
+    (found,) = (one for one in manifests(folder) if one["kind"] == kind)
+    return found
+
+
+def test_the_rights_are_these_and_no_others() -> None:
+    group = names.GROUP
+    assert [
+        ([group], ["deviceplugins"], ["get", "list", "watch"]),
+        ([group], ["deviceplugins/status"], ["patch"]),
+        ([""], ["nodes"], ["get", "list"]),
+        ([""], ["events"], ["create"]),
+    ] == [tuple(rule.values()) for rule in of_kind("ClusterRole")["rules"]]
+    assert [
+        (["apps"], ["daemonsets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+        ([""], ["configmaps"], ["get", "list", "watch", "create", "delete"]),
+        ([""], ["pods"], ["list", "delete"]),
+    ] == [tuple(rule.values()) for rule in of_kind("Role")["rules"]]
+    subject = {"kind": "ServiceAccount", "name": SPACE, "namespace": SPACE}
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        assert [subject] == of_kind(kind)["subjects"]
+
+
+def test_the_operator_is_confined_and_alone() -> None:
+    spec = of_kind("Deployment")["spec"]
+    assert (1, {"type": "Recreate"}) == (spec["replicas"], spec["strategy"])
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    } == container["securityContext"]
+    assert not [one for one in pod["volumes"] if "hostPath" in one]
+    assert "memory" in container["resources"]["limits"]
+    policy = of_kind("NetworkPolicy")["spec"]
+    assert ["Ingress", "Egress"] == policy["policyTypes"]
+    assert "ingress" not in policy
+    assert (
+        policy["podSelector"]["matchLabels"].items()
+        <= spec["template"]["metadata"]["labels"].items()
+    )
+
+
+def test_what_must_outlive_the_operator_is_not_deleted_with_it() -> None:
+    apart = {one["kind"] for one in manifests("crd")}
+    assert {"CustomResourceDefinition", "Namespace", "ServiceAccount"} <= apart
+    assert not {"CustomResourceDefinition", "Namespace"} & {
+        one["kind"] for one in manifests("operator")
+    }
+
+
+@pytest.mark.parametrize("kind", ["ResourceQuota", "NetworkPolicy"])
+def test_plugins_have_here_what_they_have_in_their_own_namespaces(kind: str) -> None:
+    file = ROOT / f"deployments/base/{kind.lower()}.yaml"
+    assert yaml.safe_load(file.read_text())["spec"] == of_kind(kind, "crd")["spec"]
+    assert of_kind("ServiceAccount", "crd")["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("folder", ["crd", "operator"])
+def test_kubernetes_takes_the_manifests(folder: str) -> None:
+    for one in manifests(folder):
+        one.get("metadata", {}).setdefault("namespace", SPACE)
+        if one["kind"] != "CustomResourceDefinition":
+            kubernetes_validate.validate(one, "1.32", strict=True)
+    rendered = render_by_kustomize(FOLDER / folder)
+    assert rendered is None or len(rendered) == len(manifests(folder))
+
+
+@pytest.mark.parametrize("file", SAMPLES, ids=lambda one: one.stem)
+def test_a_sample_is_valid_and_makes_objects_that_kubernetes_takes(file: Path) -> None:
+    found = yaml.safe_load(file.read_text())
+    schema = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert [] == refused(schema["properties"]["spec"], found["spec"])
+    owner = {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
+    wanted = read(owner)
+    for variant in wanted.variants:
+        made = desired.revision(wanted, variant, "registry.example.com/")
+        for one in (
+            desired.config_map(owner, variant.profile, made, SPACE),
+            desired.daemon_set(owner, variant.profile, made, SPACE),
+        ):
+            kubernetes_validate.validate(one, "1.32", strict=True)
+        pod = desired.daemon_set(owner, variant.profile, made, SPACE)["spec"]["template"]["spec"]
+        image = found["spec"].get(
+            "image", f"registry.example.com/{wanted.plugin}-device-plugin:0.1.0"
+        )
+        containers = [*pod["containers"], *pod.get("initContainers", ())]
+        assert {image} == {one["image"] for one in containers}
+        stored = desired.config_map(owner, variant.profile, made, SPACE)
+        assert made == desired.of_config_map(stored)
+
+
+def test_there_is_a_sample_of_each_plugin() -> None:
+    plugins = {yaml.safe_load(one.read_text())["spec"]["plugin"] for one in SAMPLES}
+    assert {"fpga", "generic", "gopher", "gpu", "simulated", "custom"} == plugins
+
+
+def test_a_config_map_that_is_not_of_ours_has_no_revision() -> None:
+    metadata = {"name": "a", "labels": {names.REVISION: "0"}}
+    for data in ({}, {"config.yaml": "", "pod.json": "{"}, {"config.yaml": "", "pod.json": "{}"}):
+        with pytest.raises(ValueError, match=r"the ConfigMap a|Expecting"):
+            desired.of_config_map({"metadata": metadata, "data": data})
+
+
+def test_the_version_of_the_image_is_the_release() -> None:
+    text = (FOLDER / "operator/kustomization.yaml").read_text()
+    version = (ROOT / "operator/pyproject.toml").read_text().split('version = "')[1].split('"')[0]
+    assert f"newTag: {version}\n" in text

@@ -1,0 +1,76 @@
+"""An operator on a fleet of nodes, both in this process, without kopf."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cluster.kinds import DAEMON_SET
+from deviceplugin.apiserver import ApiServer
+from deviceplugin_operator import progress_note
+from deviceplugin_operator.controller import Controller
+from deviceplugin_operator.reconciler import Timing
+from operators.fleet_cluster import SPACE, Fleet
+from patience import eventually
+
+DEADLINE = 121.0
+"""Seconds, just more than a node is given."""
+
+
+@dataclass
+class Managed:
+    """A fleet, and the operator that looks after it; it looks at everything often, not by kopf."""
+
+    fleet: Fleet
+    calls: list[str] = field(default_factory=list)
+    ahead: float = 0.0
+    """Seconds that the operator's clock is ahead, so that no test waits for a deadline."""
+    controller: Controller | None = None
+
+    def _timing(self) -> Timing:
+        return Timing(
+            soon=0.1, settle=0.3, window=30.0, nodes=0.2, now=lambda: time.time() + self.ahead
+        )
+
+    def start(self) -> Controller:
+        def count(method: str, _status: int) -> None:
+            self.calls.append(method)
+
+        api = ApiServer(self.fleet.url, count=count)
+        made = Controller(api, SPACE, timing=self._timing(), nodes_every=0.3, lists_every=0.1)
+        made.start()
+        self.controller = made
+        return made
+
+    def stop(self) -> None:
+        if self.controller:
+            self.controller.stop()
+            self.controller = None
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        eventually(condition)
+
+    def apply(self, simulated: Mapping[str, object] | None = None, name: str = "sim") -> None:
+        """Have the simulated plugin, with some settings."""
+        self.fleet.apply(name, plugin="simulated", simulated=dict(simulated or {}))
+
+    def install(self, simulated: Mapping[str, object] | None = None, name: str = "sim") -> None:
+        """Do so, and wait until all is well."""
+        self.apply(simulated, name)
+        self.wait(lambda: self.fleet.is_ready(name))
+
+    def wait_for(self, reason: str, kind: str = "Ready", name: str = "sim") -> None:
+        """Wait until a condition has a reason."""
+        self.wait(lambda: self.fleet.condition(name, kind)[1] == reason)
+
+    def pass_deadline(self, daemon_set: str = "dp-sim") -> None:
+        """Have the nodes that are waited for be late, once the operator has noted since when."""
+        self.wait(lambda: self._is_waiting(daemon_set))
+        self.ahead += DEADLINE
+
+    def _is_waiting(self, name: str) -> bool:
+        if not self.fleet.store.exists(DAEMON_SET, SPACE, name):
+            return False
+        progress = progress_note.read(self.fleet.daemon_set(name))
+        pods = self.fleet.pods()
+        late = (one for node, one in progress.taken.items() if node in pods and one.since)
+        return any(not one.ready or any(one.before.values()) for one in late)
