@@ -27,6 +27,7 @@ from cluster.kinds import (
     Object,
 )
 from cluster.store import Store
+from operators.scheduling import fits, is_kept_away
 
 SPACE = "deviceplugin-operator"
 RESOURCE = "example.com/simple-device"
@@ -150,7 +151,7 @@ class Fleet:
             for one in self.store.list(POD, SPACE)
             if one["metadata"]["ownerReferences"][0]["uid"] == uid
         }
-        wanted = {one["metadata"]["name"] for one in self.store.list(NODE) if _fits(spec, one)}
+        wanted = {one["metadata"]["name"] for one in self.store.list(NODE) if fits(spec, one)}
         for node, pod in own.items():
             leaving = "deletionTimestamp" in pod["metadata"]
             if node not in wanted or leaving:
@@ -163,7 +164,7 @@ class Fleet:
             for one in self.store.list(POD, SPACE)
         }
         for node in sorted(wanted - own.keys()):
-            if not _is_kept_away(spec, others.get(node, {})):
+            if not is_kept_away(spec, others.get(node, {})):
                 self._make(found, node, revision)
         self._count(found, revision, wanted)
 
@@ -256,26 +257,6 @@ def is_ready(pod: Object) -> bool:
 
 def _hash(template: Object) -> str:
     return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def _fits(spec: Object, node: Object) -> bool:
-    labels = node["metadata"]["labels"]
-    if not spec.get("nodeSelector", {}).items() <= labels.items():
-        return False
-    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
-    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    for term in terms.get("nodeSelectorTerms", ()):
-        for one in term["matchExpressions"]:
-            inside = labels.get(one["key"]) in one["values"]
-            if inside != (one["operator"] == "In"):
-                return False
-    return True
-
-
-def _is_kept_away(spec: Object, labels: Mapping[str, str]) -> bool:
-    """Return whether a pod cannot be where one with ``labels`` is."""
-    apart = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    return any(one["labelSelector"]["matchLabels"].items() <= labels.items() for one in apart)
 
 
 @contextmanager
