@@ -11,7 +11,7 @@ import pytest
 
 from cluster.kinds import DAEMON_SET, NAMESPACE, POD, Object
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from homes.cluster_manifests import Options
+from homes.cluster_manifests import Options, Pods
 from homes.cluster_node import ClusterNode, as_number
 from homes.cluster_session import why_not_pretend
 from homes.deployed import Deployed
@@ -227,6 +227,12 @@ def test_kustomize_makes_the_same_of_what_the_suite_applies(
     assert pod["containers"] == same["containers"]
     assert "special" == pod["runtimeClassName"] == same["runtimeClassName"]
     assert pod["nodeSelector"] == same["nodeSelector"]
+
+
+def test_two_cases_do_not_call_the_pod_of_an_example_the_same() -> None:
+    pod = {"metadata": {"name": "fpga-user"}, "spec": {"containers": [{"name": "main"}]}}
+    names = [Pods(Options(), "e2e", "n", case).example(pod)["metadata"]["name"] for case in "ab"]
+    assert ["fpga-user-a", "fpga-user-b"] == names
 
 
 def test_a_cluster_is_used_only_if_it_is_said_twice() -> None:

@@ -169,7 +169,9 @@ class Pods:
     def example(self, pod: Mapping[str, Any]) -> dict[str, Any]:
         """Return a pod of demo/examples, with our image and on our node."""
         own: dict[str, Any] = json.loads(json.dumps(pod))
-        own["metadata"] |= {"namespace": self.namespace, "labels": self._labels()}
+        # That of another case may still be there.
+        name = "-".join(filter(None, (own["metadata"]["name"], self.case)))
+        own["metadata"] |= {"name": name, "namespace": self.namespace, "labels": self._labels()}
         own["spec"]["tolerations"] = [{"operator": "Exists"}]
         own["spec"]["nodeSelector"] = {"kubernetes.io/hostname": self.hostname}
         for container in own["spec"]["containers"]:
