@@ -109,7 +109,7 @@ def test_a_kubelets_own_directory_is_left_alone(
     (root / name).mkdir()
     (root / name / "something").touch()
     assert 2 == main([f"--kubelet-dir={root}", "--", *plugin("good.Good")])
-    assert "not to be played with" in capsys.readouterr().err
+    assert "do not use the directory of a real kubelet" in capsys.readouterr().err
     assert (root / name / "something").exists()
     shutil.rmtree(root)
 

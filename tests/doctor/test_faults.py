@@ -191,7 +191,7 @@ def a_driver_whose_library_is_where_the_plugin_does_not_look(node: Node) -> None
     write(node.at("run/nvidia/driver/usr/lib64/libnvidia-ml.so.1"))
 
 
-@fault("none in sight", "GPU")
+@fault("none found", "GPU")
 def no_gpu_where_there_should_be_one(node: Node) -> Node:
     return replace(node, plugins=frozenset({"gpu"}))
 

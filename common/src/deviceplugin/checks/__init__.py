@@ -1,8 +1,8 @@
-"""What checks of a node are written with, for plugins that tell ``deviceplugin doctor`` more.
+"""The API for checks of a node, which plugins add to ``deviceplugin doctor``.
 
-A check is a function that is given a ``Node`` and yields a ``Finding`` for each thing it looked at,
-within seconds and without changing anything. The first line of its docstring is its title. A plugin
-brings it by an entry point of the group ``deviceplugin.doctor``, under the name of the check.
+A check is a function that gets a ``Node`` and yields a ``Finding`` for each thing that it examined.
+It takes seconds at most and changes nothing. The first line of its docstring is its title. A plugin
+registers it as an entry point of the group ``deviceplugin.doctor``, under the name of the check.
 """
 
 from deviceplugin.checks._finding import Finding, Verdict, failure, ok, unknown, warning

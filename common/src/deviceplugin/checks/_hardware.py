@@ -1,4 +1,4 @@
-"""Hardware as it shows itself on a node, and what must be there for it to be usable."""
+"""Checking for hardware on a node, and for what it needs to be usable."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from deviceplugin.checks._node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Something that must be there; without it there are no devices."""
+    """A requirement of the hardware: without it there are no devices."""
 
     what: str
     means: str
-    """What follows if it is missing."""
+    """The consequence if it is missing."""
     do: str
     any_of: tuple[str, ...] = ()
-    """Patterns below the node's root, any of which is enough."""
+    """Patterns below the node's root. One match is enough."""
     missing: Callable[[Node], str] | None = None
-    """Asked instead of the patterns: returns where it was looked for in vain, and an empty text if
-    it is there."""
+    """Called instead of using the patterns. It returns where it searched without success, or an
+    empty string if the requirement is met."""
     follows: bool = True
-    """Whether it is there only if what stands before it is."""
+    """Whether it can be met only if the requirements before it are."""
     is_driver: bool = False
 
     def sought(self, node: Node) -> str:
-        """Return where it was looked for in vain; empty if it is there."""
+        """Return where it was searched for without success; empty if it is there."""
         if self.missing is not None:
             return self.missing(node)
         if any(map(node.exists, self.any_of)):
@@ -38,20 +38,20 @@ class Hardware:
     """A kind of card on the PCI bus, with its driver."""
 
     plugin: str
-    """The name of the check: ``--plugin`` with it says that there should be some."""
+    """The name of the check. With ``--plugin`` and this name, the hardware must be there."""
     what: str
     vendor: str
-    """As in sysfs."""
+    """The vendor id as in sysfs."""
     pci_class: str | tuple[str, ...]
-    """The beginning of it, as in sysfs; any of several."""
+    """The beginning of the class as in sysfs, or several of which one must match."""
     signs: tuple[str, ...]
     """Patterns that show, without the PCI bus, that the hardware is here."""
     needs: tuple[Need, ...]
     rivals: tuple[str, ...] = ()
-    """Kernel modules that keep the right one from having the hardware."""
+    """Kernel modules that can claim the hardware in place of the right one."""
 
     def look(self, node: Node) -> Iterator[Finding]:
-        """Yield whether the hardware is here, and which of its needs are not met."""
+        """Yield whether the hardware is here, and which of its requirements are not met."""
         cards = list(self._cards(node))
         signs = [sign for sign in self.signs if node.exists(sign)]
         if not cards and not signs:
@@ -59,7 +59,7 @@ class Hardware:
             return
         yield ok(self.what, f"{len(cards)} on the PCI bus" if cards else f"/{signs[0]} exists")
         unmet = [(need, places) for need in self.needs if (places := need.sought(node))]
-        # What comes after a link of the chain that is missing is missing because of it.
+        # Requirements after the first missing one of the chain are missing because of it.
         chain = [each for each in unmet if each[0].follows][:1]
         for need, places in [*chain, *(each for each in unmet if not each[0].follows)]:
             yield self._missing(need, places, node, cards)
@@ -78,11 +78,11 @@ class Hardware:
 
     def _nothing(self, node: Node) -> Finding:
         if self.plugin not in node.plugins:
-            return ok(self.what, "none in sight")
+            return ok(self.what, "none found")
         kinds = (self.pci_class,) if isinstance(self.pci_class, str) else self.pci_class
         return failure(
             self.what,
-            f"none in sight: no PCI device of vendor {self.vendor} and class "
+            f"none found: no PCI device of vendor {self.vendor} and class "
             f"{' or '.join(kinds)}, and no /{', no /'.join(self.signs)}",
             means=f"the {self.plugin} plugin advertises 0 devices.",
             do="lspci -nn shows what the machine has; a virtual machine needs the card passed "

@@ -1,4 +1,4 @@
-"""The node as the checks see it: all paths below one root, and what else a test replaces."""
+"""The node for checks: its paths are below one root, and tests can replace the rest."""
 
 import os
 import time
@@ -10,35 +10,35 @@ from typing import Self
 from deviceplugin._config.settings import Settings
 
 _MAX_TEXT = 1 << 20
-"""Bytes that are read of a file of the kernel or the kubelet; a checkpoint is some kB."""
+"""Most bytes that are read of a file of the kernel or the kubelet; a checkpoint has some kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Where things are on the node that is looked at."""
+    """The node to check."""
 
     root: Path
-    """Where the node's file system is: ``/`` on the node, else where it is mounted."""
+    """The root of the node's file system: ``/`` on the node, otherwise its mount point."""
     settings: Settings
-    """As a plugin would have them; their paths are the node's."""
+    """The settings of a plugin; their paths are those on the node."""
     plugins: frozenset[str] = frozenset()
-    """Plugins whose devices should be here, by the names of their checks. Of others it is only said
-    what is wrong with them."""
+    """Plugins whose devices must be here, by the names of their checks. Devices of other plugins
+    may be missing."""
     config: Path | None = None
-    """The plugin's configuration file, where it is not the usual one."""
+    """The plugin's configuration file, if it is not the default one."""
     timeout: float = 2.0
-    """Seconds that anybody on the other side of a socket has to answer."""
+    """Seconds to wait for an answer on a socket."""
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     statvfs: Callable[[Path], os.statvfs_result] = field(default=os.statvfs)
 
     @classmethod
     def at_root(cls, root: Path) -> Self:
-        """Return the node at ``root`` with all settings as they are by default."""
+        """Return the node at ``root`` with default settings."""
         return cls(root=root, settings=Settings())
 
     def at(self, path: Path | str) -> Path:
-        """Return where ``path`` of the node is here."""
+        """Return the local path of ``path`` on the node."""
         return self.root / str(path).lstrip("/")
 
     @property
@@ -57,7 +57,7 @@ class Node:
         return self.at(self.settings.pod_resources_socket)
 
     def read(self, path: Path | str) -> str:
-        """Return the text of ``path`` of the node, without the white space around it.
+        """Return the content of ``path`` on the node, without white space at its ends.
 
         Raises:
             OSError: It cannot be read.
@@ -66,20 +66,20 @@ class Node:
             return file.read(_MAX_TEXT).decode(errors="replace").strip()
 
     def peek(self, path: Path | str) -> str:
-        """Return the same; empty if it cannot be read."""
+        """Return the same as ``read``, or an empty string if it cannot be read."""
         try:
             return self.read(path)
         except OSError:
             return ""
 
     def exists(self, pattern: str) -> bool:
-        """Whether anything on the node matches ``pattern``."""
+        """Return whether anything on the node matches ``pattern``."""
         return next(self.matches(pattern), None) is not None
 
     def matches(self, pattern: str) -> Iterator[Path]:
-        """Yield what on the node matches ``pattern``, broken links too."""
+        """Yield the paths on the node that match ``pattern``, including broken links."""
         yield from self.root.glob(pattern.lstrip("/"))
 
     def processes(self) -> Iterator[Path]:
-        """Yield the directories of the processes that can be seen."""
+        """Yield the directories of all visible processes."""
         yield from self.matches("proc/[0-9]*")

@@ -1,6 +1,6 @@
 """Checks any device plugin against what a kubelet expects of it: ``deviceplugin conformance``.
 
-The plugin runs as a process of its own, whatever it is written in, on a simulated kubelet.
+The plugin runs as its own process on a simulated kubelet, so it can be in any language.
 """
 
 from deviceplugin.conformance._check import Check, Result, Verdict

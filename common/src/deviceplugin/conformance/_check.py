@@ -1,4 +1,4 @@
-"""What a check is, and what comes of it."""
+"""Checks and their results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ if TYPE_CHECKING:
     from deviceplugin.conformance._trial import Trial
 
 PAGE: Final = "common/docs/conformance.md"
-"""Where each group has a section of its own."""
+"""The page that has a section for each group."""
 
 
 FIRST_LANE: Final = "first"
-"""Of what looks at the plugin's first start."""
+"""The lane of checks of the plugin's first start."""
 LAST_LANE: Final = "last"
-"""Of what looks at all that happened in the others."""
+"""The lane of checks of what happened in all other lanes."""
 
 
 class Failed(Exception):  # noqa: N818 - reads as what happened
-    """The plugin did what it should not; the message says what it did."""
+    """The plugin did something wrong. The message says what it did."""
 
 
 class NotApplicable(Exception):  # noqa: N818 - reads as what happened
-    """There is nothing to check; the message says why."""
+    """There is nothing to check. The message says why."""
 
 
 class Abandoned(Exception):  # noqa: N818 - reads as what happened
-    """The run is over, and what was waited for does not matter any more."""
+    """The run was given up while a check was waiting."""
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """The verdict of a check."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -40,7 +40,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a kubelet relies on."""
+    """A property of the plugin that a kubelet relies on."""
 
     group: str
     """The group's title, which is also a heading of the page."""
@@ -53,19 +53,19 @@ class Check:
     run: Callable[["Trial"], str]
     """Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
     disturbing: bool
-    """Whether a plugin that failed may still be busy getting over it."""
+    """Whether a plugin that failed may still be recovering."""
     lane: str = ""
-    """Checks of one lane run one after the other, on one plugin; lanes do not need each other."""
+    """Checks of one lane run one after the other, on one plugin. Lanes are independent."""
 
     @property
     def link(self) -> str:
-        """Where the documentation says more."""
+        """The section of the documentation about it."""
         return f"{PAGE}#{self.group.lower().replace(' ', '-')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one check."""
+    """The result of one check."""
 
     check: Check
     verdict: Verdict
@@ -75,7 +75,7 @@ class Result:
 
 
 class Group:
-    """The checks of one module, in the order in which they stand there."""
+    """The checks of one module, in their order there."""
 
     def __init__(self, name: str, title: str, *, disturbing: bool = False, lane: str = "") -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Group:
     def check(
         self, name: str, title: str, *, why: str, apart: bool = False
     ) -> Callable[[Callable[["Trial"], str]], Callable[["Trial"], str]]:
-        """Make a check of the decorated function; ``apart`` it has a lane of its own."""
+        """Make a check of the decorated function. With ``apart``, it gets its own lane."""
 
         def add(run: Callable[["Trial"], str]) -> Callable[["Trial"], str]:
             id_ = f"{self.name}.{name}"

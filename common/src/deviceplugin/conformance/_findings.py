@@ -1,4 +1,4 @@
-"""What scenarios showed, which several checks look at."""
+"""The results of scenarios, which several checks share."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,35 +11,35 @@ _T = TypeVar("_T")
 
 
 class Findings:
-    """Has each scenario played once in a run, by whoever asks first; others wait for it."""
+    """Plays each scenario once in a run. The first caller plays it, and others wait for it."""
 
     def __init__(self) -> None:
         self._locks: defaultdict[Callable[..., Any], RLock] = defaultdict(RLock)
         self._found: dict[Callable[..., Any], object] = {}
-        self._told: set[Callable[..., Any]] = set()
+        self._reported: set[Callable[..., Any]] = set()
 
     def once(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T:
-        """Return what ``scenario`` found, which is known as ``name``.
+        """Return what ``scenario`` found. ``name`` identifies the scenario.
 
         Raises:
-            Failed: It failed, and no check has reported it yet.
-            NotApplicable: It raised that, or it failed and a check has reported it.
+            Failed: It failed, and no check has reported that yet.
+            NotApplicable: It raised that, or it failed and a check has reported that.
         """
         with self._locks[name]:
             found = self._play(scenario, name)
-            if isinstance(found, Failed) and name not in self._told:
-                self._told.add(name)
+            if isinstance(found, Failed) and name not in self._reported:
+                self._reported.add(name)
                 raise Failed(str(found)) from found
-        return self._seen(found)
+        return self._result(found)
 
     def before(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T:
-        """Return what ``scenario`` found, for a check to which its failing is no failure.
+        """Return what ``scenario`` found, for a check that does not fail because of it.
 
         Raises:
-            NotApplicable: It raised that, or it failed; another check reports that.
+            NotApplicable: It raised that, or it failed. Another check reports that.
         """
         with self._locks[name]:
-            return self._seen(self._play(scenario, name))
+            return self._result(self._play(scenario, name))
 
     def _play(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T | Exception:
         if name not in self._found:
@@ -49,7 +49,7 @@ class Findings:
                 self._found[name] = outcome
         return cast("_T | Exception", self._found[name])
 
-    def _seen(self, found: _T | Exception) -> _T:
+    def _result(self, found: _T | Exception) -> _T:
         if isinstance(found, Failed):
             raise NotApplicable(f"not seen, because: {found}") from found
         if isinstance(found, NotApplicable):

@@ -1,4 +1,4 @@
-"""A simulated kubelet that keeps a journal of what plugins tell it."""
+"""A simulated kubelet that keeps a journal of registrations and lists."""
 
 import threading
 import time
@@ -25,30 +25,30 @@ class Registered:
     version: str
     endpoint: str
     served: bool
-    """Whether the endpoint answered at the moment of the call."""
+    """Whether the endpoint answered at the time of the call."""
     answered_at: float = 0.0
-    """0 until it was answered."""
+    """0 until the call was answered."""
     refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One message of a ListAndWatch stream of the kubelet's."""
+    """One message of a ListAndWatch stream of the kubelet."""
 
     at: float
     resource: str
     stream: threading.Thread
-    """Stands for the stream."""
+    """The thread that reads the stream, which identifies it."""
     devices: tuple[pb.Device, ...]
 
     @property
     def ids(self) -> list[str]:
-        """The ids in their order, repeated where the plugin repeated them."""
+        """The ids in their order, including duplicates."""
         return [device.ID for device in self.devices]
 
 
 class ObservedKubelet(SimulatedKubelet):
-    """A simulated kubelet that remembers each registration and each list, over all its starts."""
+    """A simulated kubelet that records each registration and each list, over all its starts."""
 
     def __init__(
         self, root: Path, *, version: str, seed: int, hello: float, dial_timeout: float

@@ -1,4 +1,4 @@
-"""Runs checks side by side, where they do not need each other."""
+"""Running independent checks side by side."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,24 +17,24 @@ _HOT_PLUG: Final = "hot-plug"
 
 @dataclass(slots=True)
 class InOrder:
-    """Passes results on to ``say`` in the order of ``checks``, from whatever thread they come."""
+    """Passes results to ``say`` in the order of ``checks``, from any thread."""
 
     checks: Sequence[Check]
     say: Callable[[Result], None]
     results: list[Result] = field(default_factory=list)
-    """Those that were passed on."""
+    """Results that were passed on."""
     running: list[Check] = field(default_factory=list)
-    """Those that have begun and not ended."""
+    """Checks that have begun but not ended."""
     _early: dict[str, Result] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def begins(self, check: Check) -> None:
-        """Take down that ``check`` is run now."""
+        """Record that ``check`` begins."""
         with self._lock:
             self.running.append(check)
 
     def ends(self, result: Result) -> None:
-        """Take a result, and pass on what can be."""
+        """Record a result, and pass on all results whose turn has come."""
         with self._lock:
             self.running.remove(result.check)
             self._early[result.check.id] = result
@@ -46,16 +46,16 @@ class InOrder:
 
     @property
     def done(self) -> int:
-        """How many checks have ended."""
+        """Number of checks that have ended."""
         return len(self.results) + len(self._early)
 
 
 class SideBySide:
     """Runs checks with several processes of the plugin at a time.
 
-    Each lane has a plugin and a kubelet of its own. One that does not come up beside another
-    plugin is put off until it is alone, as is one whose trigger may change all plugins' devices.
-    The last lane looks at what happened in all others.
+    Each lane has its own plugin and kubelet. A lane waits until it can run alone if its plugin does
+    not start beside another, or if its trigger may change the devices of all plugins. The last lane
+    checks what happened in all others.
     """
 
     def __init__(self, trial: Trial, order: InOrder, jobs: int) -> None:
@@ -64,14 +64,14 @@ class SideBySide:
         self._jobs = jobs
         self._problems: list[str] = []
         self.only_one = ""
-        """Why the plugin does not come up beside another; empty if it does."""
+        """Why the plugin does not start beside another; empty if it does."""
 
     def run(self, checks: Sequence[Check]) -> None:
         """Run ``checks``.
 
         Raises:
-            BaseException: What one of the checks raised that it should not; the others are given
-                up as soon as they wait for anything.
+            BaseException: An unexpected error of one of the checks. The others are given up as soon
+                as they wait for anything.
         """
         if self._jobs == 1 or not self._trial.first_comes_up():
             self._run(self._trial, checks)
@@ -91,7 +91,7 @@ class SideBySide:
         run(trial, checks, self._order.ends, self._order.begins)
 
     def _beside(self, first: Lane, lanes: Sequence[Lane]) -> list[Lane]:
-        """Run ``first`` on the trial itself and the others beside it; return those put off."""
+        """Run ``first`` on the trial itself and the others beside it; return those to run later."""
         with ThreadPoolExecutor(self._jobs, thread_name_prefix="conformance") as pool:
             try:
                 main = pool.submit(self._run, self._trial, first)
@@ -104,7 +104,7 @@ class SideBySide:
                 raise
 
     def _in_own(self, lane: Lane, *, beside: bool = False) -> bool:
-        """Run a lane on a plugin of its own, and return whether it was run."""
+        """Run a lane on its own plugin, and return whether it ran."""
         with self._trial.beside() as own:
             if beside and (self.only_one or not own.comes_up()):
                 self.only_one = self.only_one or own.hopeless

@@ -15,13 +15,13 @@ from deviceplugin.conformance._subject import Subject
 from deviceplugin.proto.v1beta1 import HEALTHY
 
 _DIAL_TIMEOUT: Final = 10.0
-"""Seconds: the kubelet's own."""
+"""Seconds, as in the kubelet."""
 _OTHERS: Final = 0.3
-"""Seconds for other resources to be listed after the first one."""
+"""Seconds to wait for the lists of other resources after the first one."""
 
 
 class Node:
-    """One kubelet, and one process of the plugin's at a time."""
+    """One kubelet, with one process of the plugin at a time."""
 
     def __init__(
         self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
@@ -52,14 +52,14 @@ class Node:
         return self.plugin
 
     def close(self) -> None:
-        """End the plugin and the kubelet, in no good manner."""
+        """Kill the plugin and stop the kubelet."""
         if self.plugin is not None:
             self.plugin.kill()
         self.kubelet.stop()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Kill the plugin if what is done meanwhile takes too long: no admission has a timeout."""
+        """Kill the plugin if the context takes too long, because admissions have no timeout."""
         assert self.plugin is not None
         killer = threading.Timer(self.limits.within, self.plugin.kill)
         killer.start()
@@ -72,16 +72,16 @@ class Node:
     # Waiting
 
     def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition`` on the kubelet's state holds, and return whether it did.
+        """Wait until ``condition()`` is true, and return whether it became true.
 
         Raises:
             Failed: The plugin ended meanwhile.
-            Abandoned: The run did.
+            Abandoned: The run was given up meanwhile.
         """
         return self._wait(condition, timeout, self._check_running)
 
     def await_gone(self) -> None:
-        """Wait until the kubelet has noticed that the plugin has ended, as it was made to."""
+        """Wait until the kubelet has noticed that the plugin ended, after a check ended it."""
         self._wait(
             lambda: self.resource not in self.kubelet.registered, self.limits.within, lambda: None
         )
@@ -111,11 +111,11 @@ class Node:
             )
 
     def observe(self, seconds: float) -> None:
-        """Let ``seconds`` pass; ends early, by ``Failed``, if the plugin does."""
+        """Let ``seconds`` pass; raise ``Failed`` at once if the plugin ends."""
         self.wait(lambda: False, seconds)
 
     def wait_up(self) -> str:
-        """Wait until the plugin's devices are listed; return why not, empty if they are."""
+        """Wait until the plugin's devices are listed; return the problem if they are not."""
         kubelet, within = self.kubelet, self.limits.start
         try:
             if not self.wait(lambda: kubelet.registrations(self.resource or None), within):
@@ -147,7 +147,7 @@ class Node:
 
     @property
     def up(self) -> bool:
-        """Whether plugin and kubelet are as they should be."""
+        """Whether the kubelet runs, and the plugin runs, is registered and has sent a list."""
         return (
             self.kubelet.running
             and self.plugin is not None
@@ -157,14 +157,14 @@ class Node:
         )
 
     def back(self, since: float) -> bool:
-        """Whether the resource is connected, and has been listed after ``since``."""
+        """Return whether the resource is connected, and has been listed after ``since``."""
         registered = self.resource in self.kubelet.registered
         return registered and any(each.at > since for each in self.lists)
 
     def back_after(
         self, what: str, happens: Callable[[], object], *, started: bool = False
     ) -> float:
-        """Do what has the plugin register again, and return as ``await_back`` does."""
+        """Call ``happens``, which makes the plugin register again, then do as ``await_back``."""
         begin = time.monotonic()
         happens()
         return self.await_back(begin, what, started=started)
@@ -173,7 +173,7 @@ class Node:
         """Wait for the plugin to register again, and return how many seconds that took.
 
         Raises:
-            Failed: It does not within the limit, which is that of a start where it was started.
+            Failed: It does not within the limit. With ``started``, that is the limit of a start.
         """
         limit = self.limits.start if started else self.limits.within
         if not self.wait(lambda: self.back(since), limit):
@@ -186,12 +186,12 @@ class Node:
 
     @property
     def lists(self) -> list[Listed]:
-        """All lists of the resource, so far and over all starts of the kubelet."""
+        """All lists of the resource so far, over all starts of the kubelet."""
         return self.kubelet.lists(self.resource or None)
 
     @property
     def healthy(self) -> list[str]:
-        """Ids of the healthy devices in the last list, sorted, each once."""
+        """Ids of the healthy devices in the last list, sorted and without duplicates."""
         last = self.lists[-1:]
         return sorted({d.ID for each in last for d in each.devices if d.health == HEALTHY})
 

@@ -1,4 +1,4 @@
-"""What a plugin wrote, in a few lines."""
+"""Summarising the output of a plugin in a few lines."""
 
 import re
 from collections import deque
@@ -7,13 +7,13 @@ from typing import Final
 
 _LONGEST_LINE: Final = 300
 _CAUSE: Final = re.compile(r"\bpanic: |\bfatal\b|^F\d{4} \d\d:", re.IGNORECASE)
-"""What a plugin in Go says before it prints hundreds of lines about its goroutines."""
+"""What a plugin in Go prints before hundreds of lines about its goroutines."""
 
 
 def last_words(output: Path, count: int, begin: int = 0) -> list[str]:
-    """Return the last ``count`` lines, and before them the one that says why the plugin ended.
+    """Return the last ``count`` lines, preceded by the one that says why the plugin ended.
 
-    Lines are cut to a length that can be read. ``begin`` is where in the file to begin, in bytes.
+    Long lines are cut. ``begin`` is the offset in the file at which to begin, in bytes.
     """
     cause, last = "", deque[str](maxlen=count)
     with output.open("rb") as written:

@@ -1,4 +1,4 @@
-"""Where a plugin is started: directories of its own, and what stands for them in its command."""
+"""The directories of one start of a plugin, and the placeholders for them in its command."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _LONGEST_TEMPORARY: Final = 24
-"""Bytes of the path of the directory for temporary ones: sockets below it have long names."""
+"""Most bytes in the path of the directory for temporary files: sockets below have long names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Place:
     """The directories of one start."""
 
     root: Path
-    """The kubelet's."""
+    """The kubelet's directory."""
     scratch: Path
-    """For the rest."""
+    """The directory for everything else."""
 
     def placeholders(self) -> Mapping[str, str]:
-        """Return what stands for the names in braces. The TCP port is a new one each time."""
+        """Return the values of the names in braces. The TCP port is a new one each time."""
         return {
             "plugin_dir": str(self.root / "device-plugins"),
             "pod_resources_socket": str(self.root / "pod-resources" / "kubelet.sock"),
@@ -37,7 +37,7 @@ class Place:
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """Make a directory whose path is short enough for sockets below it; delete it at the end."""
+    """Yield a new directory with a path short enough for sockets below; delete it at the end."""
     parent = tempfile.gettempdir()
     parent = parent if len(os.fsencode(parent)) <= _LONGEST_TEMPORARY else "/tmp"  # noqa: S108
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -48,7 +48,7 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 def make_devices(directory: Path, files: int) -> Path:
-    """Make ``devices`` in ``directory``, with so many files in it, and return it."""
+    """Create ``devices`` in ``directory`` with so many files, and return it."""
     devices = directory / "devices"
     devices.mkdir()
     for number in range(files):
@@ -57,14 +57,14 @@ def make_devices(directory: Path, files: int) -> Path:
 
 
 def fill(text: str, placeholders: Mapping[str, str]) -> str:
-    """Replace each ``{name}`` of ``placeholders``; other braces stay."""
+    """Return ``text`` with each ``{name}`` of ``placeholders`` replaced; other braces stay."""
     for name, value in placeholders.items():
         text = text.replace(f"{{{name}}}", value)
     return text
 
 
 def _free_port() -> int:
-    """Return a TCP port that nobody listens on at this moment."""
+    """Return a TCP port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

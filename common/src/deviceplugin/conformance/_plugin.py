@@ -22,11 +22,11 @@ _VARIABLES: Final = (
     "registry_dir",
     "http_address",
 )
-"""What is in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
+"""Placeholders that are in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
 
 
 class Plugin:
-    """One process of the plugin's, and of those that it starts."""
+    """One process of the plugin, with the processes that it starts."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class Plugin:
     ) -> None:
         """Start ``command``, with each ``{name}`` in it replaced.
 
-        ``output`` takes what it writes, ``environment`` is what it finds beside this process's.
+        Its output goes to the file ``output``. Its environment is this process's and
+        ``environment``.
 
         Raises:
             ConfigError: There is no such program.
@@ -68,29 +69,29 @@ class Plugin:
 
     @property
     def status(self) -> int | None:
-        """Its exit status, below zero for a signal's number; None while it runs."""
+        """Its exit status, or minus the number of the signal; None while it runs."""
         return self._process.poll()
 
     def terminate(self, timeout: float) -> float | None:
-        """Send SIGTERM and return the seconds that it took to exit; None if it does not."""
+        """Send SIGTERM and return the seconds until it exits; None if it does not."""
         begin = time.monotonic()
         self._process.terminate()
         return time.monotonic() - begin if _ends_within(self._process, timeout) else None
 
     def kill(self) -> None:
-        """End it and all that it started, at once. Idempotent."""
+        """Kill it and all processes that it started. Idempotent."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def last_words(self) -> str:
-        """Return the last lines that it wrote, on one line, and the one that says why it ended."""
+        """Return the last lines of its output, and the one that says why it ended, on one line."""
         return " | ".join(last_words(self._output, _LAST_LINES, self._begin))
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of ``process``, and say whether it came."""
-    # With a timeout, it would itself sleep between looks, and notice the end up to 50 ms late.
+    """Wait for the end of ``process``, and return whether it came in time."""
+    # With a timeout, wait() would sleep between polls, and notice the end up to 50 ms late.
     waiting = threading.Thread(target=process.wait, name="wait", daemon=True)
     waiting.start()
     waiting.join(seconds)

@@ -1,6 +1,6 @@
-"""What ``/proc`` says of a process and of those that it started.
+"""Facts from ``/proc`` about a process and its descendants.
 
-A process that ends, or starts another, while it is read is counted by what was still to be read.
+If a process ends, or starts another, while it is being read, only what was still there counts.
 """
 
 import os
@@ -17,12 +17,12 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a process tree has at one moment."""
+    """The memory, threads and descriptors of a process tree at one moment."""
 
     rss: int
-    """Resident bytes; pages that several processes share count for each."""
+    """Resident bytes. A shared page counts for each process."""
     pss: int
-    """Resident bytes, where a page that N processes share counts as an Nth of it for each."""
+    """Proportional resident bytes. Of a page that N processes share, 1/N counts for each."""
     threads: int
     descriptors: int
     sockets: int
@@ -31,15 +31,15 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the threads of a process tree have done so far: compare two to see what they did."""
+    """The work of the threads of a process tree so far. The difference of two is their work."""
 
     by_thread: Mapping[int, tuple[int, int]]
-    """Nanoseconds on a CPU, and times that the thread went to sleep, by thread id."""
+    """Nanoseconds of CPU time, and number of times that the thread went to sleep, by thread id."""
 
     def since(self, earlier: "Activity") -> tuple[float, int]:
         """Return CPU seconds and wake-ups since ``earlier``.
 
-        A thread that was started meanwhile counts in full; one that ended does not count.
+        A thread that was started since counts in full; one that has ended does not count.
         """
         cpu = wakeups = 0
         for thread, (now_cpu, now_wakeups) in self.by_thread.items():
@@ -88,7 +88,7 @@ def family(pid: int) -> Iterator[int]:
 
 
 def _parent(process: Path) -> int:
-    # The second field is the command in parentheses, in which anything can stand.
+    # The second field is the command in parentheses, which can contain anything.
     text = (process / "stat").read_text(encoding="utf-8", errors="replace")
     return int(text.rpartition(")")[2].split()[1])
 
@@ -115,7 +115,7 @@ def _sizes(rollup: Path) -> tuple[int, int]:
 def _cpu(thread: Path) -> int:
     try:
         return int((thread / "schedstat").read_text(encoding="ascii").split()[0])
-    except FileNotFoundError:  # a kernel without it; ticks of 10 ms are all there is
+    except FileNotFoundError:  # a kernel without it only has ticks of 10 ms
         text = (thread / "stat").read_text(encoding="utf-8", errors="replace")
         user, system = text.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

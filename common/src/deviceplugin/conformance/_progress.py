@@ -1,4 +1,4 @@
-"""A line on a terminal that says what is going on."""
+"""A progress line on a terminal."""
 
 import shutil
 from threading import Lock, Thread
@@ -14,9 +14,9 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Shows, while it is open, which checks are being run and for how long it has been so.
+    """Shows which checks are running, and how long the run has taken, while it is open.
 
-    Nothing is shown where ``terminal`` is none.
+    It shows nothing if ``terminal`` is not a terminal.
     """
 
     def __init__(self, order: InOrder, terminal: TextIO, clock: Clock = MONOTONIC) -> None:
@@ -44,7 +44,7 @@ class Progress:
             self._show("")
 
     def print(self, text: str) -> None:
-        """Print a text above the line."""
+        """Print ``text`` above the progress line."""
         with self._lock:
             self._write("")
             print(text, flush=True)  # noqa: T201 - what the command is for

@@ -1,4 +1,4 @@
-"""Runs checks, one after the other."""
+"""Running checks one after the other."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ def run(
     say: Callable[[Result], None],
     begins: Callable[[Check], None] = lambda _: None,
 ) -> list[Result]:
-    """Run ``checks`` in their order, and ``say`` each result as soon as it is there.
+    """Run ``checks`` in order, and return their results.
 
-    ``begins`` is called with each check before it runs.
+    ``begins`` is called with each check before it runs, and ``say`` with each result at once.
     """
     results = []
     for check in checks:

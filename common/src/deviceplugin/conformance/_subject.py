@@ -1,4 +1,4 @@
-"""Which plugin is tried, and where."""
+"""The plugin to check, and the directories for it."""
 
 import os
 import shutil
@@ -13,43 +13,42 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import NEWEST
 
 _LONGEST_ROOT: Final = 50
-"""Bytes of the path of a kubelet's directory: sockets below it have long names."""
+"""Most bytes in the path of a kubelet's directory: sockets below have long names."""
 _OWN: Final = ("devices_dir", "http_address", "kubelet_dir", "plugin_dir")
-"""What the trigger can name of the start whose devices are to change."""
+"""Placeholders by which the trigger can name one start of the plugin."""
 _FILES: Final = 8
-"""Files in ``{devices_dir}``."""
+"""Number of files in ``{devices_dir}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A plugin's command, and what the user says about it.
+    """A plugin's command, and the user's options for it.
 
-    ``{plugin_dir}``, ``{pod_resources_socket}``, ``{registry_dir}``, ``{http_address}``,
-    ``{kubelet_dir}`` and ``{devices_dir}``, a directory with a few files, stand for what each
-    start is given.
+    Each start replaces the placeholders ``{plugin_dir}``, ``{pod_resources_socket}``,
+    ``{registry_dir}``, ``{http_address}``, ``{kubelet_dir}`` and ``{devices_dir}``, which is a
+    directory with a few files.
     """
 
     command: Sequence[str]
     resource: str = ""
-    """Resource to check; the first by name where not given."""
+    """Resource to check; by default the first by name."""
     trigger: str = ""
     """Shell command that changes the devices."""
     kubelet_dir: Path | None = None
-    """Directory of the kubelet; one of its own for each start where not given."""
+    """Directory of the kubelet; by default a new one for each start."""
     kubelet_version: str = NEWEST
-    """The release of Kubernetes whose kubelet it is tried on."""
+    """The release of Kubernetes whose kubelet is simulated."""
 
     @property
     def trigger_is_shared(self) -> bool:
-        """Whether the trigger names nothing of one start's own, and so may change all plugins."""
+        """Whether the trigger has no placeholder of one start, so it may change all plugins."""
         return bool(self.trigger) and not any(f"{{{name}}}" in self.trigger for name in _OWN)
 
     def check(self) -> None:
-        """Make sure that ``kubelet_dir`` can be used and is nobody else's.
+        """Check that ``kubelet_dir`` can be used and is not a real kubelet's.
 
         Raises:
-            ConfigError: There is something in it that a kubelet would have put there; or it
-                cannot be made, or has too long a name.
+            ConfigError: It has files of a kubelet, cannot be created, or has too long a path.
         """
         if self.kubelet_dir is None:
             return
@@ -62,13 +61,11 @@ class Subject:
             except OSError as error:
                 raise ConfigError(f"{path}: {error.strerror}") from error
             if used:
-                raise ConfigError(
-                    f"{path}: not empty; a kubelet's directory is not to be played with"
-                )
+                raise ConfigError(f"{path}: not empty; do not use the directory of a real kubelet")
 
     @contextmanager
     def place(self) -> Iterator[Place]:
-        """Make directories for one start, and remove them, or what is in them, at the end."""
+        """Yield the directories of one start, and remove them, or their content, at the end."""
         with scratch("dpc-") as directory:
             make_devices(directory, _FILES)
             try:

@@ -1,4 +1,4 @@
-"""One run of the checks: what they share."""
+"""One run of the checks, and the state that they share."""
 
 import random
 import shutil
@@ -20,27 +20,27 @@ _T = TypeVar("_T")
 
 
 class Trial:
-    """Starts the plugin as often as checks need it, and keeps what they found for each other."""
+    """Starts the plugin as often as checks need it, and shares results between checks."""
 
     def __init__(self, subject: Subject, limits: Limits, seed: int) -> None:
         self.subject = subject
         self.limits = limits
         self.seed = seed
         self.resource = subject.resource
-        """The resource that is checked; empty until a first start has shown it."""
+        """The resource to check; empty until the first start has shown it."""
         self.others: frozenset[str] = frozenset()
         """Resources of the plugin that are not checked."""
         self.hopeless = ""
-        """Why the plugin is not started any more."""
+        """Why the plugin is not started any more; empty if it is."""
         self.start_took = 0.0
-        """Seconds that it took to come up, the last time."""
+        """Seconds that its last start took."""
         self.crashes: list[str] = []
-        """What killed a kubelet, in all of the run."""
+        """The reasons of all crashes of kubelets in the run."""
         self._nodes = ExitStack()
         self._node: Node | None = None
         self._first: Node | None = None
         self.over = threading.Event()
-        """Set where the run is given up: whatever waits in it raises ``Abandoned`` then."""
+        """Set when the run is given up. Then whatever waits raises ``Abandoned``."""
         self._findings = Findings()
 
     def __enter__(self) -> Self:
@@ -50,35 +50,35 @@ class Trial:
         self.discard()
 
     def beside(self) -> "Trial":
-        """Return another trial of the same run, whose plugin and kubelet are its own."""
+        """Return another trial of the same run, with its own plugin and kubelet."""
         other = Trial(self.subject, self.limits, self.seed)
         other.resource, other.others = self.resource, self.others
         other.crashes, other.over, other._findings = self.crashes, self.over, self._findings
         return other
 
     def first_comes_up(self) -> bool:
-        """Return whether the plugin came up when it was first started."""
+        """Return whether the first start of the plugin succeeded."""
         self.first()
         return not self.hopeless
 
     def comes_up(self) -> bool:
-        """Start the plugin, and return whether it came up; ``hopeless`` says why not."""
+        """Start the plugin, and return whether that succeeded; ``hopeless`` has the reason."""
         self._bring_up()
         return not self.hopeless
 
     # Nodes
 
     def first(self) -> Node:
-        """Return the first node ever, whether the plugin came up on it or not, and maybe ended."""
+        """Return the first node, even if the plugin did not start on it or has ended."""
         if self._first is None:
             self._bring_up()
         return cast("Node", self._first)
 
     def node(self) -> Node:
-        """Return a node on which the plugin is up; a new one where the last is not fit any more.
+        """Return a node on which the plugin is up: the last one if it still is, or a new one.
 
         Raises:
-            NotApplicable: It does not come up.
+            NotApplicable: The plugin does not start.
         """
         if self._node is None or not self._node.up:
             self._bring_up()
@@ -93,7 +93,7 @@ class Trial:
         return self.node()
 
     def empty(self) -> Node:
-        """Return a new node on which nothing runs yet, neither kubelet nor plugin."""
+        """Return a new node on which neither kubelet nor plugin runs yet."""
         if self.hopeless:
             raise NotApplicable(self.hopeless)
         self.discard()
@@ -129,30 +129,30 @@ class Trial:
             self.resource = node.resource
             self.others = frozenset(r.resource for r in node.kubelet.lists()) - {self.resource}
 
-    # What checks share
+    # Shared by checks
 
     def once(self, scenario: Callable[["Trial"], _T]) -> _T:
-        """Return what ``scenario`` found, playing it once in a run; see ``Findings.once``."""
+        """Return what ``scenario`` found. It is played once in a run; see ``Findings.once``."""
         return self._findings.once(lambda: scenario(self), scenario)
 
     def once_before(self, scenario: Callable[["Trial"], _T]) -> _T:
-        """Return what ``scenario`` found, for a check that merely comes after it.
+        """Return what ``scenario`` found, for a check that only depends on it.
 
         Raises:
-            NotApplicable: It failed; another check reports that.
+            NotApplicable: It failed. Another check reports that.
         """
         return self._findings.before(lambda: scenario(self), scenario)
 
     def rng(self, name: str) -> random.Random:
-        """Return random numbers that only the seed and ``name`` decide."""
+        """Return a random generator that depends only on the seed and ``name``."""
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - reproducible on purpose
 
     def trigger(self, node: Node) -> None:
         """Run the user's command that changes the devices.
 
         Raises:
-            NotApplicable: There is none.
-            Failed: It fails.
+            NotApplicable: There is no such command.
+            Failed: The command fails.
         """
         if not self.subject.trigger:
             raise NotApplicable("no --trigger-change")

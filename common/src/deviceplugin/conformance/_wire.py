@@ -1,4 +1,4 @@
-"""HTTP/2 by hand, and gRPC streams beside the kubelet's own."""
+"""HTTP/2 by hand, and further gRPC streams beside the kubelet's."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ _INITIAL_WINDOW_SIZE: Final = b"\x00\x04"
 
 
 def answers(path: str | os.PathLike[str], timeout: float) -> bool:
-    """Whether a server on the socket ``path`` accepts at once and says hello in HTTP/2 in time."""
+    """Return whether a server on ``path`` accepts and answers the HTTP/2 preface in time."""
     with socket.socket(socket.AF_UNIX) as client, suppress(OSError, ValueError):
         client.settimeout(timeout)
         client.connect(os.fspath(path))
@@ -33,7 +33,7 @@ def answers(path: str | os.PathLike[str], timeout: float) -> bool:
 
 @contextmanager
 def deaf_stream(path: Path, timeout: float) -> Iterator[None]:
-    """Open a ListAndWatch stream whose reader takes not one byte: its window is 0."""
+    """Open a ListAndWatch stream whose reader accepts no byte, because its window is 0."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(timeout)
         client.connect(os.fspath(path))
@@ -54,7 +54,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _headers(method: str) -> bytes:
-    """Return a gRPC request's headers in HPACK, all of them literals that are not indexed."""
+    """Return the headers of a gRPC request in HPACK, as literals without indexing."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -71,7 +71,7 @@ def _text(text: str) -> bytes:
 
 
 class Stream:
-    """A ListAndWatch stream that any client may open; takes lists of any size."""
+    """A ListAndWatch stream that accepts lists of any size."""
 
     def __init__(self, path: Path) -> None:
         self._channel = rpc.connect(
@@ -84,7 +84,7 @@ class Stream:
         self.size = 0
         """Bytes of the first list."""
         self.error = ""
-        """Why the stream ended, if it did so by itself."""
+        """Why the stream ended, unless we closed it."""
         self._thread = threading.Thread(target=self._read, name="conformance-stream", daemon=True)
 
     def __enter__(self) -> Self:

@@ -7,8 +7,8 @@
             (tmp_path / "one").touch()
             node.wait_for("example.com/my", {"one"})
 
-Installing ``deviceplugin`` makes the fixture known to pytest. It is of the newest release of
-Kubernetes that is simulated; for others, parametrise ``kubelet_version``::
+Installing ``deviceplugin`` makes the fixture available in pytest. Its kubelet is of the newest
+simulated release of Kubernetes. For other releases, parametrise ``kubelet_version``::
 
     @pytest.mark.parametrize("kubelet_version", ["1.26", "1.34"])
 """
@@ -29,14 +29,14 @@ __all__ = ["FailingKernel", "Kubelet", "Node", "kubelet", "kubelet_version"]
 
 @pytest.fixture
 def kubelet_version() -> str:
-    """Give the release of Kubernetes that ``kubelet`` is of: the newest, unless parametrised."""
+    """Return the release of Kubernetes for ``kubelet``: the newest, unless parametrised."""
     return NEWEST
 
 
 @pytest.fixture
 def kubelet(kubelet_version: str) -> Iterator[Kubelet]:
-    """Give a running kubelet in a directory of its own."""
-    # Not tmp_path: the path of a Unix socket has 107 bytes at most.
+    """Yield a running kubelet in a new directory."""
+    # tmp_path would be too long: the path of a Unix socket has 107 bytes at most.
     root = Path(tempfile.mkdtemp(prefix="kubelet-"))
     try:
         with Kubelet(root, KubeletConfig(version=kubelet_version)) as running:

@@ -1,4 +1,4 @@
-"""A simulated kubelet with a plugin on it, in words that a test uses."""
+"""A simulated kubelet with plugins, with methods for tests."""
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -19,21 +19,21 @@ from deviceplugin.simulator._clock import PATIENCE
 _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
 _ANSWER: Final = 15.0
-"""Seconds: more than a hook has, so that a test reads which one did not return."""
+"""Seconds. That is more than the limit of a hook, so that a test shows which one did not return."""
 PLUGIN_POD: Final = Pod.of("plugin", plugin={})
-"""The pod of the plugin itself, as on a real node: a kubelet that lists no pod knows none yet."""
+"""The pod of the plugin itself, as on a real node. A kubelet without any pod counts as starting."""
 
 
 class Node:
-    """A node as a test sees it: one kubelet, and the plugins that run on it.
+    """A node for a test: one kubelet, and the plugins that run on it.
 
-    Every method that waits does so for ``timeout`` seconds at most and then raises TimeoutError
-    with what the kubelet has instead and what keeps the plugins from advertising.
+    Methods that wait do so for at most ``timeout`` seconds. Then they raise TimeoutError, with the
+    devices that the kubelet has and with what keeps the plugins from advertising.
     """
 
     def __init__(self, simulated: SimulatedKubelet, host: Host) -> None:
         self.kubelet = simulated
-        """The simulated kubelet, for all that is not offered here."""
+        """The simulated kubelet, which has further methods."""
         self.host = host
 
     def wait_for(
@@ -51,7 +51,7 @@ class Node:
     def allocate(self, *ids: str, resource: str = "") -> Allocation:
         """Allocate devices as the kubelet does and return what the container would get.
 
-        ``resource`` may be left out where there is only one.
+        ``resource`` is needed only if there are several.
 
         Raises:
             grpc.RpcError: The plugin refused.
@@ -62,11 +62,11 @@ class Node:
     def prefer(
         self, available: Sequence[str], size: int, required: Sequence[str] = (), resource: str = ""
     ) -> list[str]:
-        """Return the ids that the plugin would rather give to a container."""
+        """Return the ids that the plugin prefers for a container."""
         return self.kubelet.prefer(resource or self._only(), available, required, size)
 
     def pre_start(self, *ids: str, resource: str = "") -> None:
-        """Call the plugin as before a container starts.
+        """Call the plugin as the kubelet does before a container starts.
 
         Raises:
             grpc.RpcError: The plugin refused.
@@ -78,7 +78,7 @@ class Node:
         self.kubelet.restart()
 
     def hang_up(self, resource: str = "") -> None:
-        """Have the kubelet drop its connection to the plugin."""
+        """Make the kubelet close its connection to the plugin."""
         self.kubelet.hang_up(resource or self._only())
 
     def _only(self) -> str:
@@ -90,7 +90,7 @@ class Node:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Have a TimeoutError say what is wrong with the plugins, too."""
+        """Add what is wrong with the plugins to the message of a TimeoutError."""
         try:
             yield
         except TimeoutError as error:
@@ -98,7 +98,7 @@ class Node:
 
 
 class Kubelet:
-    """What the ``kubelet`` fixture gives."""
+    """The value of the ``kubelet`` fixture."""
 
     def __init__(self, root: Path, config: KubeletConfig | None = None) -> None:
         self.simulated = SimulatedKubelet(root, config=config or KubeletConfig())
@@ -112,7 +112,7 @@ class Kubelet:
         self.simulated.stop()
 
     def settings(self) -> Settings:
-        """Return settings for this kubelet, with times that suit tests."""
+        """Return settings for this kubelet, with intervals that suit tests."""
         return Settings(
             plugin_dir=self.simulated.plugin_dir,
             registry_dir=self.simulated.registry_dir,
@@ -124,9 +124,10 @@ class Kubelet:
 
     @contextmanager
     def running(self, *plugins: Plugin, **changes: object) -> Iterator[Node]:
-        """Run ``plugins`` on this kubelet; ``changes`` are settings other than ``settings()``'s.
+        """Run ``plugins`` on this kubelet in the context; ``changes`` override ``settings()``.
 
-        Whatever ends the plugins early is raised at the end, or noted on what the block raises.
+        An error that ends the plugins early is raised at the end. If the body raises, the error is
+        added to that as a note.
         """
         host = Host(plugins, replace(self.settings(), **changes))  # type: ignore[arg-type]
         errors: list[Exception] = []

@@ -1,4 +1,4 @@
-"""A sysfs that fails as the kernel's does while a device goes."""
+"""Reading sysfs with injected faults, such as those of a device that disappears."""
 
 import os
 from typing import Final
@@ -9,7 +9,7 @@ from deviceplugin.kit.sysfs import Kernel
 
 
 class FailingKernel(Kernel):
-    """Reads as the kernel does, but for the paths that are to fail.
+    """Reads as the kernel does, except for paths that must fail.
 
     ::
 
@@ -17,12 +17,12 @@ class FailingKernel(Kernel):
         sysfs = Sysfs(tmp_path, kernel)
         kernel.faults[tmp_path / "class/drm/card0/device/vendor"] = errno.ENODEV
 
-    A path below one that fails, fails too. Take the path out of ``faults`` to mend it.
+    Paths below a failing path fail too. Remove the path from ``faults`` to repair it.
     """
 
     def __init__(self) -> None:
         self.faults: Final[dict[str | os.PathLike[str], int]] = {}
-        """Number of the error by path, as the path is asked for."""
+        """The number of the error, by the path as it is read."""
 
     @override
     def read(self, path: str, *pages: int) -> bytes:

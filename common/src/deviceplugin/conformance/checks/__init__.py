@@ -32,7 +32,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     _resources.GROUP,
     _crash.GROUP,
 )
-"""In the order in which they run; the last looks at what all others did to the kubelet."""
+"""In the order in which they run. The last one checks what all others did to the kubelet."""
 
 CHECKS: Final[tuple[Check, ...]] = tuple(check for group in GROUPS for check in group.checks)
 """All checks, in the order in which they are reported."""

@@ -1,4 +1,4 @@
-"""Allocation: what Allocate answers."""
+"""Allocation: the answers to Allocate."""
 
 import re
 import time
@@ -19,9 +19,9 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
 
 _PATIENCE: Final = 10.0
-"""Times the limit of a call: how long an answer is waited for that is too late."""
+"""How long to wait for a late answer, as a multiple of the limit of a call."""
 _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
-"""Each letter once at most, in any order, as runtimes take them."""
+"""Each letter at most once, in any order, as runtimes accept them."""
 _CDI_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+")
 _ENV: Final = re.compile(r"[^=\0]+")
 
@@ -29,7 +29,7 @@ Answer = pb.ContainerAllocateResponse
 
 
 def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
-    """Call Allocate for one container and return the answer as it is."""
+    """Call Allocate for one container and return the answer unchanged."""
     request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
     limit = node.limits.call * _PATIENCE
     answer: pb.AllocateResponse = node.kubelet.call(node.resource, "Allocate", request, limit)
@@ -37,7 +37,7 @@ def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
 
 
 def healthy(trial: Trial) -> tuple[Node, list[str]]:
-    """Return a node and healthy devices of its plugin's, not too many.
+    """Return a node and a limited number of healthy devices of its plugin.
 
     Raises:
         NotApplicable: There are none.
@@ -58,7 +58,7 @@ class Allocated:
     responses: Sequence[Answer]
     seconds: float
     error: str = ""
-    """Why it was refused; empty where it was answered."""
+    """Why it was refused; empty if it was answered."""
 
 
 def each_device(trial: Trial) -> Sequence[Allocated]:
@@ -99,7 +99,7 @@ def _every_device(trial: Trial) -> str:
 @GROUP.check(
     "one-response",
     "Answers with exactly one container response",
-    why="The kubelet asks for one container; an answer for none leaks the devices for good.",
+    why="The kubelet asks for one container; an answer for none leaks the devices permanently.",
 )
 def _one_response(trial: Trial) -> str:
     for each in _answered(trial):
@@ -125,7 +125,7 @@ def _repeatable(trial: Trial) -> str:
 @GROUP.check(
     "unknown-refused",
     "Refuses an unknown id with an error",
-    why="An answer starts a container without its device; an empty one leaks devices besides.",
+    why="With an answer, a container starts without its device; an empty one also leaks devices.",
 )
 def _unknown_refused(trial: Trial) -> str:
     node = trial.node()
@@ -135,7 +135,7 @@ def _unknown_refused(trial: Trial) -> str:
 @GROUP.check(
     "unhealthy-refused",
     "Refuses an unhealthy device with an error",
-    why="A device can fail between its admission and its Allocate; the pod is to fail early.",
+    why="A device can fail between admission and Allocate; then the pod should fail early.",
 )
 def _unhealthy_refused(trial: Trial) -> str:
     node = trial.node()
@@ -167,7 +167,7 @@ def _prompt(trial: Trial) -> str:
 @GROUP.check(
     "beside-streams",
     "Answers Allocate while many streams are open",
-    why="With a thread for each stream and few threads, Allocate hangs, and with it the node.",
+    why="If streams use up all threads, Allocate hangs, and the whole node with it.",
 )
 def _beside_streams(trial: Trial) -> str:
     alone = _answered(trial)[0]

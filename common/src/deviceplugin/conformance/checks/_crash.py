@@ -1,4 +1,4 @@
-"""Never crash the kubelet: what kills the real one does not kill a simulated one silently."""
+"""Never crash the kubelet: the simulated kubelet reports what would crash a real one."""
 
 import time
 from typing import Final
@@ -17,7 +17,7 @@ _PODS: Final = 4
 @GROUP.check(
     "none",
     "Never makes the kubelet crash",
-    why="A kubelet that crashes at a list of devices does so again after each of its starts.",
+    why="A kubelet that crashes because of a list of devices crashes again after each start.",
 )
 def _none(trial: Trial) -> str:
     if not trial.hopeless:
@@ -45,9 +45,9 @@ def _comes_back(trial: Trial) -> bool:
 
 
 def _use(node: Node, *, comes_back: bool) -> int:
-    """Give devices to pods, under a topology policy, and have the kubelet look them up again.
+    """Allocate devices to pods with a topology policy, and make the kubelet look them up again.
 
-    It does so after a restart too, unless the plugin is known not to come back then.
+    This includes a restart of the kubelet, unless the plugin is known not to come back after one.
     """
     kubelet, resource = node.kubelet, node.resource
     wants = {resource: 1}

@@ -1,4 +1,4 @@
-"""Hot-plug: devices that come and go, made to do so by the user's command."""
+"""Hot-plug: devices that the user's command adds or removes."""
 
 import time
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ GROUP: Final = Group("hot-plug", "Hot-plug")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of the devices, while a pod held all that were healthy."""
+    """One change of the devices, while a pod held all healthy ones."""
 
     before: Listed
     lists: Sequence[Listed]
-    """What was sent after the command was started."""
+    """The lists sent after the command was started."""
     took: float
-    """Seconds from its start to the first of them."""
+    """Seconds from the start of the command to the first list."""
     held: frozenset[str]
 
 
@@ -46,8 +46,8 @@ def change(trial: Trial) -> Change:
 
 @GROUP.check(
     "noticed",
-    "Lists its devices anew when they change",
-    why="What is not listed is not used, and what is gone is still given to pods.",
+    "Sends a new list when its devices change",
+    why="Pods cannot get a device that is not listed, and can still get one that is gone.",
 )
 def _noticed(trial: Trial) -> str:
     seen = trial.once(change)
@@ -64,7 +64,7 @@ def _noticed(trial: Trial) -> str:
 @GROUP.check(
     "keeps-ids",
     "Keeps the ids of devices that a pod holds, unhealthy if they are gone",
-    why="A kubelet that looks up an allocated device that is not listed any more crashes.",
+    why="A kubelet crashes when it looks up an allocated device that is no longer listed.",
 )
 def _keeps_ids(trial: Trial) -> str:
     seen = trial.once(change)

@@ -1,4 +1,4 @@
-"""Lists and health: what ListAndWatch sends."""
+"""Lists and health: the messages of ListAndWatch."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ _MAX_ID: Final = 63
 
 
 def _devices(trial: Trial) -> Iterator[pb.Device]:
-    """Yield each device of each list that the present kubelet got."""
+    """Yield each device of each list that the current kubelet got."""
     for each in trial.node().lists:
         yield from each.devices
 
 
 @GROUP.check(
     "prompt",
-    "Sends its first list as soon as it is asked",
+    "Sends its first list as soon as the stream opens",
     why="Until the first list the resource does not exist: pods are admitted without devices.",
 )
 def _prompt(trial: Trial) -> str:
@@ -82,7 +82,7 @@ def _no_repeats(trial: Trial) -> str:
 @GROUP.check(
     "unique-ids",
     "Lists each id once",
-    why="The kubelet counts an id that comes with two healths twice, and gives it away once.",
+    why="The kubelet counts an id with two healths twice, and allocates it once.",
 )
 def _unique_ids(trial: Trial) -> str:
     for each in trial.node().lists:
@@ -95,7 +95,7 @@ def _unique_ids(trial: Trial) -> str:
 @GROUP.check(
     "id-length",
     f"Uses ids of 1 to {_MAX_ID} characters",
-    why="The API says so; longer ids fit into no label, and an empty one names nothing.",
+    why="The API requires it: longer ids do not fit into labels, and an empty one names nothing.",
 )
 def _id_length(trial: Trial) -> str:
     ids = {device.ID for device in _devices(trial)}
@@ -107,8 +107,8 @@ def _id_length(trial: Trial) -> str:
 
 @GROUP.check(
     "health-words",
-    f"Calls health {HEALTHY} or {UNHEALTHY}, letter by letter",
-    why="The kubelet takes every other word, healthy and OK among them, for unhealthy.",
+    f"Spells health exactly {HEALTHY} or {UNHEALTHY}",
+    why="The kubelet treats every other word as unhealthy, even healthy and OK.",
 )
 def _health_words(trial: Trial) -> str:
     words = Counter(device.health for device in _devices(trial))
@@ -121,7 +121,7 @@ def _health_words(trial: Trial) -> str:
 
 @GROUP.check(
     "topology",
-    "Leaves topology out where it knows no NUMA node",
+    "Omits the topology of devices without a known NUMA node",
     why="A topology without nodes hides the device from the pod resources API.",
 )
 def _topology(trial: Trial) -> str:
@@ -140,7 +140,7 @@ def _topology(trial: Trial) -> str:
 @GROUP.check(
     "size",
     "Sends lists of less than 4 MiB",
-    why="The kubelet drops a longer one together with the plugin, again and again.",
+    why="The kubelet drops a longer list and disconnects the plugin, again and again.",
 )
 def _size(trial: Trial) -> str:
     node = trial.first() if trial.hopeless else trial.node()

@@ -1,4 +1,4 @@
-"""What a plugin does while nothing happens to it, from the start and after something has."""
+"""Observing an undisturbed plugin, after its start or after an event."""
 
 import time
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from deviceplugin.conformance._trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a plugin and the processes that it started did for some time."""
+    """The CPU time and wake-ups of a plugin and its descendants over some time."""
 
     cpu: float
     """Share of one CPU."""
     wakeups: float
-    """Per second."""
+    """Wake-ups per second."""
 
     def excess(self, limits: Limits) -> str:
-        """Return what of it is more than is fine for a plugin that has nothing to do, if any is."""
+        """Return what exceeds the limits of an idle plugin, or an empty string."""
         if self.cpu > limits.idle_cpu:
             return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
         if self.wakeups > limits.wakeups:
@@ -33,17 +33,17 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A plugin on a kubelet that leaves it alone."""
+    """The behaviour of an undisturbed plugin."""
 
     seconds: float
     registrations: Sequence[Registered]
     lists: Sequence[Listed]
-    """Those of the resource that is checked."""
+    """The lists of the checked resource."""
     effort: Effort
 
 
 def quiet(trial: Trial) -> Quiet:
-    """Leave a plugin that has started alone, and look at what it does."""
+    """Leave a started plugin alone, and observe what it does."""
     node = trial.node()
     begin = time.monotonic()
     node.observe(trial.limits.settle)
@@ -57,7 +57,7 @@ def quiet(trial: Trial) -> Quiet:
 
 
 def calmed(node: Node) -> Effort:
-    """Watch a plugin until it is calm, or should be, and return what it did last."""
+    """Observe a plugin until it is idle, or should be; return its last effort."""
     node.observe(node.limits.settle)
     deadline = time.monotonic() + node.limits.calm
     while True:
@@ -76,6 +76,6 @@ def _effort(node: Node, seconds: float) -> Effort:
 
 
 def need_proc(proc: Path = PROC) -> None:
-    """Raise ``NotApplicable`` on a system that does not tell what processes do."""
+    """Raise ``NotApplicable`` on a system without ``/proc``."""
     if not (proc / "self" / "stat").exists():
         raise NotApplicable(f"there is no {proc}")

@@ -1,4 +1,4 @@
-"""Pre-start: a plugin's last word before a container starts, where it wants one."""
+"""Pre-start: the call before a container starts, if the plugin requires it."""
 
 import time
 from typing import Final
@@ -15,7 +15,7 @@ GROUP: Final = Group("pre-start", "Pre-start", lane=FIRST_LANE)
 
 
 def _pre_start(trial: Trial, times: int) -> float:
-    """Call PreStartContainer for an allocated device, and return the last call's seconds."""
+    """Call PreStartContainer for an allocated device; return the seconds of the last call."""
     node, ids = healthy(trial)
     if not node.kubelet.options(node.resource).pre_start_required:
         raise NotApplicable("not required")

@@ -1,4 +1,4 @@
-"""Preferred allocation: a wish of the plugin's, where it offers one."""
+"""Preferred allocation, if the plugin offers it."""
 
 from collections.abc import Sequence
 from typing import Final

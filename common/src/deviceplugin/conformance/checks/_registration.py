@@ -1,4 +1,4 @@
-"""Registration: what a plugin says first, and when."""
+"""Registration: what a plugin sends first, and when."""
 
 from pathlib import Path
 from typing import Final
@@ -42,11 +42,11 @@ def _in_time(trial: Trial) -> str:
 @GROUP.check(
     "serves-first",
     "Serves on its socket before it calls Register",
-    why="The kubelet dials back while Register waits; nobody there costs 10 s and the attempt.",
+    why="The kubelet dials back while Register waits; if nobody answers, 10 s are lost.",
 )
 def _serves_first(trial: Trial) -> str:
     calls = _calls(trial)
-    # Of an endpoint that leads elsewhere it is not known where the plugin serves.
+    # If an endpoint leads elsewhere, it is unknown where the plugin serves.
     known = [call for call in calls if call.served or _is_bare(call.endpoint)]
     if not known:
         raise NotApplicable(f"the endpoint {calls[0].endpoint!r} leads elsewhere")
@@ -133,7 +133,7 @@ def _once(trial: Trial) -> str:
 
 
 def _is_bare(endpoint: str) -> bool:
-    """Whether the kubelet dials a file of this name in its directory, which is not its own."""
+    """Return whether the kubelet dials a file of this name in its directory, not its own socket."""
     directory = Path("/plugins")
     try:
         dialled = dialled_path(socket_path(directory, endpoint))

@@ -1,4 +1,4 @@
-"""Resources: what the plugin costs its node, and whether that grows."""
+"""Resources: how much the plugin uses on its node, and whether that grows."""
 
 import time
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from deviceplugin.conformance.checks._stream_loss import lose
 
 GROUP: Final = Group("resources", "Resources")
 
-_LOOK: Final = 0.1
+_POLL: Final = 0.1
 _MIB: Final = 1024 * 1024
 _LONGEST_UP: Final = 0.05
-"""Seconds between restarts, at most."""
+"""Most seconds between restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Churn:
 
 
 def churn(trial: Trial) -> Churn:
-    """Restart the kubelet many times, after a first time for what is made once and for all."""
+    """Restart the kubelet many times, after a first restart that fills caches and pools."""
     need_proc()
     trial.once_before(restart)
     node, rng = trial.node(), trial.rng("churn")
@@ -71,7 +71,7 @@ def _rested(node: Node, before: Holdings) -> Holdings:
         now = _held(node)
         return _within(now, before)
 
-    Waiter().until(rested, node.limits.settle * 3, every=_LOOK)
+    Waiter().until(rested, node.limits.settle * 3, every=_POLL)
     return now
 
 
@@ -82,7 +82,7 @@ def _within(now: Holdings, before: Holdings) -> bool:
 def _gained(trial: Trial, name: str, noun: str) -> str:
     seen, count = trial.once(churn), trial.limits.leak_restarts
     before, after = getattr(seen.before, name), getattr(seen.after, name)
-    # A pool may still fill up; what leaks does so at each restart, or nearly.
+    # A pool may still be filling up. A leak grows at nearly every restart.
     if after - before > max(1, count // 3):
         raise Failed(f"{before} {noun} before, {after} after {count} restarts of the kubelet")
     return f"{before} {noun} before, {after} after {count} restarts of the kubelet"
@@ -104,7 +104,7 @@ def _idle_cpu(trial: Trial) -> str:
 @GROUP.check(
     "wake-ups",
     "Sleeps while nothing happens",
-    why="A process that looks around many times a second keeps a CPU from saving power.",
+    why="A process that polls many times a second keeps a CPU from saving power.",
 )
 def _wake_ups(trial: Trial) -> str:
     need_proc()
@@ -117,7 +117,7 @@ def _wake_ups(trial: Trial) -> str:
 @GROUP.check(
     "threads",
     "Does not gain threads when the kubelet restarts",
-    why="Leaked threads end in a plugin that cannot start one more, months later.",
+    why="With leaked threads, a plugin cannot start another one some months later.",
 )
 def _threads(trial: Trial) -> str:
     return _gained(trial, "threads", "threads")
@@ -126,7 +126,7 @@ def _threads(trial: Trial) -> str:
 @GROUP.check(
     "descriptors",
     "Does not gain open files or sockets when the kubelet restarts",
-    why="At its limit of open files a plugin cannot serve any more, months later.",
+    why="Some months later, a plugin at its limit of open files cannot serve any more.",
 )
 def _descriptors(trial: Trial) -> str:
     return _gained(trial, "descriptors", "descriptors")
@@ -135,7 +135,7 @@ def _descriptors(trial: Trial) -> str:
 @GROUP.check(
     "memory",
     "Does not grow when the kubelet restarts",
-    why="A DaemonSet's memory is paid for on every node, and the limit ends in a kill.",
+    why="A DaemonSet uses its memory on every node, and a plugin above its limit is killed.",
 )
 def _memory(trial: Trial) -> str:
     seen, count = trial.once(churn), trial.limits.leak_restarts
@@ -149,7 +149,7 @@ def _memory(trial: Trial) -> str:
 @GROUP.check(
     "socket-files",
     "Leaves no old sockets in the plugin directory",
-    why="Each is a name that looks like a plugin, until the kubelet restarts.",
+    why="Each looks like a plugin until the kubelet restarts.",
     apart=True,
 )
 def _socket_files(trial: Trial) -> str:
@@ -175,19 +175,19 @@ def _stays_calm(
     happens: Callable[[Node], object],
     known_by: Callable[[Trial], object] | None = None,
 ) -> str:
-    """Have something happen to a plugin, and look whether it is calm after that.
+    """Call ``happens`` on a plugin, and check that the plugin is idle afterwards.
 
-    Before that the plugin gets over it, unless ``known_by`` has shown that it does not: one that
-    does not may burn a CPU all the same.
+    The check first waits for the plugin to recover, unless ``known_by`` has shown that it does not.
+    A plugin that does not recover can also use a whole CPU.
     """
     need_proc()
     if trial.once_before(quiet).effort.excess(trial.limits):
-        raise NotApplicable("it is not calm before that")
-    gets_over_it = known_by is not None and _is_fine(trial, known_by)
+        raise NotApplicable("it is not idle before that")
+    recovers = known_by is not None and _is_fine(trial, known_by)
     node, begin = trial.fresh(), time.monotonic()
     try:
         happens(node)
-        if gets_over_it:
+        if recovers:
             node.wait(lambda: node.back(begin), node.limits.within)
         effort = calmed(node)
     except Failed as end:
@@ -207,8 +207,8 @@ def _is_fine(trial: Trial, scenario: Callable[[Trial], object]) -> bool:
 
 @GROUP.check(
     "after-restart",
-    "Is as calm as before when the kubelet has restarted",
-    why="What watched the old kubelet.sock often spins for good once that is gone.",
+    "Is idle again after the kubelet has restarted",
+    why="A loop that watches the old kubelet.sock often spins for ever once that is gone.",
     apart=True,
 )
 def _after_restart(trial: Trial) -> str:
@@ -221,8 +221,8 @@ def _after_restart(trial: Trial) -> str:
 
 @GROUP.check(
     "after-stream-loss",
-    "Is as calm as before when its stream has ended",
-    why="A loop that sends to a stream that is gone fails at once, again and again.",
+    "Is idle again after its stream has ended",
+    why="A loop that sends to a closed stream fails at once, again and again.",
     apart=True,
 )
 def _after_stream_loss(trial: Trial) -> str:
@@ -234,8 +234,8 @@ def _after_stream_loss(trial: Trial) -> str:
 
 @GROUP.check(
     "without-kubelet",
-    "Waits calmly while there is no kubelet",
-    why="A node whose kubelet is down is in trouble enough; retries belong seconds apart.",
+    "Is idle while there is no kubelet",
+    why="A node whose kubelet is down has enough trouble; retries should be seconds apart.",
     apart=True,
 )
 def _without_kubelet(trial: Trial) -> str:

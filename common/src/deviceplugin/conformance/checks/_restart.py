@@ -1,4 +1,4 @@
-"""Kubelet restart: all sockets are gone and nobody is registered any more."""
+"""Kubelet restart: all sockets are deleted, and no plugin is registered any more."""
 
 import time
 from typing import Final
@@ -10,7 +10,7 @@ GROUP: Final = Group("restart", "Kubelet restart", disturbing=True)
 
 _UP: Final = 0.3
 _DOWN: Final = 0.2
-"""Seconds at most, between and in restarts at random moments."""
+"""Most seconds for which the kubelet is up, and down, in restarts at random moments."""
 
 
 def restart(trial: Trial) -> float:
@@ -32,7 +32,7 @@ def _again(trial: Trial) -> str:
 @GROUP.check(
     "many",
     "Registers again after several restarts at random moments",
-    why="A kubelet in a crash loop restarts while plugins still get over the last time.",
+    why="A kubelet in a crash loop restarts while plugins still recover from the last restart.",
 )
 def _many(trial: Trial) -> str:
     trial.once_before(restart)
@@ -53,7 +53,7 @@ def _many(trial: Trial) -> str:
 @GROUP.check(
     "long-down",
     "Waits for a kubelet that stays down",
-    why="An upgrade of the kubelet takes minutes; a plugin that gives up is in back-off then.",
+    why="An upgrade of the kubelet takes minutes; a plugin that gives up is then in a back-off.",
 )
 def _long_down(trial: Trial) -> str:
     trial.once_before(restart)
@@ -67,7 +67,7 @@ def _long_down(trial: Trial) -> str:
 @GROUP.check(
     "late-socket",
     "Waits for kubelet.sock if it starts before the kubelet",
-    why="After a reboot the order is anybody's; a plugin that exits costs a back-off.",
+    why="After a reboot the order is random; a plugin that exits has to wait for a back-off.",
     apart=True,
 )
 def _late_socket(trial: Trial) -> str:
@@ -75,7 +75,7 @@ def _late_socket(trial: Trial) -> str:
     node = trial.empty()
     node.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
     node.launch()
-    # Before it looks for the kubelet it has to start, which takes longer beside others.
+    # The plugin starts before it looks for the kubelet, which takes longer beside others.
     node.observe(trial.start_took + trial.limits.down)
     took = node.back_after("kubelet.sock appeared", node.kubelet.start, started=True)
     return f"registered after {took:.2f} s"
@@ -83,7 +83,7 @@ def _late_socket(trial: Trial) -> str:
 
 @GROUP.check(
     "after-kill",
-    "Starts although its socket from before is still there",
+    "Starts although its old socket is still there",
     why="A killed plugin leaves its socket file, and nobody removes it.",
     apart=True,
 )
@@ -98,7 +98,7 @@ def _after_kill(trial: Trial) -> str:
 
 @GROUP.check(
     "stable-ids",
-    "Lists the same ids after a restart of its own",
+    "Lists the same ids after its own restart",
     why="Pods keep their ids; a pod whose id is not listed any more is rejected.",
     apart=True,
 )

@@ -1,4 +1,4 @@
-"""Shutdown: what SIGTERM does, which is how Kubernetes stops a container."""
+"""Shutdown: the reaction to SIGTERM, by which Kubernetes stops a container."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 GROUP: Final = Group("shutdown", "Shutdown")
 
 _AT_LEAST: Final = 0.2
-"""Seconds that the kubelet is gone before the plugin is stopped."""
+"""Least seconds between the end of the kubelet and SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Stop:
 
 
 def stop(trial: Trial) -> Stop:
-    """Stop a plugin on a kubelet that runs."""
+    """Stop a plugin while the kubelet runs."""
     node = trial.fresh()
     plugin = node.plugin
     if plugin is None:
@@ -65,7 +65,7 @@ def _in_time(trial: Trial) -> str:
 @GROUP.check(
     "status",
     "Exits with status 0 after SIGTERM",
-    why="Any other status looks like a failure to whoever watches the node.",
+    why="Monitoring takes any other status for a failure.",
 )
 def _status(trial: Trial) -> str:
     status = _ended(trial).status
@@ -89,8 +89,8 @@ def _socket_removed(trial: Trial) -> str:
 
 @GROUP.check(
     "without-kubelet",
-    "Ends as soon while there is no kubelet",
-    why="A plugin that retries and does not listen is killed, after the grace period.",
+    "Ends equally soon while there is no kubelet",
+    why="A plugin that ignores SIGTERM while it retries is killed after the grace period.",
 )
 def _without_kubelet(trial: Trial) -> str:
     took = trial.once(stop).took

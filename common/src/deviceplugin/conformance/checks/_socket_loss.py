@@ -1,4 +1,4 @@
-"""Socket loss: somebody deletes the plugin's socket, and the stream goes on."""
+"""Socket loss: somebody deletes the plugin's socket, while the stream stays open."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Stream loss: the kubelet hangs up, and both sockets stay where they are."""
+"""Stream loss: the kubelet closes the connection, and both sockets stay."""
 
 import time
 from functools import partial
@@ -10,11 +10,11 @@ from deviceplugin.conformance._trial import Trial
 GROUP: Final = Group("stream-loss", "Stream loss", disturbing=True)
 
 _MOST: Final = 20
-"""Registrations in one second of hanging up."""
+"""Most registrations in one second of closed connections."""
 
 
 def lose(trial: Trial) -> float:
-    """Hang up once, and return the seconds until the plugin was back."""
+    """Close the connection once, and return the seconds until the plugin was back."""
     node = trial.node()
     return node.back_after("its stream ended", lambda: node.kubelet.hang_up(node.resource))
 
@@ -39,7 +39,7 @@ def _calm(trial: Trial) -> str:
     before, begin = len(node.kubelet.registrations(node.resource)), time.monotonic()
     hung_up, end = 0.0, begin + 1.0
     while (left := end - time.monotonic()) > 0:
-        # Not before the list: a plugin whose stream is never opened may wait for it.
+        # Not before the list, because a plugin may wait for a stream that is never opened.
         if node.wait(partial(node.back, hung_up), left):
             hung_up = time.monotonic()
             node.kubelet.hang_up(node.resource)
@@ -47,5 +47,5 @@ def _calm(trial: Trial) -> str:
     if count > _MOST:
         raise Failed(f"registered {count} times in one second of hanging up")
     node.await_back(hung_up, "the hanging up ended")
-    trial.discard()  # it rightly pauses for longer and longer now
+    trial.discard()  # its pauses are rightly long by now
     return f"registered {count} times in one second of hanging up"
