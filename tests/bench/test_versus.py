@@ -40,13 +40,13 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
     )  # fmt: skip
 
 
-def test_figures_are_told_apart_only_where_their_middle_halves_are() -> None:
+def test_a_difference_is_clear_only_if_the_middle_halves_do_not_overlap() -> None:
     low, high = [1.0, 1.1, 1.2, 1.3], [2.0, 2.1, 2.2, 2.3]
     wide = [0.5, 1.5, 2.5, 3.5]
     one = section(Figure("x", "ms", low), Figure("y", "ms", low), Figure("z", "ms", low[:3]))
     other = section(Figure("x", "ms", high), Figure("y", "ms", wide), Figure("z", "ms", high[:3]))
     found = ratios(one, other)
-    assert [("x", True), ("y", False), ("z", False)] == [(r.name, r.told_apart) for r in found]
+    assert [("x", True), ("y", False), ("z", False)] == [(r.name, r.is_clear) for r in found]
     assert 2.15 / 1.15 == pytest.approx(found[0].factor)
 
 
@@ -58,13 +58,13 @@ def test_what_only_one_side_has_is_left_out_and_nothing_is_divided_by_0() -> Non
     assert [("gained", None)] == [(ratio.name, ratio.factor) for ratio in found]
 
 
-def test_the_table_says_what_cannot_be_told_apart() -> None:
+def test_the_table_says_what_does_not_differ_clearly() -> None:
     one = section(Figure("start", "ms", [10.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
     other = section(Figure("start", "ms", [20.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
     rows = table("old", "new", ratios(one, other)).splitlines()[3:]
     assert [
         ["start", "10.00", "20.00", "2.00", "ms"],
-        ["RSS", "40.00", "40.00", "1.00", "MiB", "cannot", "be", "told", "apart"],
+        ["RSS", "40.00", "40.00", "1.00", "MiB", "no", "clear", "difference"],
     ] == [row.split() for row in rows]
 
 

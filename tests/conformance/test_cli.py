@@ -59,7 +59,7 @@ def test_a_plugin_that_does_not_come_up_makes_the_status_1(
     file = tmp_path / "report.json"
     words = ["--only=allocation", f"--json={file}", "--", *plugin("losses.AnswersNothing")]
     assert 1 == main(words)
-    assert "did not come up: the plugin ended with status 1: " in capsys.readouterr().out
+    assert "did not start: the plugin ended with status 1: " in capsys.readouterr().out
     document = json.loads(file.read_text())
     assert {"n/a"} == {check["verdict"] for check in document["checks"]}
     assert document["problem"].endswith("no device found | really: none")
@@ -162,7 +162,7 @@ def test_the_last_line_names_the_release_the_seed_and_what_was_not_checked() -> 
 
 def test_the_last_line_says_why_a_plugin_was_checked_one_by_one() -> None:
     alone = replace(report(), only_one="the plugin ended with status 1: in use")
-    text = "checked one by one: beside another it does not come up: the plugin ended with status 1"
+    text = "one by one, because it does not start beside another: the plugin ended with status 1"
     assert text in _report.summary(alone)
     assert "one by one" not in _report.summary(report())
 

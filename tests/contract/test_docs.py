@@ -40,7 +40,7 @@ from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin.apiserver import _errors
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin.tools.events import _look, _notice, _sender, _watch
+from deviceplugin.tools.events import _facts, _notice, _sender, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin_gopher import GopherSettings
@@ -334,7 +334,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("startup-taint", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
         ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
-        ("events", f"and {_look.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
+        ("events", f"and {_facts.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("page", f"the last {events.MAX_EVENTS}, of this process"),

@@ -62,7 +62,7 @@ def test_devices_and_holders_are_listed_in_natural_order(
         held = [row for row in devices if row[2:4] == ["in", "use"]]
         assert 3 == len(held)
         assert f"{R}: 7 free, 3 in use" in out
-        assert "not known: unhealthy devices that no pod has" in out
+        assert "unknown: unhealthy devices that no pod has" in out
 
         words.append(f"--plugin=http://127.0.0.1:{node.host.http_port}")
         assert 0 == main(words)
@@ -71,7 +71,7 @@ def test_devices_and_holders_are_listed_in_natural_order(
         assert [R, "dev3", "unhealthy", "0", "-"] == ill[:5]
         assert ill[5].startswith("too hot (since 2")
         assert "0,1" in out
-        assert "not known: unhealthy" not in out
+        assert "unknown: unhealthy" not in out
 
         assert 0 == main([*words, "--json"])
         document = json.loads(capsys.readouterr().out)
@@ -161,7 +161,7 @@ def test_a_plugin_that_is_not_registered_is_said() -> None:
     )
     (device,) = inventory
     assert "unknown" == device.state
-    assert f"not known: {R}: waiting for the kubelet" in _report.table(inventory)
+    assert f"unknown: {R}: waiting for the kubelet" in _report.table(inventory)
 
 
 @pytest.mark.parametrize("page", [[], {}, {"resources": [{}]}, {"resources": [{"devices": [1]}]}])
@@ -198,7 +198,7 @@ def test_who_does_not_answer_is_named_and_the_status_is_1(
     words = [f"--plugin={url}" for url in urls]
     assert 1 == main([*words, f"--pod-resources-socket={tmp_path}/none.sock"])
     told = capsys.readouterr()
-    assert told.out.startswith("no devices\nnot known: which devices pods have")
+    assert told.out.startswith("no devices\nunknown: which devices pods have")
     html, missing, refused, file, kubelet = told.err.splitlines()
     assert f"{stranger}/devices: Expecting value" in html
     assert f"{stranger}/other: 404 Not Found" in missing

@@ -168,7 +168,7 @@ def device(name: object, **edits: object) -> dict[str, object]:
         ({"cdiVersion": "1"}, "cdiVersion '1' is not a version such as '0.5.0'"),
         ({"kind": "gpu"}, "kind 'gpu' is not of the form vendor.example.com/class"),
         ({"devices": []}, "has no devices"),
-        ({"extra": 1}, "has a key that no specification has: extra"),
+        ({"extra": 1}, "has an unknown key: extra"),
         ({"devices": [device("a", env=["A=b"])] * 2}, "has a device twice: a"),
         ({"devices": [device("a")]}, "device a has no containerEdits"),
         ({"devices": [device("-a", env=["A=b"])]}, "has a device without a valid name"),
@@ -289,7 +289,7 @@ def test_a_check_that_cannot_look_says_so(bare: Node) -> None:
 
     bare.plugin_dir.mkdir(parents=True)
     (found,) = findings(replace(bare, statvfs=refuse), "disk")
-    expected = (Verdict.UNKNOWN, str(bare.plugin_dir), "cannot be looked at: no", "run as root.")
+    expected = (Verdict.UNKNOWN, str(bare.plugin_dir), "cannot be examined: no", "run as root.")
     assert expected == (found.verdict, found.looked_at, found.found, found.do)
 
 
@@ -334,7 +334,7 @@ def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("state", "do"),
-    [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet is stuck")],
+    [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet hangs")],
 )
 def test_what_to_do_depends_on_the_socket(state: _sockets.State, do: str) -> None:
     found = _kubelet._fault(Path("/s"), state)

@@ -96,7 +96,7 @@ def test_all_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_says_that_nothing_is_changed() -> None:
-    assert "changes\nnothing" in _parser().format_help()
+    assert "changes nothing" in _parser().format_help()
 
 
 def test_colours_are_for_terminals() -> None:

@@ -161,7 +161,7 @@ def a_checkpoint_that_was_cut_short(node: Node) -> None:
     write(node.at(CHECKPOINT), node.read(CHECKPOINT)[:40])
 
 
-@fault("its contents do not fit its checksum", "CHECKPOINT")
+@fault("its content does not match its checksum", "CHECKPOINT")
 def a_checkpoint_that_was_edited(node: Node) -> None:
     write(node.at(CHECKPOINT), node.read(CHECKPOINT).replace('"a"', '"c"'))
 

@@ -109,7 +109,7 @@ def test_a_check_that_fails_is_a_finding(
     (found,) = findings(Node.at_root(root))
     assert (Verdict.UNKNOWN, "lamp 1.2") == (found.verdict, found.looked_at)
     assert text in found.found
-    assert "install lamp 1.2 with all that it needs" in found.do
+    assert "install lamp 1.2 with all its dependencies" in found.do
 
 
 def test_a_check_that_cannot_be_imported_is_listed_with_the_reason(
@@ -128,7 +128,7 @@ def test_what_a_check_found_before_it_failed_is_told(install: Install, root: Pat
 def test_what_a_check_may_not_read_is_told_as_of_any(install: Install, root: Path) -> None:
     install(f"{FIRST}    raise PermissionError(1, 'not permitted', '/dev/lamp0')\n")
     *_, found = findings(Node.at_root(root))
-    assert ("/dev/lamp0", "cannot be looked at: not permitted", "run as root.") == (
+    assert ("/dev/lamp0", "cannot be examined: not permitted", "run as root.") == (
         found.looked_at,
         found.found,
         found.do,
@@ -145,7 +145,7 @@ def test_a_check_that_hangs_is_given_up_and_the_others_are_made(
     assert {"lamp", "mode"} == {result.check for result in found}
     (late,) = [result.finding for result in found if result.check == "lamp"]
     assert "its check takes too long" in late.found
-    assert "--timeout gives it longer." == late.do
+    assert "raise --timeout." == late.do
 
 
 def test_a_check_that_never_ends_is_cut_off(install: Install, root: Path) -> None:

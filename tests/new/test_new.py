@@ -113,7 +113,7 @@ def test_an_empty_folder_and_one_that_is_not_there_yet_are_both_taken(somewhere:
         (["lamp", "--directory=dangling"], "dangling: is not a directory"),
         (["lamp", "--directory=/proc/lamp"], "/proc"),
         (["lamp", "--directory=~nobody-of-this-name/x"], "x: there is no such user"),
-        (["lamp", f"--directory={'l' * 300}"], "lll: File name too long; nothing was made"),
+        (["lamp", f"--directory={'l' * 300}"], "lll: File name too long; nothing was created"),
         (["lamp", "--nonsense"], "unrecognized arguments: --nonsense"),
         ([], "the following arguments are required: NAME"),
     ],
@@ -172,7 +172,7 @@ def test_an_edit_that_fails_takes_back_the_edits_before_it(somewhere: Path) -> N
 def test_an_edit_in_progress_is_not_written_over(somewhere: Path) -> None:
     (somewhere / "page").write_text("text")
     (somewhere / "page.new").touch()
-    with pytest.raises(ConfigError, match=r"page\.new: is there already; nothing was made"):
+    with pytest.raises(ConfigError, match=r"page\.new: exists already; nothing was created"):
         write(somewhere, {Path("file"): ""}, {Path("page"): str.upper}, dry=False)
     assert {"page", "page.new"} == below(somewhere)
 
@@ -244,5 +244,5 @@ def test_a_directory_that_is_gone_is_told(
 ) -> None:
     somewhere.rmdir()
     assert 2 == main(["new", "lamp"])
-    expected = "the current directory: No such file or directory; nothing was made"
+    expected = "the current directory: No such file or directory; nothing was created"
     assert expected in capsys.readouterr().err

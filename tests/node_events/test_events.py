@@ -18,7 +18,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
 from deviceplugin.testing import Kubelet
-from deviceplugin.tools.events import NoAnswerError, _look, look, main
+from deviceplugin.tools.events import NoAnswerError, _facts, main, read_facts
 from patience import PATIENCE, eventually
 
 R = "example.com/camera"
@@ -72,7 +72,9 @@ def cameras(kubelet: Kubelet, number: int) -> Iterator[tuple[CameraPlugin, int]]
     with kubelet.running(plugin, http_address="127.0.0.1:0", discovery_interval=soon) as node:
         node.wait_for(R, {f"cam{n}" for n in range(number)})
         port = node.host.http_port
-        eventually(lambda: number + 1 == sum(fact.good for fact in look(url(port), 5)), "them")
+        eventually(
+            lambda: number + 1 == sum(fact.good for fact in read_facts(url(port), 5)), "them"
+        )
         yield plugin, port
 
 
@@ -99,14 +101,14 @@ def test_a_thousand_devices_that_fail_at_once_are_one_event(kubelet: Kubelet, ap
         plugin.ill = dict.fromkeys(range(1000), "no power")
         eventually(lambda: bool(api.events))
         plugin.ill[0] = "still none"
-        eventually(lambda: any("still" in fact.reason for fact in look(url(port), 5)))
+        eventually(lambda: any("still" in fact.reason for fact in read_facts(url(port), 5)))
     assert ["1,000 devices are unhealthy" in message for message in api.messages()] == [True]
 
 
 def test_a_sidecar_that_restarts_tells_no_old_news(kubelet: Kubelet, api: Api) -> None:
     with cameras(kubelet, 3) as (plugin, port):
         plugin.ill[1] = "lens cap is on"
-        eventually(lambda: not all(fact.good for fact in look(url(port), 5)))
+        eventually(lambda: not all(fact.good for fact in read_facts(url(port), 5)))
         for number in range(1, 4):
             with sidecar(api, port):
                 eventually(lambda: number == len(api.asked))  # noqa: B023
@@ -225,7 +227,7 @@ def test_a_command_line_that_is_wrong_is_explained(
 
 def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--help"])
-    assert "Without news it asks nothing of the cluster." in capsys.readouterr().out
+    assert "Without news it sends no requests to the cluster." in capsys.readouterr().out
 
 
 @contextmanager
@@ -274,14 +276,14 @@ def answering(status: int, body: bytes, times: int = 1) -> Iterator[tuple[str, l
 def test_what_is_no_plugin_is_told_from_one(
     status: int, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_look, "MAX_BYTES", 100 if len(body) == 101 else _look.MAX_BYTES)
+    monkeypatch.setattr(_facts, "MAX_BYTES", 100 if len(body) == 101 else _facts.MAX_BYTES)
     with answering(status, body) as (place, asked), pytest.raises(NoAnswerError, match=text):
-        look(place, 5)
+        read_facts(place, 5)
     assert ["/devices"] == asked
 
 
 def test_what_is_not_there_is_named() -> None:
     with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:1: .*refused"):
-        look("http://127.0.0.1:1", 5)
+        read_facts("http://127.0.0.1:1", 5)
     with pytest.raises(NoAnswerError, match="/nowhere: No such file"):
-        look("/nowhere", 5)
+        read_facts("/nowhere", 5)

@@ -32,7 +32,7 @@ def test_an_event_that_is_invalid_is_refused_for_good(api: Api) -> None:
     ("status", "advice"),
     [
         (403, "answers 403: no; apply the ClusterRole and its binding of the component events"),
-        (401, "answers 401: no; is the token mounted that the component events asks for?"),
+        (401, "answers 401: no; is the token of the component events mounted?"),
     ],
 )
 def test_who_has_no_rights_is_told_what_to_apply(api: Api, status: int, advice: str) -> None:

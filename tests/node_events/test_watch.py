@@ -42,7 +42,7 @@ def test_a_device_that_becomes_unhealthy_is_told_once_and_its_recovery_too() -> 
     assert seen(watch, 0, device("a"), device("b")) is None
     notice = seen(watch, 10, device("a", "too hot"), device("b"))
     assert notice == Notice(good=False, facts=(device("a", "too hot"),), unhealthy=1, devices=2)
-    watch.told(notice, 10)
+    watch.reported(notice, 10)
     assert seen(watch, 20, device("a", "too hot"), device("b")) is None
     assert seen(watch, 4000, device("a", "hotter"), device("b")) is None
     notice = seen(watch, 4010, device("a"), device("b"))
@@ -64,7 +64,7 @@ def test_of_what_flaps_each_state_is_told_once_in_a_quiet_period() -> None:
         notice = seen(watch, now, device("a", "loose" if step % 2 else ""))
         if notice is not None:
             told.append((now, notice.good, notice.changes))
-            watch.told(notice, now)
+            watch.reported(notice, now)
     for good in (True, False):
         times = [now for now, state, _ in told if state is good]
         assert 12 == len(times)
@@ -78,7 +78,7 @@ def test_the_last_state_of_what_flapped_is_told_when_the_quiet_period_is_over() 
     for now, reason in ((10, "loose"), (20, "")):
         notice = seen(watch, now, device("a", reason))
         assert notice is not None
-        watch.told(notice, now)
+        watch.reported(notice, now)
     assert seen(watch, 30, device("a", "loose")) is None
     assert seen(watch, 300, device("a", "loose")) is None
     assert ["a"] == names(seen(watch, 310, device("a", "loose")))
@@ -90,7 +90,7 @@ def test_a_thousand_devices_are_one_notice() -> None:
     notice = seen(watch, 10, *(device(f"d{n}", "no power") for n in range(1000)))
     assert [f"d{n}" for n in range(1000)] == names(notice)
     assert notice is not None
-    watch.told(notice, 10)
+    watch.reported(notice, 10)
     assert watch.news(10) is None
 
 
@@ -105,7 +105,7 @@ def test_resources_and_states_are_told_apart_in_the_order_of_their_changes() -> 
     told = []
     while notice := watch.news(20):
         told.append((notice.facts[0].resource, names(notice), notice.good))
-        watch.told(notice, 20)
+        watch.reported(notice, 20)
     assert [("example.com/other", ["a"], False), (R, ["b"], False)] == told
 
 
@@ -118,7 +118,7 @@ def test_a_registration_that_is_soon_back_is_no_news() -> None:
     notice = seen(watch, 60, registration("waiting for the kubelet"))
     assert ("DevicesNotRegistered", [""]) == (notice.reason if notice else "", names(notice))
     assert notice is not None
-    watch.told(notice, 60)
+    watch.reported(notice, 60)
     assert seen(watch, 70, registration()) is None
     notice = seen(watch, 100, registration())
     assert "DevicesRegistered" == (notice.reason if notice else "")
@@ -138,7 +138,7 @@ def test_what_was_ill_long_before_the_start_has_been_told() -> None:
     assert ["new"] == names(seen(watch, 10, old, fresh))
     notice = seen(watch, 20, device("old"), fresh)
     assert notice is not None
-    watch.told(notice, 20)
+    watch.reported(notice, 20)
     assert ["old"] == names(watch.news(20)), "its recovery is"
 
 
@@ -152,7 +152,7 @@ def test_all_that_is_not_well_is_news_for_who_asks_once() -> None:
     watch = Watch(QUIET, all_news=True)
     notice = seen(watch, 0, registration("gone"), device("old", "ill", since=9999))
     assert notice is not None
-    watch.told(notice, 0)
+    watch.reported(notice, 0)
     other = watch.news(0)
     assert other is not None
     assert {"DevicesNotRegistered", "DeviceUnhealthy"} == {notice.reason, other.reason}
@@ -163,7 +163,7 @@ def test_a_plugin_that_restarts_brings_no_old_news() -> None:
     seen(watch, 0, registration(), device("a"))
     notice = seen(watch, 10, registration(), device("a", "ill"))
     assert notice is not None
-    watch.told(notice, 10)
+    watch.reported(notice, 10)
     assert seen(watch, 400) is None
     assert seen(watch, 410, registration("waiting"), device("a", "ill", since=-410)) is None
     assert seen(watch, 420, registration(), device("a", "ill", since=-410)) is None
@@ -194,7 +194,7 @@ def test_what_changes_while_it_is_told_is_told_next() -> None:
     notice = seen(watch, 10, device("a", "ill"))
     assert notice is not None
     seen(watch, 20, device("a"))
-    watch.told(notice, 21)
+    watch.reported(notice, 21)
     following = watch.news(21)
     assert following is not None
     assert (True, ["a"], 1) == (following.good, names(following), following.changes)
@@ -205,5 +205,5 @@ def test_what_is_forgotten_while_it_is_told_stays_forgotten() -> None:
     notice = seen(watch, 0, device("a", "ill"))
     assert notice is not None
     seen(watch, 1000)
-    watch.told(notice, 1000)
+    watch.reported(notice, 1000)
     assert {} == watch._subjects

@@ -57,8 +57,8 @@ def test_a_line_is_a_command_and_its_words(console: Console) -> None:
         ("echo", r"usage: echo WORD \[MORE...\]"),
         ("help me", "usage: help"),
         ("echo 'open", "No closing quotation"),
-        ("sleep long", "'long' is no number"),
-        ("sleep nan", "'nan' is no number"),
+        ("sleep long", "'long' is not a number"),
+        ("sleep nan", "'nan' is not a number"),
     ],
 )
 def test_a_wrong_line_is_told(console: Console, line: str, complaint: str) -> None:
@@ -347,7 +347,7 @@ def test_kubelet_makes_a_directory_and_removes_it(
     ("argv", "complaint"),
     [
         (["--nonsense"], "unrecognized arguments"),
-        (["--numa-nodes", "x"], "--numa-nodes x: not numbers with commas between them"),
+        (["--numa-nodes", "x"], "--numa-nodes x: not numbers separated by commas"),
     ],
 )
 def test_kubelet_tells_a_wrong_command_line(

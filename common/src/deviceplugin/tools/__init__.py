@@ -1,1 +1,1 @@
-"""The commands of ``deviceplugin``, one a package."""
+"""The commands of ``deviceplugin``, a package for each."""

@@ -1,4 +1,4 @@
-"""What the commands of ``deviceplugin`` have in common: how they are read, and how they end."""
+"""What the commands of ``deviceplugin`` share: parsing the command line, and exit statuses."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ _LONGEST_TIMEOUT: Final = 60.0
 def parser(
     command: str, description: str, examples: str, usage: str | None = None
 ) -> argparse.ArgumentParser:
-    """Return the parser of ``deviceplugin COMMAND``, without options; texts are shown as given."""
+    """Return the parser of ``deviceplugin COMMAND``, without options; it does not reflow text."""
     return argparse.ArgumentParser(
         prog=f"deviceplugin {command}",
         usage=usage,
@@ -29,7 +29,7 @@ def parser(
 
 
 def split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Return what stands before ``--``, and the words after it; None where there is no ``--``."""
+    """Return the arguments before ``--``, and those after it; None if there is no ``--``."""
     if "--" not in argv:
         return argv, None
     index = list(argv).index("--")
@@ -42,21 +42,20 @@ def run(
     act: Callable[[argparse.Namespace], int],
     failures: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Return the exit status of ``act``, which is given what ``parser`` reads from ``argv``.
+    """Parse ``argv``, call ``act`` with the options, and return the exit status.
 
-    0 after ``--help``; 2 for a wrong command line, as for a ``ConfigError``; 1 where
-    ``act`` raises one of ``failures``, is interrupted, or prints to somebody who has seen enough.
-    What went wrong is printed.
+    0 after ``--help``; 2 for a wrong command line or a ``ConfigError``; 1 if ``act`` raises one of
+    ``failures``, is interrupted, or writes to a closed pipe. Errors are printed.
     """
     try:
         options = parser.parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has told
+    except SystemExit as done:  # --help, or a usage error that argparse has printed
         return int(done.code or 0)
     try:
         status = act(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python tries once more at its end, which must not be reported either.
+        # Python flushes once more at exit, and that error must not be reported either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except ConfigError as error:
@@ -71,7 +70,7 @@ def run(
 
 
 def has_colour() -> bool:
-    """Return whether what is printed should be coloured."""
+    """Return whether to colour the output."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -84,18 +83,18 @@ def duration(text: str) -> timedelta:
 
 
 def check_timeout(seconds: float) -> None:
-    """Raise ``ConfigError`` unless ``--timeout`` is one that a person would wait for."""
+    """Raise ``ConfigError`` unless ``--timeout`` is in a reasonable range."""
     if not 0 < seconds <= _LONGEST_TIMEOUT:
         raise ConfigError(f"--timeout {seconds:g} is not above 0 and at most {_LONGEST_TIMEOUT:g}")
 
 
 def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> None:
-    """Raise ``ConfigError`` for a name in ``wanted`` that is not ``known``, with one that is near.
+    """Raise ``ConfigError`` for a name in ``wanted`` that is not ``known``.
 
-    ``--list`` is where the others are.
+    The message suggests a similar name, or ``--list``.
     """
     for name in wanted:
         if name not in known:
             near = words.nearest(name, known)
-            hint = f"did you mean {near}?" if near else "--list shows all"
-            raise ConfigError(f"no {kind} {name!r}: {hint}")
+            advice = f"did you mean {near}?" if near else "--list shows all"
+            raise ConfigError(f"no {kind} {name!r}: {advice}")

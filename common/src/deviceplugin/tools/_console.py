@@ -1,4 +1,4 @@
-"""Commands, a line each: typed, from a script, or over a local socket."""
+"""Commands, one per line: typed, from a script, or over a local socket."""
 
 import math
 import shlex
@@ -21,21 +21,21 @@ _FAILED: Final = "error: "
 
 
 class CommandError(Exception):
-    """A command cannot be carried out; the message says why."""
+    """A command failed. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a first word does."""
+    """A command of the console."""
 
     run: Callable[..., str | None]
-    """Called with the other words; returns what to show."""
+    """Called with the arguments; returns the text to show."""
     words: str
-    """The other words, as in ``FILE [NAME]``."""
+    """The arguments for the usage message, such as ``FILE [NAME]``."""
     summary: str
 
     def check(self, name: str, given: Sequence[str]) -> None:
-        """Raise ``CommandError`` unless the number of words can be right."""
+        """Raise ``CommandError`` if the number of arguments is wrong."""
         wanted = self.words.split()
         least = sum(not word.startswith("[") for word in wanted)
         many = "..." in self.words
@@ -44,7 +44,7 @@ class Command:
 
 
 class Console:
-    """Carries out commands, whoever gives them; what takes long holds up nobody else."""
+    """Runs commands from several sources. A slow command does not delay other sources."""
 
     def __init__(self, commands: Mapping[str, Command], out: TextIO) -> None:
         self._commands = {
@@ -55,16 +55,16 @@ class Console:
         }
         self._out = out
         self.running = Monitor()
-        """Over when it is time to stop."""
+        """It is over when the console must stop."""
 
     def show(self, text: str) -> None:
-        """Print ``text`` and a line end, if there is any text."""
+        """Print ``text`` as a line, unless it is empty."""
         if text:
             self._out.write(text + "\n")
             self._out.flush()
 
     def execute(self, line: str) -> str:
-        """Carry out ``line`` and return what it has to show; ``CommandError`` if it fails."""
+        """Run the command in ``line`` and return its output; raise ``CommandError`` if it fails."""
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
@@ -79,7 +79,7 @@ class Console:
         return command.run(*rest) or ""
 
     def run_script(self, lines: Iterator[str] | TextIO) -> bool:
-        """Carry out ``lines`` up to the first that fails. Whether none did."""
+        """Run the commands in ``lines`` up to the first that fails; return whether none did."""
         for line in lines:
             if self.running.is_over():
                 break
@@ -91,7 +91,7 @@ class Console:
         return True
 
     def read(self, lines: TextIO) -> None:
-        """Carry out what is typed until the end of ``lines``; failures are shown."""
+        """Run typed commands until the end of ``lines``; show failures."""
         for line in lines:
             try:
                 self.show(self.execute(line))
@@ -113,21 +113,21 @@ class Console:
 
 
 def number(text: str) -> float:
-    """Return the number in ``text``, or raise ``CommandError``."""
+    """Return the number in ``text``; raise ``CommandError`` if it is not one."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if math.isnan(value):
-        raise CommandError(f"{text!r} is no number")
+        raise CommandError(f"{text!r} is not a number")
     return value
 
 
 @contextmanager
 def listening(console: Console, path: Path) -> Iterator[None]:
-    """Carry out commands that come over the socket ``path`` meanwhile.
+    """Run commands that arrive on the socket ``path``, while the context is open.
 
-    Each line is answered with what it shows and then ``ok``, or ``error:`` and the reason.
+    The answer to each line is its output and then ``ok``, or ``error:`` and the reason.
     """
 
     class Handler(socketserver.StreamRequestHandler):
@@ -154,9 +154,10 @@ def listening(console: Console, path: Path) -> Iterator[None]:
 
 
 def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
-    """Have ``line`` carried out by whoever listens on ``path``. Whether it was.
+    """Send the command ``line`` to the socket ``path``, and return whether it succeeded.
 
-    ``OSError`` if nobody listens.
+    Raises:
+        OSError: Nobody listens there.
     """
     with socket(AF_UNIX, SOCK_STREAM) as client:
         client.connect(str(path))
@@ -172,7 +173,7 @@ def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
 
 @contextmanager
 def stopping(console: Console) -> Iterator[None]:
-    """Have ``console`` stop at SIGTERM and SIGINT."""
+    """Stop ``console`` at SIGTERM and SIGINT, while the context is open."""
 
     def stop(_signal: int, _frame: object) -> None:
         console.running.end()
@@ -193,7 +194,7 @@ def opened(script: str | None, stack: ExitStack) -> TextIO | None:
 
 
 def serve(console: Console, script: TextIO | None) -> int:
-    """Carry out the script; without one, what is typed, until it is time to stop.
+    """Run the script or, without one, typed commands until the console stops.
 
     Returns the exit status.
     """

@@ -1,4 +1,4 @@
-"""What a plugin answers that is asked for its ``/devices``, in a bounded time and size."""
+"""Reading ``/devices`` from a plugin, with limits on time and size."""
 
 from http.client import HTTPException
 from typing import Final
@@ -7,36 +7,36 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 _LONGEST_TEXT: Final = 200
-"""Characters of what a stranger said instead."""
+"""Most characters of an unexpected answer in a message."""
 
 
 class NoAnswerError(Exception):
-    """There was no answer, or a wrong one; the message says why."""
+    """There was no answer, or a wrong one. The message says why."""
 
 
 def page_of(url: str) -> str:
-    """Return the address where the plugin at ``url`` lists its devices: ``/devices`` is understood.
+    """Return the URL of the devices of the plugin at ``url``: the default path is ``/devices``.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: ``url`` is not a URL.
     """
     return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
 
 
 def fetch(page: str, timeout: float, most: int) -> bytes:
-    """Return what is at ``page``, a URL.
+    """Return the content of the URL ``page``.
 
     Args:
-        page: What ``page_of`` returned.
-        timeout: Seconds that the plugin may be silent.
-        most: Bytes that an answer may have.
+        page: The result of ``page_of``.
+        timeout: Most seconds that the plugin may be silent.
+        most: Most bytes of an answer.
 
     Raises:
-        NoAnswerError: There is none, or a longer one.
+        NoAnswerError: There is no answer, or it is too long.
     """
     if urlsplit(page).scheme not in {"http", "https"}:
         raise NoAnswerError("is not an http:// address")
-    opener = build_opener(ProxyHandler({}))  # a plugin is near
+    opener = build_opener(ProxyHandler({}))  # a plugin is never behind a proxy
     try:
         with opener.open(page, timeout=timeout) as answer:
             return bounded(answer.read(most + 1), most)
@@ -62,7 +62,7 @@ def _said(error: HTTPError) -> str:
 
 
 def bounded(text: bytes, most: int) -> bytes:
-    """Return ``text``; ``NoAnswerError`` if it has more than ``most`` bytes."""
+    """Return ``text``; raise ``NoAnswerError`` if it has more than ``most`` bytes."""
     if len(text) > most:
         raise NoAnswerError(f"answers with more than {most // 1024**2} MiB")
     return text

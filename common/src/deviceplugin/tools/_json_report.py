@@ -7,7 +7,7 @@ from typing import Any
 
 
 def document(form: int, parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``parts``, and before them the version ``form`` of their form and our own version."""
+    """Return ``parts``, preceded by ``form``, the version of their form, and by our version."""
     return {"format": form, "deviceplugin": version("deviceplugin"), **parts}
 
 

@@ -1,4 +1,4 @@
-"""Verdicts for people: one a line, with what follows from it below."""
+"""Printing verdicts: one per line, with notes below it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 class Tone(StrEnum):
-    """How a verdict is to be taken, as the colour that a terminal shows it in."""
+    """The severity of a verdict, as a terminal's colour."""
 
     GOOD = "\x1b[32m"
     DOUBTFUL = "\x1b[33m"
@@ -26,10 +26,10 @@ class Line:
     name: str
     text: str
     notes: Sequence[tuple[str, str]] = ()
-    """What follows, by a word or two before it. An empty one is left out."""
+    """Notes below the line, each with its label. Empty notes are skipped."""
 
     def show(self, widths: tuple[int, int], *, colour: bool, indent: str = "") -> str:
-        """Return it as text, with verdicts and names of ``widths``; each text on a line."""
+        """Return it as text. ``widths`` are those of the verdict and the name."""
         of_verdict, of_name = widths
         verdict = f"{self.verdict:{of_verdict}}"
         if colour:

@@ -1,7 +1,7 @@
-"""Measures a device plugin from outside, whatever it is written in: ``deviceplugin bench``.
+"""Measures a device plugin in any language from outside: ``deviceplugin bench``.
 
-The plugin runs as a process of its own on a simulated kubelet, and is looked at as a node's
-administrator would: by what the kubelet sees of it and by what ``/proc`` says.
+The plugin runs as its own process on a simulated kubelet. It is measured as a node's administrator
+could: by what the kubelet sees, and by ``/proc``.
 """
 
 from deviceplugin.tools.bench._cli import main

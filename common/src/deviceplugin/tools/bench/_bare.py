@@ -1,8 +1,8 @@
-"""The least that a device plugin can be with the same libraries: what ours is compared with.
+"""A minimal device plugin with the same libraries, for comparison with ours.
 
-``python -m deviceplugin.tools.bench._bare --directory DIR``: imports what the framework imports,
-serves the files of a directory over gRPC and metrics over HTTP, registers once. It watches nothing,
-checks nothing and survives nothing.
+``python -m deviceplugin.tools.bench._bare --directory DIR`` imports what the framework imports,
+serves the files of a directory over gRPC and metrics over HTTP, and registers once. It watches
+nothing, checks nothing, and does not survive a restart of the kubelet.
 """
 
 import argparse

@@ -18,12 +18,12 @@ _CALIBRATIONS: Final = 50
 _VERSUS: Final = "--versus"
 
 _DESCRIPTION: Final = """\
-Measure a device plugin from outside, whatever it is written in, on a simulated kubelet.
+Measure a device plugin in any language from outside, on a simulated kubelet.
 
-Without COMMAND, the gopher plugin and the framework's own core are measured. With it, that plugin
-is: it is started in a directory of its own and finds the plugin directory in DP_PLUGIN_DIR, and
-the pod resources socket in DP_POD_RESOURCES_SOCKET. Where it wants them as arguments, write
-{plugin_dir}; and {devices_dir} for a directory with a few files in it, made for each run."""
+Without COMMAND, the gopher plugin and the framework's own core are measured; with COMMAND, that
+plugin. It finds the plugin directory in the environment variable DP_PLUGIN_DIR, and the pod
+resources socket in DP_POD_RESOURCES_SOCKET. If it needs them as arguments, write {plugin_dir} or
+{pod_resources_socket}. {devices_dir} is a directory with a few files in it, new for each run."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -36,8 +36,8 @@ examples:
   deviceplugin bench --compare before.json after.json
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
-Figures from a machine that does other work too are good for ratios only: the last line says how
-noisy it was."""
+On a machine that does other work too, only ratios are reliable. The last line says how noisy it
+was."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> int:
 
 
 def _problem(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> str:
-    """Return what is wrong with the command line as a whole, or an empty text."""
+    """Return what is wrong with the command line as a whole, or an empty string."""
     if any(not command for command in commands):
         return f"give a COMMAND after -- and after {_VERSUS}"
     if commands and (options.gopher or options.core):
@@ -95,7 +95,7 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
 
 
 def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Iterator[Section]:
-    """Measure what was asked for, one section after the other."""
+    """Yield the requested sections, one after the other."""
     plan = _plan_of(options)
     subject = subjects[0] if subjects else _gopher(options)
     if options.soak is not None:
@@ -104,7 +104,7 @@ def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Itera
         yield from _versus.alternate((subjects[0], subjects[1]), plan, _say)
     elif options.bare:
         bare = replace(_plan.bare(), http_address=options.http_address)
-        # The bare one does not survive a restart of the kubelet.
+        # The bare plugin does not survive a restart of the kubelet.
         yield from _versus.alternate((bare, subject), replace(plan, restarts=0), _say)
     else:
         if subjects or options.gopher or not options.core:
@@ -144,7 +144,7 @@ def _plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Return what stands before ``--``, and the commands after it."""
+    """Return the arguments before ``--``, and the commands after it."""
     words, rest = _command_line.split(argv)
     if rest is None:
         return words, ()
@@ -160,13 +160,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--gopher", action="store_true", help="measure the gopher plugin")
     add("--core", action="store_true", help="measure the core: many devices, many resources")
-    add("--quick", action="store_true", help="everything a few times only: does it work?")
-    add("--bare", action="store_true", help="compare with the least that a plugin can be")
+    add("--quick", action="store_true", help="measure a few times only, to see that it works")
+    add("--bare", action="store_true", help="compare with a minimal plugin")
     add(
         "--soak",
         type=_command_line.duration,
         metavar="TIME",
-        help="let random trouble happen for so long, such as 30m, and look at memory",
+        help="cause random trouble for so long, such as 30m, and observe the memory",
     )
     add(
         "--compare",
@@ -181,13 +181,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--allocations", type=_count, metavar="N", help="Allocate calls of each kind (1000)")
     add("--changes", type=_count, metavar="N", help="changes of a device (30)")
     add("--restarts", type=_restarts, metavar="N", help="restarts of the kubelet (50)")
-    add("--seed", type=int, metavar="N", help="decides when the kubelet restarts (0)")
+    add("--seed", type=int, metavar="N", help="seed of the moments of restarts (0)")
     group = parser.add_argument_group("about COMMAND")
     group.add_argument(
         "--touch",
         default="",
         metavar="DIR",
-        help="a file that comes or goes in DIR changes the plugin's devices: measure how soon",
+        help="adding or removing a file in DIR changes the plugin's devices: measure how soon",
     )
     group.add_argument(
         "--resources", type=_count, default=1, metavar="N", help="resources that it advertises (1)"

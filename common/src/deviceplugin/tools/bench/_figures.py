@@ -1,4 +1,4 @@
-"""Measured values, and what they say."""
+"""Measured values, and their statistics."""
 
 import math
 import statistics
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _ENOUGH_FOR_P99: Final = 100
-"""Values below which a 99th percentile is nothing but the maximum."""
+"""With fewer values, a 99th percentile would be the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured once or several times under one name."""
+    """One or several measurements of one thing."""
 
     name: str
     unit: str
@@ -22,12 +22,12 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The value in the middle."""
+        """The median."""
         return statistics.median(self.values)
 
     @property
     def p99(self) -> float | None:
-        """The value that 99 % of all do not exceed; None of fewer than 100 values."""
+        """The value that 99 % of all do not exceed; None with fewer than 100 values."""
         if len(self.values) < _ENOUGH_FOR_P99:
             return None
         return sorted(self.values)[math.ceil(len(self.values) * 0.99) - 1]

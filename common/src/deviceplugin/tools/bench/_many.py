@@ -1,7 +1,7 @@
-"""A plugin with as many devices and resources as one likes: what the core itself costs.
+"""A plugin with any number of devices and resources, to measure the core itself.
 
 ``python -m deviceplugin.tools.bench._many --devices 10000``. The health of the first device of each
-resource changes whenever a file comes or goes in ``--directory``.
+resource changes whenever a file is added to or removed from ``--directory``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,17 +15,19 @@ import deviceplugin as dp
 
 @dataclass(frozen=True, kw_only=True)
 class ManySettings(dp.Settings):
-    """How many there are."""
+    """The numbers of devices and resources."""
 
     devices: int = 1
-    """Devices of each resource. Their ids have 34 characters, as long as a shortened UUID."""
+    """Number of devices of each resource. Their ids have 34 characters, almost as many as a UUID.
+    """
     resources: int = 1
-    """Resources, one of them being ``bench.example/many-000``."""
+    """Number of resources. The first one is ``bench.example/many-000``."""
     directory: Path = Path("/nonexistent")
-    """Directory in which an odd number of files makes the first device of each resource ill."""
+    """Directory in which an odd number of files makes the first device of each resource unhealthy.
+    """
     keep: bool = False
-    """Whether the objects are kept until something changes. Otherwise each discovery makes all of
-    them anew, as most plugins do."""
+    """Whether to keep the objects until something changes. Otherwise each discovery creates all of
+    them again, as most plugins do."""
 
 
 class ManyPlugin(dp.Plugin):
@@ -40,8 +42,8 @@ class ManyPlugin(dp.Plugin):
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        ill = self._directory.is_dir() and len(list(self._directory.iterdir())) % 2
-        first = dp.Health.unhealthy("the number of files is odd") if ill else dp.Health()
+        is_odd = self._directory.is_dir() and len(list(self._directory.iterdir())) % 2
+        first = dp.Health.unhealthy("the number of files is odd") if is_odd else dp.Health()
         if self._kept is None:
             return self._make(first)
         devices = list(self._kept)

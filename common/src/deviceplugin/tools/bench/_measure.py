@@ -1,4 +1,4 @@
-"""The measurements. Each takes a plugin that runs, or one to start, and returns figures."""
+"""The measurements. Each takes a running plugin, or one to start, and returns figures."""
 
 import random
 import statistics
@@ -15,13 +15,13 @@ from deviceplugin.tools.bench._subject import Run, Subject, running
 _MIB: Final = 1024 * 1024
 _MINUTE: Final = 60.0
 _REST: Final = 0.1
-"""Seconds between changes, at the least, so that each is a change of its own."""
+"""Least seconds between changes, so that they are not combined."""
 _LONGEST_DOWN: Final = 0.05
-"""Seconds that the kubelet is down in a restart, at most."""
+"""Most seconds that the kubelet is down in a restart."""
 _LONGEST_UP: Final = 0.1
-"""Seconds between restarts, at most; the least is none."""
+"""Most seconds between restarts."""
 _TOUCHED: Final = "dp-bench"
-"""The file that comes and goes in the directory to touch."""
+"""The file that is added to and removed from the directory to touch."""
 
 
 def starts(subject: Subject, count: int) -> list[Figure]:
@@ -46,7 +46,7 @@ def starts(subject: Subject, count: int) -> list[Figure]:
 
 
 def size(run: Run) -> list[Figure]:
-    """Say what the running plugin has now."""
+    """Return the memory, threads and descriptors of the running plugin."""
     holdings = run.holdings()
     return [
         Figure("RSS idle", "MiB", [holdings.rss / _MIB]),
@@ -58,7 +58,7 @@ def size(run: Run) -> list[Figure]:
 
 
 def message(run: Run) -> list[Figure]:
-    """Say how many devices there are, and how long a list of them is on the wire."""
+    """Return the number of devices, and the size of a list of them on the wire."""
     lists = [run.kubelet.devices(name) for name in sorted(run.kubelet.registered)]
     sizes = [
         pb.ListAndWatchResponse(
@@ -73,7 +73,7 @@ def message(run: Run) -> list[Figure]:
 
 
 def idle(run: Run, seconds: float, *, settle: float = 0.0) -> list[Figure]:
-    """Leave the plugin alone for ``seconds``, after ``settle`` more, and say what it did."""
+    """Leave the plugin alone for ``settle``, then measure its work for ``seconds``."""
     time.sleep(settle)
     before, begin = activity(run.pid), time.monotonic()
     time.sleep(seconds)
@@ -86,7 +86,7 @@ def idle(run: Run, seconds: float, *, settle: float = 0.0) -> list[Figure]:
 
 
 def allocations(run: Run, count: int, ids: int, *, timeout: float = 10.0) -> list[Figure]:
-    """Allocate ``ids`` devices ``count`` times; nothing if there are fewer devices."""
+    """Allocate ``ids`` devices ``count`` times; return no figures if there are fewer devices."""
     resource = min(run.kubelet.registered)
     devices = run.kubelet.devices(resource)
     healthy = sorted(id_ for id_, health in devices.items() if health == "Healthy")
@@ -102,24 +102,24 @@ def allocations(run: Run, count: int, ids: int, *, timeout: float = 10.0) -> lis
 
 
 def rss(run: Run, when: str) -> list[Figure]:
-    """Say how much memory the plugin has now."""
+    """Return how much memory the plugin uses now."""
     return [Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])]
 
 
 def rss_between(earlier: Sequence[Holdings], later: Sequence[Holdings]) -> float:
     """Return by how many MiB the median of ``later`` is above that of ``earlier``."""
-    before, after = (statistics.median(each.rss for each in looks) for looks in (earlier, later))
+    before, after = (statistics.median(each.rss for each in part) for part in (earlier, later))
     return (after - before) / _MIB
 
 
 def changes(run: Run, count: int) -> list[Figure]:
-    """Create and delete a file ``count`` times; nothing if it is not known where."""
+    """Create and delete a file ``count`` times; return no figures without a directory for it."""
     directory = run.touch_dir
     if directory is None:
         return []
     took: list[float] = []
     for _ in range(count):
-        # A plugin may rest after it has looked, so that changes do not keep it busy.
+        # A plugin may rest after a discovery, so that changes do not keep it busy.
         time.sleep(max([_REST, *took[-1:]]))
         took.append(_change(run, directory / _TOUCHED))
     return [_milliseconds("device change to list", took)]
@@ -141,10 +141,11 @@ def _change(run: Run, path: Path) -> float:
 
 
 def restarts(run: Run, count: int, *, seed: int, settle: float = 3.0) -> list[Figure]:
-    """Restart the kubelet ``count`` times at random moments, and say what that left behind.
+    """Restart the kubelet ``count`` times at random moments; return times and leaks.
 
-    What the plugin has is counted after a first restart, so that what it makes once and for all
-    is no leak, and after all others. What goes away within ``settle`` seconds is no leak either.
+    Threads and descriptors are counted after the first restart and after the last one. So what the
+    plugin creates only once is not a leak. What disappears within ``settle`` seconds is not a leak
+    either.
     """
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
     took = [_restart(run, rng)]
@@ -170,13 +171,13 @@ def _restart(run: Run, rng: random.Random) -> float:
     run.kubelet.stop()
     time.sleep(rng.uniform(0, _LONGEST_DOWN))
     run.kubelet.start()
-    # Returns within a fraction of a millisecond after the socket has got its name.
+    # start() returns within a fraction of a millisecond after the socket has its name.
     listening = time.monotonic()
     return max(0.0, run.wait_registered() - listening)
 
 
 def _rested(run: Run, settle: float, not_above: Holdings | None = None) -> Holdings:
-    """Return the least that the plugin has within ``settle`` seconds, or until ``not_above``."""
+    """Return the least holdings of the plugin within ``settle`` seconds, or until ``not_above``."""
     run.wait_listed()
     deadline = time.monotonic() + settle
     least = run.holdings()
@@ -208,7 +209,7 @@ def _socket_files(run: Run) -> int:
 
 
 def calibrate(count: int) -> Figure:
-    """Do the same small piece of work ``count`` times: its spread is the machine's noise."""
+    """Do the same small work ``count`` times: the spread of the times is the machine's noise."""
     took = []
     for _ in range(count):
         begin = time.perf_counter()

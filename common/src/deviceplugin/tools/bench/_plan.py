@@ -1,4 +1,4 @@
-"""What to measure of which plugin, and how often."""
+"""What to measure for which plugin, and how often."""
 
 import itertools
 import shutil
@@ -14,9 +14,9 @@ from deviceplugin.tools.bench._subject import BenchError, Subject, running
 
 _GOPHER: Final = "gopher-device-plugin"
 _FEW: Final = 8
-"""Devices in one Allocate, besides one."""
+"""Devices in one Allocate, besides those of a single device."""
 _STREAMS: Final = 8
-"""Streams that are open at a time, besides the kubelet's."""
+"""Open streams at a time, besides the kubelet's."""
 
 Say = Callable[[str], None]
 
@@ -32,7 +32,7 @@ class Plan:
     changes: int = 30
     restarts: int = 50
     settle: float = 3.0
-    """Seconds for what is under way to end, before it counts as idle or as leaked."""
+    """Seconds to wait before the plugin counts as idle, and before anything counts as a leak."""
     core_starts: int = 3
     core_changes: int = 15
     core_restarts: int = 10
@@ -54,11 +54,11 @@ QUICK: Final = Plan(
     core_devices=(10, 1_000),
     core_resources=(1, 10),
 )
-"""Whether everything works; its figures say little."""
+"""Only shows that everything works; its figures mean little."""
 
 
 def measure(subject: Subject, plan: Plan, say: Say) -> Section:
-    """Measure everything about one plugin; what it cannot do is said and left out."""
+    """Measure everything about one plugin. What it cannot do is reported to ``say`` and skipped."""
     say(f"{subject.title}: starting it {plan.starts} times")
     figures = _measure.starts(subject, plan.starts)
 
@@ -104,7 +104,7 @@ def gopher() -> Subject:
 def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
     """Return a plugin on our core with this many devices for each of this many resources.
 
-    With ``keep`` it makes them once, and not anew in each discovery.
+    With ``keep`` it creates them once, and not in each discovery.
     """
     directory = "{devices_dir}"
     module = ("-m", "deviceplugin.tools.bench._many")
@@ -118,7 +118,7 @@ def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
 
 
 def bare() -> Subject:
-    """Return the least that a plugin can be with the same libraries."""
+    """Return the minimal plugin with the same libraries."""
     directory = "{devices_dir}"
     command = (sys.executable, "-m", "deviceplugin.tools.bench._bare", f"--directory={directory}")
     return Subject(title="bare", command=command)
@@ -155,10 +155,9 @@ def measure_many_resources(resources: int, plan: Plan, say: Say) -> Section:
 
 
 def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
-    """Say how the figures of ``sections``, by their number of ``kind``, grow with each step.
+    """Yield how the figures of ``sections``, by their number of ``kind``, grow with each step.
 
-    A figure that has become no more times larger than the number grows no worse than in
-    proportion.
+    If a figure grows by at most the same factor as the number, it grows at most in proportion.
     """
     for small, large in itertools.pairwise(sorted(sections)):
         after = {figure.name: figure for figure in sections[large].figures}

@@ -10,10 +10,10 @@ from deviceplugin.tools import _json_report
 from deviceplugin.tools.bench._figures import Figure, Section
 
 FORMAT: Final = 1
-"""Version of the JSON; raised when something that was there means something else or is gone."""
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
 _NOISY: Final = 1.25
-"""Factor by which the same work may take longer than it can before the machine counts as busy."""
+"""Factor between the time of the same work and its least time, above which a machine is busy."""
 _NAME_WIDTH: Final = 42
 _NUMBER_WIDTH: Final = 10
 
@@ -53,7 +53,7 @@ def _number(value: float | None) -> str:
 
 
 def noise(calibration: Figure) -> tuple[float, float]:
-    """Return by which factors the same work took longer than it can: median and ninth decile."""
+    """Return the median and the ninth decile of the same work, as factors of its least time."""
     values = sorted(calibration.values)
     return calibration.median / values[0], values[len(values) * 9 // 10] / values[0]
 
@@ -62,8 +62,8 @@ def _noise(calibration: Figure) -> str:
     median, decile = noise(calibration)
     verdict = "too noisy for single figures: compare ratios" if decile > _NOISY else "quiet"
     return (
-        f"The same work took {median:.2f} times its least in the middle, and {decile:.2f} times or "
-        f"more in a tenth of all attempts; load {os.getloadavg()[0]:.1f}: {verdict}."
+        f"The same work took {median:.2f} times its least time in the median, and {decile:.2f} "
+        f"times or more in a tenth of all attempts; load {os.getloadavg()[0]:.1f}: {verdict}."
     )
 
 

@@ -1,4 +1,4 @@
-"""A long run of everything that happens to a plugin: does it stay what it was?"""
+"""A long run of everything that can happen to a plugin, to find leaks."""
 
 import random
 import time
@@ -16,50 +16,50 @@ from deviceplugin.tools.bench._plan import Say
 from deviceplugin.tools.bench._subject import Run, Subject, running
 
 _MIB: Final = 1024 * 1024
-_LOOKS: Final = 20
-"""How often memory and all else is looked at."""
+_SAMPLES: Final = 20
+"""Number of samples of memory, threads and descriptors."""
 _MOMENT: Final = 0.2
-"""Seconds between what happens, at most."""
+"""Most seconds between two events."""
 _SETTLE: Final = 3.0
-"""Seconds for what is under way to end before a look, at most."""
+"""Most seconds to wait before a sample, for what is under way to end."""
 
 
 def soak(subject: Subject, seconds: float, seed: int, say: Say) -> Section:
-    """Let random things happen to ``subject`` for ``seconds``, and look at it now and then.
+    """Cause random events for ``subject`` for ``seconds``, and sample it periodically.
 
-    Allocations, changes of devices, lost streams and restarts of the kubelet, by ``seed``. What
-    it has at the first look, when all of them have happened, is what the later looks should find.
+    The events are allocations, changes of devices, lost streams and restarts of the kubelet, by
+    ``seed``. At the first sample, all kinds have happened. Later samples should not be larger.
     """
     with running(subject) as run:
         run.wait_listed()
         trouble = _Trouble(run, random.Random(seed))  # noqa: S311 - reproducible on purpose
-        looks: list[Holdings] = []
+        samples: list[Holdings] = []
         begin = time.monotonic()
-        settle = min(_SETTLE, seconds / _LOOKS / 3)
-        for number in range(1, _LOOKS + 1):
-            trouble.make(until=begin + seconds * number / _LOOKS - settle)
+        settle = min(_SETTLE, seconds / _SAMPLES / 3)
+        for number in range(1, _SAMPLES + 1):
+            trouble.make(until=begin + seconds * number / _SAMPLES - settle)
             run.wait_registered()
             run.wait_listed()
             time.sleep(settle)
-            looks.append(run.holdings())
-            minutes, mib = (time.monotonic() - begin) / 60, looks[-1].rss / _MIB
-            say(f"{minutes:5.1f} min: {mib:.1f} MiB, {looks[-1].threads} threads")
+            samples.append(run.holdings())
+            minutes, mib = (time.monotonic() - begin) / 60, samples[-1].rss / _MIB
+            say(f"{minutes:5.1f} min: {mib:.1f} MiB, {samples[-1].threads} threads")
         crashes = len(run.kubelet.crashes)
     happened = [Figure(f"{what}, times", "", [n]) for what, n in sorted(trouble.made.items())]
     return Section(
         f"{subject.title}: {seconds / 60:g} minutes of trouble",
         subject.command,
-        [*happened, Figure("kubelet crashed", "", [crashes]), *_over_time(looks)],
+        [*happened, Figure("kubelet crashed", "", [crashes]), *_over_time(samples)],
     )
 
 
-def _over_time(looks: list[Holdings]) -> list[Figure]:
-    figures = [Figure("RSS", "MiB", [look.rss / _MIB for look in looks])]
-    half = len(looks) // 2
-    gained = _measure.rss_between(looks[:half], looks[half:])
+def _over_time(samples: list[Holdings]) -> list[Figure]:
+    figures = [Figure("RSS", "MiB", [sample.rss / _MIB for sample in samples])]
+    half = len(samples) // 2
+    gained = _measure.rss_between(samples[:half], samples[half:])
     figures.append(Figure("RSS, second half over first", "MiB", [gained]))
     return figures + [
-        Figure(name, "", [getattr(look, name) for look in looks])
+        Figure(name, "", [getattr(sample, name) for sample in samples])
         for name in ("threads", "descriptors", "sockets")
     ]
 
@@ -77,7 +77,7 @@ class _Trouble:
         ]
 
     def make(self, until: float) -> None:
-        """Let things happen until then."""
+        """Cause random events until then."""
         names = [name for name, _, _ in self._kinds]
         weights = [weight for _, weight, _ in self._kinds]
         acts = {name: act for name, _, act in self._kinds}
@@ -91,7 +91,7 @@ class _Trouble:
         resource = min(self._run.kubelet.registered, default="")
         devices = self._run.kubelet.devices(resource) if resource else {}
         if healthy := sorted(id_ for id_, health in devices.items() if health == "Healthy"):
-            # Between two connections there is nobody to ask, and a device may go meanwhile.
+            # There may be no connection at the moment, and a device may disappear meanwhile.
             with suppress(grpc.RpcError, LookupError):
                 self._run.kubelet.allocate(resource, [self._rng.choice(healthy)])
 

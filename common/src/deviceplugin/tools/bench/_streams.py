@@ -1,4 +1,4 @@
-"""Many streams at a time: does a plugin still answer?"""
+"""Measuring whether a plugin still answers while many streams are open."""
 
 import threading
 import time
@@ -15,15 +15,15 @@ from deviceplugin.tools.bench._measure import allocations
 from deviceplugin.tools.bench._subject import BenchError, Run
 
 _FIRST_LIST: Final = 5.0
-"""Seconds for all streams to bring a first list, before they count as not taken."""
+"""Seconds for all streams to bring a first list, before they count as refused."""
 _ALLOCATE: Final = 10.0
-"""Seconds for Allocate; the kubelet would wait for ever."""
+"""Seconds for Allocate. A kubelet would wait for ever."""
 
 
 def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
     """Allocate one device ``count`` times while ``streams`` more ListAndWatch are open.
 
-    A plugin may refuse some of them; how many it took is one of the figures.
+    A plugin may refuse some of them. One of the figures is how many it accepted.
     """
     resource = min(run.kubelet.registered)
     with _open(f"unix:{run.kubelet.socket_of(resource)}", streams) as taken:
@@ -32,7 +32,7 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
                 Figure(f"{figure.name} under {streams} streams", figure.unit, figure.values)
                 for figure in allocations(run, count, 1, timeout=_ALLOCATE)
             ]
-        except grpc.RpcError as error:  # no worker left for it, as in many plugins
+        except grpc.RpcError as error:  # many plugins have no worker left for it
             raise BenchError(
                 f"Allocate under {streams} streams: {rpc.status_text(error)}"
             ) from error
@@ -41,7 +41,7 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
 
 @contextmanager
 def _open(target: str, count: int) -> Iterator[int]:
-    """Open ``count`` streams, each on a connection of its own; give how many brought a list."""
+    """Open ``count`` streams, each on its own connection; yield how many brought a list."""
     with ExitStack() as stack:
         firsts = [_first_list(stack, target, number) for number in range(count)]
         deadline = time.monotonic() + _FIRST_LIST
@@ -49,7 +49,7 @@ def _open(target: str, count: int) -> Iterator[int]:
 
 
 def _first_list(stack: ExitStack, target: str, number: int) -> threading.Event:
-    """Open a stream until ``stack`` is left; the event is set by its first list."""
+    """Open a stream until ``stack`` is closed. Its first list sets the returned event."""
     options = [("grpc.use_local_subchannel_pool", 1), ("bench.stream", number)]
     channel = stack.enter_context(grpc.insecure_channel(target, options))
     watch = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])["ListAndWatch"]
@@ -58,7 +58,7 @@ def _first_list(stack: ExitStack, target: str, number: int) -> threading.Event:
     came = threading.Event()
 
     def read() -> None:
-        with suppress(grpc.RpcError, StopIteration):  # refused, or cancelled in the end
+        with suppress(grpc.RpcError, StopIteration):  # refused, or cancelled at the end
             next(call)
             came.set()
 

@@ -1,4 +1,4 @@
-"""A plugin under measurement: its command, and its process on a simulated kubelet."""
+"""The plugin to measure: its command, and its process on a simulated kubelet."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import SimulatedKubelet
 
 _TIMEOUT: Final = 30.0
-"""Seconds for a plugin to do anything that is waited for."""
+"""Seconds to wait for any reaction of a plugin."""
 _STOP_TIMEOUT: Final = 10.0
 _TAIL: Final = 5
-"""Lines of a failed plugin's output that are shown."""
+"""Lines of a failed plugin's output in a message."""
 
 
 class BenchError(Exception):
@@ -29,24 +29,24 @@ class BenchError(Exception):
 class Subject:
     """A plugin command to measure.
 
-    ``{plugin_dir}`` and ``{devices_dir}`` stand for directories that each run has of its own.
+    ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
     """
 
     title: str
     command: Sequence[str]
     resources: int = 1
-    """How many resources it advertises; it has started when all are registered."""
+    """Number of resources that it advertises. It has started when all are registered."""
     files: int = 8
-    """How many files are in ``{devices_dir}`` at the start."""
+    """Number of files in ``{devices_dir}`` at the start."""
     touch: str = ""
-    """Directory in which a file that comes or goes changes the list of devices."""
+    """Directory in which adding or removing a file changes the list of devices."""
     http_address: str = "off"
-    """What the plugin finds in ``DP_HTTP_ADDRESS``."""
+    """The value of ``DP_HTTP_ADDRESS``."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Run:
-    """One process of ``subject`` and the kubelet that it runs on."""
+    """One process of ``subject``, with its kubelet."""
 
     def __init__(self, subject: Subject, root: Path) -> None:
         self.subject = subject
@@ -75,7 +75,7 @@ class Run:
         self.started_at = self._plugin.started_at
 
     def stop(self) -> float:
-        """End the process as Kubernetes does, and return the seconds that it took."""
+        """End the process as Kubernetes does, and return the seconds that this took."""
         if self._plugin is None:
             return 0.0
         begin = time.monotonic()
@@ -85,25 +85,25 @@ class Run:
 
     @property
     def pid(self) -> int:
-        """The process that was started."""
+        """The id of the process."""
         if self._plugin is None:
             raise BenchError("the plugin has not been started")
         return self._plugin.pid
 
     @property
     def touch_dir(self) -> Path | None:
-        """Where a file that comes or goes changes the list; None if nobody told."""
+        """The directory in which a file changes the list of devices; None if there is none."""
         return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
 
     def holdings(self) -> Holdings:
-        """Return what the process has now."""
+        """Return the memory, threads and descriptors of the process."""
         return holdings(self.pid)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
-        """Wait until ``condition`` on the kubelet's state holds, and return when it did.
+        """Wait until ``condition()`` is true, and return the time, in monotonic seconds.
 
         Raises:
-            BenchError: It does not within ``timeout`` seconds, or the plugin has died.
+            BenchError: It is false for ``timeout`` seconds, or the plugin has ended.
         """
 
         def holds() -> bool:
@@ -120,21 +120,21 @@ class Run:
         return time.monotonic()
 
     def wait_registered(self) -> float:
-        """Wait until all resources are registered, and return when they were."""
+        """Wait until all resources are registered, and return the time."""
         expected = self.subject.resources
         return self.wait(
             lambda: len(self.kubelet.registered) >= expected, f"registration of {expected}"
         )
 
     def wait_listed(self) -> float:
-        """Wait until there is a list of all resources, and return when there was."""
+        """Wait until there is a list of all resources, and return the time."""
         self.wait(self._listed, "a list of devices")
         return self.listed_at(self.kubelet.registered)
 
     def listed_at(self, names: Iterable[str]) -> float:
-        """Return when the kubelet knew what the latest list of resources ``names`` says.
+        """Return the time when the kubelet had applied the latest list of resources ``names``.
 
-        It may be writing its checkpoint still, which costs one in Python far more than a real one.
+        Writing the checkpoint does not count: it takes far longer in Python than in a real kubelet.
         """
         return max(map(self.kubelet.metrics.listed_at.__getitem__, names))
 
@@ -149,7 +149,7 @@ class Run:
 
 @contextmanager
 def running(subject: Subject) -> Iterator[Run]:
-    """Run ``subject`` on a kubelet of its own, in a directory that is deleted afterwards."""
+    """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
     with scratch("dpb-") as root:
         run = Run(subject, root)
         with run.kubelet:

@@ -1,4 +1,4 @@
-"""Two plugins, or two runs, side by side: ratios, and whether they can be told apart."""
+"""Comparing two plugins or two runs: ratios, and whether the difference is clear."""
 
 import json
 import statistics
@@ -13,15 +13,15 @@ from deviceplugin.tools.bench._plan import Plan, Say
 from deviceplugin.tools.bench._subject import BenchError, Subject
 
 ROUNDS: Final = 4
-"""Even, so that each goes first as often as the other."""
+"""An even number, so that each goes first equally often."""
 _ENOUGH: Final = 4
-"""Values on each side below which a difference is not called one."""
+"""Least number of values on each side for a clear difference."""
 _NAME_WIDTH: Final = 46
 _WIDTH: Final = 11
 
 
 def alternate(both: tuple[Subject, Subject], plan: Plan, say: Say) -> tuple[Section, Section]:
-    """Measure ``both`` in turns, ABBA, so that what else the machine does hits both alike."""
+    """Measure ``both`` alternately, as ABBA, so that the machine's other work affects both."""
     part = _divided(plan, ROUNDS)
     sections: dict[int, list[Section]] = {0: [], 1: []}
     for turn in range(ROUNDS):
@@ -57,19 +57,19 @@ def _merged(sections: Sequence[Section]) -> Section:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One figure of both sides."""
+    """A figure that both sides have."""
 
     name: str
     unit: str
     first: float
-    """Medians."""
+    """The median of the first side."""
     second: float
-    told_apart: bool
-    """Whether the middle halves of the values of both sides do not overlap."""
+    is_clear: bool
+    """Whether the difference is clear: the middle halves of both sides do not overlap."""
 
     @property
     def factor(self) -> float | None:
-        """The second's median by the first's; None where the first's is 0."""
+        """The second median divided by the first; None if the first is 0."""
         return self.second / self.first if self.first else None
 
 
@@ -105,7 +105,7 @@ def _lines(first: str, second: str, found: Sequence[Ratio]) -> Iterator[str]:
         numbers = "".join(
             text.rjust(_WIDTH) for text in (f"{ratio.first:,.2f}", f"{ratio.second:,.2f}", factor)
         )
-        verdict = "" if ratio.told_apart else "  cannot be told apart"
+        verdict = "" if ratio.is_clear else "  no clear difference"
         yield f"  {ratio.name:{_NAME_WIDTH}}{numbers}  {ratio.unit:5}{verdict}".rstrip()
 
 
@@ -113,7 +113,7 @@ def saved(path: Path) -> Mapping[str, Section]:
     """Return the sections that ``--json`` has written to ``path``, by title.
 
     Raises:
-        BenchError: It is no such file.
+        BenchError: The file cannot be read, or is not one of ``--json``.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def _section(given: Mapping[str, Any]) -> Section:
 
 
 def compare(old: Path, new: Path, say: Callable[[str], None]) -> None:
-    """Say the ratios of all sections that two files have both.
+    """Report the ratios of all sections that both files have.
 
     Raises:
         BenchError: A file cannot be read, or they have no section in common.

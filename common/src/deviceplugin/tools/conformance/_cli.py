@@ -24,16 +24,17 @@ from deviceplugin.tools.conformance import _report
 
 _JOBS: Final = 4
 _DESCRIPTION: Final = """\
-Check a device plugin, whatever it is written in, against what a kubelet expects of it.
+Check a device plugin in any language against what a kubelet expects of it.
 
-The plugin is started many times, on simulated kubelets, which do to it what a node would: each
-allocates, restarts, hangs up, deletes sockets, stops. No cluster, root or hardware is needed.
+The plugin is started many times, on simulated kubelets. They do what happens on a node: they
+allocate, restart, close connections, delete sockets and stop. No cluster, root or hardware is
+needed.
 
 A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
 DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
-DP_HTTP_ADDRESS. Where it wants them as arguments, write {plugin_dir}, {pod_resources_socket},
-{registry_dir}, {http_address} or {kubelet_dir}; and {devices_dir} for a directory with a few
-files in it, made for each start."""
+DP_HTTP_ADDRESS. If it needs them as arguments, write {plugin_dir}, {pod_resources_socket},
+{registry_dir}, {http_address} or {kubelet_dir}. {devices_dir} is a directory with a few files
+in it, new for each start."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -43,7 +44,7 @@ examples:
   deviceplugin conformance --kubelet-dir /var/lib/kubelet -- plugin-with-a-fixed-path
   deviceplugin conformance --quick --junit report.xml -- my-device-plugin
 
-Exit status: 0 if no check failed, 1 if one did or the plugin did not come up, 2 if the command
+Exit status: 0 if no check failed, 1 if one did or the plugin did not start, 2 if the command
 line is wrong or the command cannot be run."""
 
 
@@ -112,7 +113,7 @@ def _try(
 
 
 def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
-    """Return the checks of the groups and ids in ``wanted``; all for none."""
+    """Return the checks of the groups and ids in ``wanted``, or all checks if it is empty."""
     groups = {group.name for group in GROUPS}
     known = groups | {check.id for check in CHECKS}
     _command_line.check_names("check or group", wanted, known)
@@ -140,12 +141,12 @@ def _parser() -> argparse.ArgumentParser:
     usage = "%(prog)s [options] -- COMMAND..."
     parser = _command_line.parser("conformance", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
-    add("--resource", default="", metavar="NAME", help="check this one of its resources")
+    add("--resource", default="", metavar="NAME", help="check this resource of the plugin")
     add(
         "--kubelet-dir",
         type=Path,
         metavar="DIR",
-        help="run the kubelet in DIR, which must not be one's own kubelet's (a temporary one)",
+        help="run the kubelet in DIR, which must not be a real kubelet's (a temporary one)",
     )
     add(
         "--kubelet-version",
@@ -158,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
         "--trigger-change",
         default="",
         metavar="CMD",
-        help="shell command that changes the plugin's devices; may have the same {names}",
+        help="shell command that changes the plugin's devices; it can have the same {names}",
     )
     add("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE")
     add("--json", type=Path, metavar="FILE", help="write JSON to FILE")
@@ -168,21 +169,21 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="GROUP_OR_CHECK",
-        help="run this group or check only; may be given several times",
+        help="run this group or check only; can be repeated",
     )
     add(
         "--jobs",
         type=_count,
         default=_JOBS,
         metavar="N",
-        help=f"run up to N of the plugin at a time ({_JOBS}); 1 if two would disturb each other",
+        help=f"run up to N processes of the plugin at a time ({_JOBS}); 1 if they would conflict",
     )
-    add("--seed", type=int, metavar="N", help="decides every random choice (a new one)")
+    add("--seed", type=int, metavar="N", help="seed of every random choice (a new one)")
     add("--quick", action="store_true", help="shorter observations, fewer restarts")
     add(
         "--within",
         type=float,
         metavar="SECONDS",
-        help="what a plugin does by itself must be done within SECONDS (10)",
+        help="give the plugin SECONDS to start, to register again and to list a change (10)",
     )
     return parser

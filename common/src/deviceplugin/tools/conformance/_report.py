@@ -15,7 +15,7 @@ from deviceplugin.tools import _json_report
 from deviceplugin.tools._verdicts import Line, Tone
 
 FORMAT: Final = 1
-"""Version of the JSON; raised when something that was there means something else or is gone."""
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
 _TONES: Final[Mapping[Verdict, Tone]] = {
     Verdict.PASS: Tone.GOOD,
@@ -27,7 +27,7 @@ _VERDICT_WIDTH: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that there is to report."""
+    """Everything to report about a run."""
 
     command: Sequence[str]
     resource: str
@@ -37,25 +37,25 @@ class Run:
     seconds: float
     results: Sequence[Result]
     problem: str = ""
-    """Why the plugin did not come up; empty if it did."""
+    """Why the plugin did not start; empty if it did."""
     only_one: str = ""
-    """Why it did not come up beside another; empty if it did."""
+    """Why it did not start beside another process of it; empty if it did."""
     kubelet_version: str = NEWEST
-    """The release of Kubernetes whose kubelet it was tried on."""
+    """The release of Kubernetes whose kubelet was simulated."""
 
     @property
     def passed(self) -> bool:
-        """Whether the plugin came up and no check failed."""
+        """Whether the plugin started and no check failed."""
         return not self.problem and not self.counts[Verdict.FAIL]
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """How many checks ended in which way."""
+        """Number of checks with each verdict."""
         return Counter(result.verdict for result in self.results)
 
 
 def line(result: Result, *, width: int, colour: bool) -> str:
-    """Return one result as a line of text, and of a failed one why it matters."""
+    """Return one result as a line of text; for a failed check, also why it matters."""
     check = result.check
     notes = [
         ("it should", f"{check.title[0].lower()}{check.title[1:]}"),
@@ -72,7 +72,7 @@ def line(result: Result, *, width: int, colour: bool) -> str:
 
 
 def summary(run: Run) -> str:
-    """Return the last words."""
+    """Return the last lines of the report."""
     counts = run.counts
     text = (
         f"{run.resource or 'no resource'}: {counts[Verdict.PASS]} passed, "
@@ -80,9 +80,9 @@ def summary(run: Run) -> str:
         f"on Kubernetes {run.kubelet_version} in {run.seconds:.0f} s, with seed {run.seed}"
     )
     if run.problem:
-        text += f"\nthe plugin did not come up: {' '.join(run.problem.split())}"
+        text += f"\nthe plugin did not start: {' '.join(run.problem.split())}"
     if run.only_one:
-        text += f"\nchecked one by one: beside another it does not come up: {run.only_one}"
+        text += f"\nchecked one by one, because it does not start beside another: {run.only_one}"
     if run.others:
         text += f"\nnot checked: {', '.join(sorted(run.others))}; choose one with --resource"
     return text
@@ -137,13 +137,13 @@ def to_junit(run: Run) -> str:
         results = list(members)
         suite = ET.SubElement(root, "testsuite", {"name": group, **_totals(results)})
         properties = ET.SubElement(suite, "properties")
-        told = {
+        facts = {
             "command": shlex.join(run.command),
             "resource": run.resource,
             "kubelet_version": run.kubelet_version,
             "seed": str(run.seed),
         }
-        for name, value in told.items():
+        for name, value in facts.items():
             ET.SubElement(properties, "property", name=name, value=_printable(value))
         for result in results:
             _case(suite, result)

@@ -1,4 +1,4 @@
-"""Lists a node's devices and who holds them: ``deviceplugin devices``."""
+"""Lists a node's devices and their holders: ``deviceplugin devices``."""
 
 from deviceplugin.tools.devices._cli import main
 from deviceplugin.tools.devices._inventory import Device, Holder, Inventory

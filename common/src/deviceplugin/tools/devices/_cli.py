@@ -18,25 +18,25 @@ from deviceplugin.tools.devices._sources import ask_kubelet, ask_plugin
 _SETTING: Final = "pod-resources-socket"
 
 _DESCRIPTION: Final = """\
-List the devices of this node and which container has which, as the kubelet knows it; and with
---plugin also health and reasons, as the plugin knows them. Needs the kubelet's pod resources
-socket, and no access to the cluster.
+List the devices of this node and the containers that hold them, according to the kubelet. With
+--plugin, also list health and reasons, according to the plugin. The command needs the kubelet's
+pod resources socket, and no access to the cluster.
 
-The kubelet answers by first taking back the devices of pods that have ended, as it also does
-before it gives devices to a new pod. Do not run it in a loop of less than some seconds."""
+Before the kubelet answers, it frees the devices of pods that have ended, as it also does before
+it allocates devices to a new pod. Do not run this more often than every few seconds."""
 
 _EXAMPLES: Final = """\
 examples:
   deviceplugin devices
   deviceplugin devices --plugin http://127.0.0.1:9494 --json
 
-Exit status: 0 if all who were asked have answered, 1 if not, 2 if the command line is wrong."""
+Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin devices`` with the arguments ``argv`` and return its exit status.
 
-    0 if all who were asked have answered, 1 if not, 2 for a wrong command line.
+    0 if the kubelet and all plugins answered, 1 if not, 2 for a wrong command line.
     """
     return _command_line.run(_parser(), argv, _list)
 
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="URL",
-        help="also ask the plugin at URL; may be given several times",
+        help="also ask the plugin at URL; can be repeated",
     )
     add(
         f"--{_SETTING}",
@@ -91,6 +91,6 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="how long each of them has to answer (5)",
+        help="how long to wait for each answer (5)",
     )
     return parser

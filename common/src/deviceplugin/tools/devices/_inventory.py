@@ -1,4 +1,4 @@
-"""The devices of a node, put together from all who know of them."""
+"""The devices of a node, merged from the kubelet and the plugins."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,25 +21,25 @@ class Holder:
 
 @dataclass(slots=True)
 class Device:
-    """One device, as far as it is known."""
+    """What is known about one device."""
 
     resource: str
     id: str
     allocatable: bool | None = None
-    """Whether the kubelet would give it to a container if it were free; None if not known."""
+    """Whether the kubelet would allocate it if it were free; None if that is unknown."""
     healthy: bool | None = None
-    """What the plugin says; None if it was not asked, or has no such device."""
+    """The health from the plugin; None if it was not asked, or does not have the device."""
     reason: str = ""
-    """Why it is not healthy."""
+    """Why it is unhealthy."""
     since: str = ""
-    """Since when, as the plugin says it."""
+    """The time of the last change of health, from the plugin."""
     numa_nodes: set[int] = field(default_factory=set)
     holders: set[Holder] = field(default_factory=set)
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
-        """One word or two for a table."""
+        """The state for a table, in one or two words."""
         if self.healthy is False:
             return "unhealthy"
         if self.allocatable:
@@ -50,12 +50,12 @@ class Device:
 
 
 class Inventory:
-    """All devices, by resource and id. Each source adds what it knows, in any order."""
+    """All devices, by resource and id. Sources add facts in any order."""
 
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], Device] = {}
         self.unknown: list[str] = []
-        """What is not known, a sentence each."""
+        """What is unknown, a message for each."""
 
     def __iter__(self) -> Iterator[Device]:
         """Yield the devices in natural order of resource and id."""
@@ -64,12 +64,12 @@ class Inventory:
         )
 
     def add_allocatable(self, answer: pb.AllocatableResourcesResponse) -> None:
-        """Take what GetAllocatableResources says: every healthy device, and no other."""
+        """Add the answer of GetAllocatableResources: every healthy device, and no other."""
         for device in self._each(answer.devices):
             device.allocatable = True
 
     def add_pods(self, answer: pb.ListPodResourcesResponse) -> None:
-        """Take what List says: what each container holds, DRA's claims too."""
+        """Add the answer of List: the devices of each container, including DRA claims."""
         for pod in answer.pod_resources:
             for container in pod.containers:
                 holder = Holder(pod.namespace, pod.name, container.name)
@@ -79,10 +79,10 @@ class Inventory:
                     device.holders.add(holder)
 
     def add_plugin(self, page: Any) -> None:
-        """Take what a plugin's ``/devices`` says.
+        """Add the ``/devices`` of a plugin.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: ``page`` is not an answer of ``/devices``.
         """
         try:
             for resource in page["resources"]:
@@ -94,7 +94,7 @@ class Inventory:
             raise ValueError("is not a list of devices of a plugin") from error
 
     def close(self) -> None:
-        """Say of what the kubelet did not call allocatable that it is not; all has been asked."""
+        """Mark all other devices as not allocatable, after the kubelet's answer is complete."""
         for device in self._devices.values():
             device.allocatable = bool(device.allocatable)
 
@@ -107,7 +107,7 @@ class Inventory:
         device.attributes.update(entry.get("attributes", {}))
 
     def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[Device]:
-        """Yield the devices of ``entries``, of which there is one for each NUMA node."""
+        """Yield the devices of ``entries``, which have one entry for each NUMA node of a device."""
         for entry in entries:
             for device_id in entry.device_ids:
                 device = self._device(entry.resource_name, device_id)
@@ -119,7 +119,7 @@ class Inventory:
             for part in claim.claim_resources:
                 driver = _DRA.format(driver=part.driver_name)
                 device = self._device(driver, f"{part.pool_name}/{part.device_name}")
-                device.allocatable = True  # the kubelet knows of no other
+                device.allocatable = True  # the kubelet lists no others
                 yield device
 
     def _device(self, resource: str, device_id: str) -> Device:

@@ -9,18 +9,18 @@ from deviceplugin.tools import _json_report
 from deviceplugin.tools.devices._inventory import Device, Inventory
 
 FORMAT: Final = 1
-"""Version of the JSON; raised when something that was there means something else or is gone."""
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
 _NONE: Final = "-"
 
 
 def table(inventory: Inventory) -> str:
-    """Return the devices as a table, sums, and what is not known."""
+    """Return the devices as a table, sums, and what is unknown."""
     devices = list(inventory)
     lines = aligned([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
     lines += _sums(devices)
-    lines += [f"not known: {text}" for text in inventory.unknown]
+    lines += [f"unknown: {text}" for text in inventory.unknown]
     return "\n".join([*lines, ""])
 
 
@@ -53,7 +53,7 @@ def _sums(devices: Sequence[Device]) -> list[str]:
 
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
-    """Return everything, ready for JSON. ``null`` is what is not known."""
+    """Return everything, for JSON. ``null`` means unknown."""
     return _json_report.document(
         FORMAT,
         {

@@ -1,4 +1,4 @@
-"""Asking the kubelet and the plugins, in a bounded time."""
+"""Asking the kubelet and the plugins, with a time limit."""
 
 import json
 from pathlib import Path
@@ -17,17 +17,19 @@ _INIT: Final = (
     "free"
 )
 _NO_PODS: Final = (
-    "whether devices are in use: the kubelet lists no pod at all, as it does when it has just "
+    "whether devices are in use: the kubelet lists no pods, which also happens when it has just "
     "started"
 )
-_ILL: Final = (
+_UNHEALTHY: Final = (
     "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
-    "tell; ask the plugin with --plugin http://ADDRESS:9494"
+    "report that; ask the plugin with --plugin http://ADDRESS:9494"
 )
 
 
 def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plugins: bool) -> None:
-    """Add what the kubelet's PodResources API lists; ``with_plugins``: plugins have been asked.
+    """Add the devices of the kubelet's PodResources API.
+
+    ``with_plugins`` is whether plugins have been asked too.
 
     Raises:
         NoAnswerError: It does not answer.
@@ -51,14 +53,14 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plug
             return
     inventory.close()
     if not with_plugins:
-        inventory.unknown.append(_ILL)
+        inventory.unknown.append(_UNHEALTHY)
 
 
 def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
-    """Add what the plugin at ``url`` lists; ``/devices`` is understood.
+    """Add the devices of the plugin at ``url``, whose default path is ``/devices``.
 
     Raises:
-        NoAnswerError: It does not answer, or wrongly.
+        NoAnswerError: It does not answer, or its answer is wrong.
     """
     try:
         url = page_of(url)

@@ -1,7 +1,7 @@
-"""Looks at a node and says what is wrong for device plugins: ``deviceplugin doctor``.
+"""Checks a node and reports what is wrong for device plugins: ``deviceplugin doctor``.
 
-It changes nothing, and knows no plugin by name: those that are installed bring checks of their own,
-written with ``deviceplugin.checks``.
+It changes nothing, and has no checks for particular plugins: installed plugins add their own, which
+use ``deviceplugin.checks``.
 """
 
 from deviceplugin.checks import Finding, Node, Verdict

@@ -1,4 +1,4 @@
-"""What a check of the doctor is."""
+"""The checks of the doctor itself."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from deviceplugin.checks import Finding, Node
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Looks at one topic, within a few seconds, and changes nothing."""
+    """Examines one topic, within a few seconds, and changes nothing."""
 
     name: str
     title: str
-    look: Callable[[Node], Iterable[Finding]]
-    """May raise OSError, which is a finding of its own."""
+    run: Callable[[Node], Iterable[Finding]]
+    """It may raise OSError, which becomes a finding."""

@@ -19,21 +19,21 @@ from deviceplugin.tools.doctor._runner import run
 from deviceplugin.tools.doctor.checks import AnyCheck, all_checks
 
 _DESCRIPTION: Final = """\
-Look at a node and say in plain words what is wrong for device plugins, what that means and what
-to do. Run it where the plugin runs: on the node as root, or in the plugin's pod. It changes
-nothing, needs no cluster access, and is done within seconds."""
+Check a node and report what is wrong for device plugins, what that means and what to do. Run it
+where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, needs no
+cluster access, and takes seconds."""
 
 _EXAMPLES: Final = """\
 examples:
-  deviceplugin doctor                            look at this machine
+  deviceplugin doctor                            check this machine
   deviceplugin doctor --plugin gpu               there should be GPUs here
-  deviceplugin doctor --root /host --verbose     the node is mounted at /host; tell all
+  deviceplugin doctor --root /host --verbose     the node is mounted at /host; show all findings
   kubectl exec POD -- python3 -m deviceplugin doctor --json
 
 --plugin-dir, --registry-dir, --pod-resources-socket and --registration are the plugin's settings,
-and are taken from the same DP_ environment variables.
+and have the same DP_ environment variables.
 
-Exit status: 0 if nothing has failed, 1 if something has, 2 if the command line is wrong."""
+Exit status: 0 if there is no failure, 1 if there is one, 2 if the command line is wrong."""
 
 _SETTINGS: Final = ("plugin-dir", "registry-dir", "pod-resources-socket", "registration")
 
@@ -41,7 +41,7 @@ _SETTINGS: Final = ("plugin-dir", "registry-dir", "pod-resources-socket", "regis
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin doctor`` with the arguments ``argv`` and return its exit status.
 
-    0 if nothing has failed, 1 if something has, 2 for a wrong command line.
+    0 if there is no failure, 1 if there is one, 2 for a wrong command line.
     """
     return _command_line.run(_parser(), argv, _examine)
 
@@ -87,26 +87,26 @@ def _catalogue() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("doctor", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("--verbose", "-v", action="store_true", help="show what is ok, too")
-    add("--json", action="store_true", help="print JSON, with what is ok")
+    add("--verbose", "-v", action="store_true", help="show findings that are ok, too")
+    add("--json", action="store_true", help="print all findings as JSON")
     add(
         "--plugin",
         action="append",
         default=[],
         choices=[check.name for check in plugin_checks()],
-        help="the devices of this installed plugin should be here; may be given several times",
+        help="the devices of this installed plugin should be here; can be repeated",
     )
-    add("--root", type=Path, default=Path("/"), metavar="DIR", help="where the node's / is (/)")
+    add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     add("--config", type=Path, metavar="FILE", help="the plugin's configuration file")
-    add("--only", action="append", default=[], metavar="CHECK", help="make this check only")
+    add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
     add(
         "--timeout",
         type=float,
         default=2.0,
         metavar="SECONDS",
-        help="how long whoever listens on a socket has to answer (2)",
+        help="how long to wait for an answer on a socket (2)",
     )
     for name in _SETTINGS:
-        add(f"--{name}", dest=name, metavar="VALUE", help="as of the plugin")
+        add(f"--{name}", dest=name, metavar="VALUE", help="the plugin's setting of this name")
     return parser

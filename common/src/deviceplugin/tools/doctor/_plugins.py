@@ -1,4 +1,4 @@
-"""The checks that installed plugins bring: what they do wrong is a finding, and costs no other."""
+"""The checks of installed plugins. A failing check is a finding, and does not affect others."""
 
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -11,17 +11,17 @@ from deviceplugin.checks import Finding, Node, unknown
 from deviceplugin.errors import DevicePluginError
 
 GROUP: Final = "deviceplugin.doctor"
-"""Entry points of packages; the name of each is that of its check."""
+"""The group of entry points. The name of an entry point is that of its check."""
 _PATIENCE: Final = 5
-"""Times ``--timeout`` that a plugin's check may take."""
+"""How long a plugin's check may take, as a multiple of ``--timeout``."""
 _TITLE_TIMEOUT: Final = 10.0
-"""Seconds that importing it for its title may take."""
+"""Most seconds that importing a check for its title may take."""
 _MOST: Final = 1000
-"""Findings that are taken of one check."""
+"""Most findings of one check."""
 
 
 class PluginCheck:
-    """A check of a plugin, whose code is imported when it is needed first."""
+    """A check of a plugin. Its code is imported when it is first needed."""
 
     def __init__(self, entry: EntryPoint) -> None:
         self._entry = entry
@@ -30,18 +30,18 @@ class PluginCheck:
 
     @property
     def title(self) -> str:
-        """The first line of its docstring, or why it cannot be known."""
+        """The first line of its docstring, or why it cannot be read."""
         try:
-            look = self._hooks.call(self.name, self._entry.load, timeout=_TITLE_TIMEOUT)
+            check = self._hooks.call(self.name, self._entry.load, timeout=_TITLE_TIMEOUT)
         except DevicePluginError as error:
             return f"cannot be imported: {error}"
-        return (getdoc(look) or "").partition("\n")[0].removesuffix(".")
+        return (getdoc(check) or "").partition("\n")[0].removesuffix(".")
 
-    def look(self, node: Node) -> Iterable[Finding]:
-        """Return what it finds, with what went wrong as the last, within a limit of time.
+    def run(self, node: Node) -> Iterable[Finding]:
+        """Return its findings, within a time limit. An error of the check is the last finding.
 
         Raises:
-            OSError: As the plugin's code raised it.
+            OSError: The plugin's code raised it.
         """
         found: list[Finding] = []
         timeout = _PATIENCE * node.timeout
@@ -56,8 +56,8 @@ class PluginCheck:
         return found
 
     def _collect(self, node: Node, found: list[Finding]) -> None:
-        look: Any = self._entry.load()
-        for finding in islice(look(node), _MOST):
+        check: Any = self._entry.load()
+        for finding in islice(check(node), _MOST):
             if not isinstance(finding, Finding):
                 raise TypeError(f"yields {type(finding).__name__} where a Finding belongs")
             found.append(finding)
@@ -67,12 +67,12 @@ class PluginCheck:
         assert package is not None  # it was found in one
         name = f"{package.name} {package.version}"
         if isinstance(error, HookTimeoutError):
-            return unknown(name, f"its check takes too long: {error}", "--timeout gives it longer.")
-        do = f"install {name} with all that it needs; if it is, tell those who make it."
+            return unknown(name, f"its check takes too long: {error}", "raise --timeout.")
+        do = f"install {name} with all its dependencies; if they are there, report it as a bug."
         return unknown(name, f"its check fails: {error}", do)
 
 
 def plugin_checks() -> Sequence[PluginCheck]:
-    """Return the checks of the installed plugins by name; nothing of theirs is imported yet."""
+    """Return the checks of the installed plugins, sorted by name, without importing them."""
     found = entry_points(group=GROUP)
     return [PluginCheck(entry) for entry in sorted(found, key=lambda entry: entry.name)]

@@ -11,7 +11,7 @@ from deviceplugin.tools._verdicts import Line, Tone
 from deviceplugin.tools.doctor._runner import Result
 
 FORMAT: Final = 1
-"""Version of the JSON; raised when something that was there means something else or is gone."""
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
 _TONES: Final[Mapping[Verdict, Tone]] = {
     Verdict.FAILURE: Tone.BAD,
@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
 
 
 def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
-    """Return ``results`` as lines; what is ok only if ``verbose``."""
+    """Return ``results`` as lines; findings that are ok only if ``verbose``."""
     shown = [r for r in results if verbose or r.finding.verdict is not Verdict.OK]
     width = max((len(result.check) for result in shown), default=0)
     lines = [_line(result).show((_WIDTH, width), colour=colour) for result in shown]
@@ -54,7 +54,7 @@ def _summary(results: Iterable[Result]) -> str:
 
 
 def failed(results: Iterable[Result]) -> bool:
-    """Whether anything is a failure."""
+    """Return whether anything is a failure."""
     return any(result.finding.verdict is Verdict.FAILURE for result in results)
 
 

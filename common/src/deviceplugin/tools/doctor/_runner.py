@@ -1,4 +1,4 @@
-"""Runs checks one after the other."""
+"""Running checks one after the other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Result:
 
 
 def run(node: Node, checks: Sequence[AnyCheck]) -> Iterator[Result]:
-    """Run ``checks`` on ``node`` and yield what each finds. One that cannot look says so."""
+    """Run ``checks`` on ``node`` and yield their findings. An OSError becomes a finding."""
     for check in checks:
         try:
-            findings = list(check.look(node))
+            findings = list(check.run(node))
         except OSError as error:
             path = error.filename or check.title
             do = "run as root." if isinstance(error, PermissionError) else ""
-            findings = [unknown(str(path), f"cannot be looked at: {error.strerror or error}", do)]
+            findings = [unknown(str(path), f"cannot be examined: {error.strerror or error}", do)]
         for finding in findings:
             yield Result(check.name, finding)

@@ -1,4 +1,4 @@
-"""Asking who is on the other side of a socket, in a bounded time."""
+"""Finding out who listens on a socket, with a time limit."""
 
 import errno
 import socket
@@ -15,19 +15,19 @@ from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
-"""The kubelet sets no bound to its answers."""
+"""The limit on the length of an answer; the kubelet itself has none."""
 _NO_METHOD: Final = "/v1beta1.Registration/AreYouThere"
 
 
 class State(StrEnum):
-    """What is at the path of a socket."""
+    """The state of the path of a socket."""
 
     LISTENED_TO = "somebody listens on it"
     MISSING = "it does not exist"
     NO_SOCKET = "it is not a socket"
     DEAD = "nobody listens on it"
     DENIED = "this process may not connect to it"
-    BUSY = "whoever listens on it does not take connections"
+    BUSY = "its listener does not accept connections"
     UNCLEAR = "connecting to it fails"
 
 
@@ -41,7 +41,7 @@ _BY_ERROR: Final = {
 
 
 def state_of(path: Path, timeout: float) -> State:
-    """Connect to ``path``, hang up at once, and return how that went."""
+    """Connect to ``path``, disconnect at once, and return the result."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             return State.NO_SOCKET
@@ -57,7 +57,7 @@ def state_of(path: Path, timeout: float) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a gRPC server said."""
+    """The answer of a gRPC server."""
 
     code: grpc.StatusCode
     details: str
@@ -65,7 +65,7 @@ class Answer:
 
 
 def ask_kubelet(path: Path, timeout: float) -> Answer:
-    """Call a method that no kubelet has. One that speaks gRPC says that it has none."""
+    """Call a method that no kubelet has. A kubelet answers that it is not implemented."""
     with rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
         call = channel.unary_unary(
             _NO_METHOD, request_serializer=bytes, response_deserializer=bytes

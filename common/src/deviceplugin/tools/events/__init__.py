@@ -1,12 +1,12 @@
-"""Tells the cluster which devices of a node are not well: ``deviceplugin events``.
+"""Reports a node's unhealthy devices as Events: ``deviceplugin events``.
 
-A process of its own, so that a plugin needs no access to the cluster. It asks the plugin for its
-``/devices``, and posts an Event for the node when health or registration has changed.
+It is a separate process, so that a plugin needs no access to the cluster. It reads ``/devices`` of
+the plugin, and creates an Event for the node when health or registration has changed.
 """
 
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events._cli import main
-from deviceplugin.tools.events._look import Fact, look
+from deviceplugin.tools.events._facts import Fact, read_facts
 from deviceplugin.tools.events._notice import Notice, as_event
 from deviceplugin.tools.events._posting import create_event
 from deviceplugin.tools.events._sender import Sender
@@ -20,6 +20,6 @@ __all__ = [
     "Watch",
     "as_event",
     "create_event",
-    "look",
     "main",
+    "read_facts",
 ]

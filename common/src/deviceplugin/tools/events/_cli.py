@@ -17,7 +17,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools.events._look import look
+from deviceplugin.tools.events._facts import read_facts
 from deviceplugin.tools.events._notice import Notice, as_event
 from deviceplugin.tools.events._posting import create_event
 from deviceplugin.tools.events._sender import Sender
@@ -28,68 +28,68 @@ log = logging.getLogger(__name__)
 _PLUGIN_TIMEOUT: Final = 5.0
 _NAME: Final = "deviceplugin-events"
 _STOP_TIMEOUT: Final = 2.0
-"""Seconds that an Event under way is waited for when told to stop."""
+"""Seconds to wait at a stop for an Event that is being created."""
 
 _DESCRIPTION: Final = """\
-Tell the cluster when devices of this node become unhealthy or well again, or their plugin is not
-registered: as Events of the node, which `kubectl describe node` shows. It runs beside a plugin,
-and asks it for its /devices. Without news it asks nothing of the cluster."""
+Create Events of this node when devices become unhealthy or healthy again, or when their plugin is
+not registered. `kubectl describe node` shows them. The command runs beside a plugin, and reads its
+/devices. Without news it sends no requests to the cluster."""
 
 _EXAMPLES: Final = """\
 examples:
   deviceplugin events --node worker-3                       as deployments/components/events does
   deviceplugin events --node worker-3 --dry-run             print the Events, create none
-  deviceplugin events --node worker-3 --dry-run --once      what is not well now
+  deviceplugin events --node worker-3 --dry-run --once      show what is unhealthy now
   deviceplugin events --node n --dry-run --once --plugin devices.json
 
-In a pod, the API server's address, the token and the certificate are where Kubernetes puts them.
+In a pod, it finds the API server's address, the token and the certificate by itself.
 
-Exit status: 0 if told to stop, or with --once if all was told; 1 with --once if not; 2 if the
-command line is wrong."""
+Exit status: 0 after a stop, or with --once if all Events were created; 1 with --once if not; 2 if
+the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin events`` with the arguments ``argv`` and return its exit status.
 
-    0 when told to stop, or with ``--once`` if all was told; 1 with ``--once`` if not; 2 for a wrong
-    command line.
+    0 after a stop, or with ``--once`` if all Events were created; 1 with ``--once`` if not; 2 for a
+    wrong command line.
     """
-    return _command_line.run(_parser(), argv, _tell, (NoAnswerError,))
+    return _command_line.run(_parser(), argv, _report, (NoAnswerError,))
 
 
-def _tell(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> int:
     post = _post(options)
     _log.configure("warning" if options.dry_run else "info", "auto")
     watch = Watch(options.quiet_period, all_news=options.once)
     sender = Sender(watch, post)
     if options.once:
-        return _tell_once(options, watch, sender)
-    return _keep_telling(options, watch, sender)
+        return _report_once(options, watch, sender)
+    return _keep_reporting(options, watch, sender)
 
 
-def _tell_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
+def _report_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
+    watch.observe(read_facts(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
     while not sender.step():
         pass
     return FAILED if sender.refused or watch.news(time.monotonic()) else 0
 
 
-def _keep_telling(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
+def _keep_reporting(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     thread = threading.Thread(target=sender.run, name="sender", daemon=True)
     thread.start()
-    once = Problems(log)
+    problems = Problems(log)
     while True:
         try:
-            left_out = watch.observe(look(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
+            facts = read_facts(options.plugin, _PLUGIN_TIMEOUT)
         except NoAnswerError as error:
-            once.say("plugin", "plugin unreachable", error=str(error))
+            problems.say("plugin", "plugin unreachable", error=str(error))
         else:
-            once.over("plugin")
-            if left_out:
-                once.say("room", "too many devices, some not watched")
+            problems.over("plugin")
+            if watch.observe(facts, time.monotonic()):
+                problems.say("room", "too many devices, some not watched")
             sender.wake()
         if stop.wait(options.interval):
             break
@@ -119,7 +119,7 @@ def _show(notice: Notice, node: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Return the duration ``text``, of a second at least."""
+    """Return the duration ``text`` in seconds, which must be at least 1."""
     seconds = _command_line.duration(text).total_seconds()
     if seconds < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 1s")
@@ -134,17 +134,17 @@ def _parser() -> argparse.ArgumentParser:
         "--plugin",
         default="http://127.0.0.1:9494",
         metavar="URL",
-        help="where the plugin serves, or a file with its /devices (%(default)s)",
+        help="the plugin's address, or a file with its /devices (%(default)s)",
     )
-    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between looks (10s)")
+    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between polls (10s)")
     add(
         "--quiet-period",
         type=_seconds,
         default="5m",
         metavar="TIME",
-        help="between two Events of a device that say the same (5m)",
+        help="between two Events of a device with the same state (5m)",
     )
-    add("--api", metavar="URL", help="the API server, where it is not a pod that asks")
-    add("--once", action="store_true", help="tell what is not well now, and exit")
+    add("--api", metavar="URL", help="the API server, if this does not run in a pod")
+    add("--once", action="store_true", help="report what is unhealthy now, and exit")
     add("--dry-run", action="store_true", help="print Events, do not create them")
     return parser

@@ -1,18 +1,18 @@
-"""Something to tell, and the Event that tells it."""
+"""A change to report, and its Event."""
 
 import json
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.tools.events._look import Fact
+from deviceplugin.tools.events._facts import Fact
 
 COMPONENT: Final = "deviceplugin"
-"""What ``kubectl describe node`` shows as the source."""
+"""The source that ``kubectl describe node`` shows."""
 NAMESPACE: Final = "default"
-"""The only one in which the API server takes Events of nodes, which are in none."""
+"""The only namespace in which the API server accepts Events of nodes, which have none."""
 MOST_NAMED: Final = 5
-"""Devices that one Event names."""
+"""Most devices that one Event names."""
 _REASONS: Final = {
     (True, False): "DeviceUnhealthy",
     (True, True): "DeviceHealthy",
@@ -20,29 +20,29 @@ _REASONS: Final = {
     (False, True): "DevicesRegistered",
 }
 _MAX_BYTES: Final = 1024
-"""Of a message; what the API takes."""
+"""Most bytes of a message that the API accepts."""
 _MAX_TEXT: Final = 100
-"""Characters of an id or a reason."""
+"""Most characters of an id or a reason."""
 _MAX_NODE: Final = 230
-"""Characters of a node's name in that of an Event, which may have 253 in all."""
+"""Most characters of the node's name in the name of an Event, which may have 253 in total."""
 
 
 class Notice(NamedTuple):
-    """Devices of one resource, or its registration, that became well or stopped being so."""
+    """A change of devices of one resource, or of its registration, to good or to bad."""
 
     good: bool
     facts: tuple[Fact, ...]
-    """One or more, all of one resource: devices, or else the registration."""
+    """One or more facts of one resource: of devices, or of the registration."""
     unhealthy: int = 0
-    """Devices of the resource that are not healthy now."""
+    """Number of the resource's devices that are unhealthy now."""
     devices: int = 0
-    """Devices of the resource."""
+    """Number of the resource's devices."""
     changes: int = 1
-    """How often they changed since they were last told of; more than facts if they flap."""
+    """Number of changes since the last report; more than facts if devices flap."""
 
     @property
     def reason(self) -> str:
-        """One word for programs."""
+        """The reason of the Event: one word for programs."""
         return _REASONS[bool(self.facts[0].device), self.good]
 
     @property
@@ -52,7 +52,7 @@ class Notice(NamedTuple):
 
     @property
     def message(self) -> str:
-        """A line for people, of at most 1024 bytes."""
+        """The message of the Event: a line of at most 1024 bytes."""
         first = self.facts[0]
         text = f"{first.resource}: {self._devices() if first.device else self._registration()}"
         return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
@@ -85,18 +85,17 @@ def _cut(text: str) -> str:
 
 
 def as_event(notice: Notice, node: str, now: datetime) -> dict[str, Any]:
-    """Return the core/v1 Event for ``node`` that tells ``notice``.
+    """Return the core/v1 Event for ``node`` that reports ``notice``.
 
-    The same news of the same devices has the same name, so that the API server itself refuses to
-    be told twice.
+    The same change of the same devices has the same name, so the API server rejects duplicates.
     """
     moment = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": _name(notice, node), "namespace": NAMESPACE},
-        # As the kubelet does: by this uid, `kubectl describe node` finds it, and nobody has to be
-        # allowed to read nodes.
+        # The kubelet uses this UID too. `kubectl describe node` finds the Event by it, and this
+        # process needs no permission to read nodes.
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
         "type": notice.kind,
         "reason": notice.reason,

@@ -7,16 +7,16 @@ from deviceplugin.tools.events._notice import NAMESPACE
 
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 _ADVICE: Final = {
-    401: "is the token mounted that the component events asks for?",
+    401: "is the token of the component events mounted?",
     403: "apply the ClusterRole and its binding of the component events",
 }
 
 
 def create_event(api: ApiServer, event: dict[str, Any]) -> None:
-    """Create ``event``; one of that name that exists already is as good.
+    """Create ``event``, unless one of that name exists.
 
     Raises:
-        InvalidError: It never can be created.
+        InvalidError: The API server will never accept it.
         ApiServerError: It could not be created now.
     """
     try:

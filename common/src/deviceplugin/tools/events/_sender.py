@@ -1,4 +1,4 @@
-"""Tells the news, one Event at a time: not too many, and again if it fails."""
+"""Creating Events one at a time, with a rate limit and retries."""
 
 import logging
 from collections.abc import Callable
@@ -15,23 +15,23 @@ from deviceplugin.tools.events._watch import Watch
 log = logging.getLogger(__name__)
 
 BURST: Final = 10
-"""Events that may be created one after the other."""
+"""Most Events in a row."""
 REFILL: Final = 60.0
-"""Seconds until there may be one more."""
+"""Seconds until one more Event is allowed."""
 FIRST_WAIT: Final = 1.0
 LAST_WAIT: Final = 300.0
-"""Seconds between attempts: doubled from the first to the last, less up to a half by chance."""
+"""Most seconds between attempts: they double from the first to the last, and vary at random."""
 _IDLE: Final = 3600.0
-"""Seconds between wake-ups that serve no purpose here."""
+"""Seconds between wake-ups without news."""
 
 
 class Sender:
-    """Tells what ``watch`` has to tell, by ``post``. ``run`` is its thread.
+    """Sends the news of ``watch`` by ``post``. ``run`` is its thread.
 
     Args:
-        watch: Knows the news.
-        post: Tells it; raises ``ApiServerError``, ``InvalidError`` if it never can.
-        clock: The same that tells ``watch`` the time.
+        watch: The source of news.
+        post: Sends a notice. It raises ``ApiServerError``, or ``InvalidError`` if it never can.
+        clock: The clock that ``watch`` uses too.
     """
 
     def __init__(
@@ -45,27 +45,27 @@ class Sender:
         self._free = float(BURST)
         self._filled = clock.now()
         self._not_before = self._filled
-        self._once = Problems(log)
+        self._problems = Problems(log)
         self.refused = 0
-        """Events that the cluster would never take."""
+        """Number of Events that the cluster rejected."""
 
     def run(self) -> None:
-        """Tell the news until stopped."""
+        """Send news until stopped."""
         while not self._waiter.is_over():
             self._waiter.until_poked(self.step())
 
     def wake(self) -> None:
-        """Say that there may be news."""
+        """Check for news now."""
         self._waiter.poke()
 
     def stop(self) -> None:
-        """Let ``run`` return, after what is under way."""
+        """Make ``run`` return, after a request that is under way."""
         self._waiter.end()
 
     def step(self) -> float:
-        """Create one Event at most, and return how many seconds there is nothing to do.
+        """Create at most one Event, and return the seconds until the next step.
 
-        If there is no news that is an hour, and nothing was asked of the cluster.
+        Without news it sends no request, and returns an hour.
         """
         now = self._clock.now()
         self._refill(now)
@@ -74,13 +74,13 @@ class Sender:
         if self._free < 1:
             return (1 - self._free) * REFILL
         notice = self._watch.news(now)
-        return _IDLE if notice is None else self._tell(notice)
+        return _IDLE if notice is None else self._send(notice)
 
     def _refill(self, now: float) -> None:
         self._free = min(self._free + (now - self._filled) / REFILL, BURST)
         self._filled = now
 
-    def _tell(self, notice: Notice) -> float:
+    def _send(self, notice: Notice) -> float:
         try:
             self._post(notice)
         except InvalidError as error:
@@ -89,13 +89,13 @@ class Sender:
         except ApiServerError as error:
             wait = max(self._backoff.next_wait(), error.after)
             self._not_before = self._clock.now() + wait
-            self._once.say("cluster", "event creation failed, retrying", error=str(error))
+            self._problems.say("cluster", "event creation failed, retrying", error=str(error))
             return wait
         else:
-            if self._once.over("cluster"):
+            if self._problems.over("cluster"):
                 log.info("event creation recovered")
             log.info("event created", extra={"reason": notice.reason, "text": notice.message})
         self._backoff.reset()
         self._free -= 1
-        self._watch.told(notice, self._clock.now())
+        self._watch.reported(notice, self._clock.now())
         return 0.0

@@ -1,8 +1,8 @@
-"""What is, against what has been told: the difference is the news.
+"""Comparing the current state with what has been reported: the difference is the news.
 
-There is no queue. News that could not be told in time is made anew from how things are then: what
-has recovered meanwhile is not told, and what flaps is told now and then. So memory is bounded by
-the devices of the node, and Events by the time.
+There is no queue. News that could not be reported in time is computed again from the current state.
+So a recovered device is not reported, and a flapping one is reported occasionally. The devices of
+the node limit the memory, and the rate limit limits the Events.
 """
 
 import threading
@@ -13,17 +13,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin.tools.events._look import Fact
+from deviceplugin.tools.events._facts import Fact
 from deviceplugin.tools.events._notice import Notice
 
 MAX_SUBJECTS: Final = 50_000
-"""Devices and resources that are watched; those beyond are left out."""
+"""Most devices and resources that are watched; further ones are skipped."""
 OLD: Final = timedelta(minutes=5)
-"""What was so for this long before the start has been told by the process before this one."""
+"""A state that was this old at the start counts as reported by an earlier process."""
 SETTLE: Final = 30.0
-"""Seconds that a registration is lost before it is told; a restart of the kubelet takes less."""
+"""Seconds before a lost registration is reported; a restart of the kubelet takes less."""
 FORGET: Final = 600.0
-"""Seconds after which a device that is not there any more is forgotten."""
+"""Seconds after which a device that has disappeared is forgotten."""
 _NEVER: Final = float("-inf")
 
 _Key = tuple[str, str]
@@ -32,55 +32,55 @@ _Key = tuple[str, str]
 @dataclass(slots=True)
 class _Subject:
     fact: Fact
-    told: bool
-    """What was last told of it; at first, that it is well."""
+    reported: bool
+    """The state that was last reported; at first, good."""
     noticed: float
-    """When it last changed."""
+    """The time of its last change."""
     seen: float
     changes: int = 0
-    """Since it was last told of."""
+    """Number of changes since the last report."""
     last: dict[bool, float] = field(default_factory=dict)
-    """When each of the two was last told."""
+    """The time of the last report of each of the two states."""
 
 
 class Watch:
-    """All devices and resources, and what has been told of them. Thread-safe.
+    """All devices and resources, and what has been reported about them. Thread-safe.
 
     Args:
-        quiet: Seconds between two Events of one device that say the same.
-        all_news: Whether all that is not well is news at once, however old it is.
+        quiet: Least seconds between two Events of one device with the same state.
+        all_news: Whether every bad state is news at once, however old it is.
     """
 
     def __init__(self, quiet: float, *, all_news: bool = False) -> None:
         self._quiet = quiet
         self._settle = 0.0 if all_news else SETTLE
         self._all_news = all_news
-        self._looked = _NEVER
+        self._observed_at = _NEVER
         self._subjects: dict[_Key, _Subject] = {}
         self._lock = threading.Lock()
 
     def observe(self, facts: Iterable[Fact], now: float, at: datetime | None = None) -> int:
-        """Take in what a plugin says; return how many facts are left out because there is no room.
+        """Update the state; return how many facts were skipped because there are too many.
 
         Args:
-            facts: All that there is.
-            now: Seconds of a clock that never jumps.
-            at: The same moment in real time.
+            facts: The complete state.
+            now: The time, in monotonic seconds.
+            at: The same time as a date.
         """
         at = at or datetime.now(UTC)
         with self._lock:
-            first = self._looked == _NEVER
-            self._looked = now
-            left_out = sum(not self._take(fact, now, at, first=first) for fact in facts)
+            first = self._observed_at == _NEVER
+            self._observed_at = now
+            skipped = sum(not self._update(fact, now, at, first=first) for fact in facts)
             for key in [k for k, s in self._subjects.items() if now - s.seen > FORGET]:
                 del self._subjects[key]
-        return left_out
+        return skipped
 
-    def _take(self, fact: Fact, now: float, at: datetime, *, first: bool) -> bool:
-        """Take ``fact`` in, and tell whether there is room for it."""
+    def _update(self, fact: Fact, now: float, at: datetime, *, first: bool) -> bool:
+        """Update one fact; return False if there are too many."""
         key = fact.resource, fact.device
         subject = self._subjects.get(key)
-        if not fact.since:  # by which the same news is known again
+        if not fact.since:  # it is needed to recognise the same news
             same = subject is not None and subject.fact.good == fact.good
             since = subject.fact.since if subject and same else at.isoformat(timespec="seconds")
             fact = fact._replace(since=since)
@@ -97,7 +97,7 @@ class Watch:
         return True
 
     def news(self, now: float) -> Notice | None:
-        """Return what has waited longest to be told, with all like it; None if nothing is new."""
+        """Return the news that has waited longest, with all similar news; None without news."""
         with self._lock:
             groups: dict[tuple[str, bool, bool], list[_Subject]] = defaultdict(list)
             for subject in self._subjects.values():
@@ -112,8 +112,8 @@ class Watch:
     def _is_due(self, subject: _Subject, now: float) -> bool:
         good = subject.fact.good
         return (
-            good != subject.told
-            and subject.seen == self._looked
+            good != subject.reported
+            and subject.seen == self._observed_at
             and (bool(subject.fact.device) or now - subject.noticed >= self._settle)
             and now - subject.last.get(good, _NEVER) >= self._quiet
         )
@@ -123,7 +123,7 @@ class Watch:
         present = [
             one.fact.good
             for one in self._subjects.values()
-            if one.seen == self._looked and one.fact.device
+            if one.seen == self._observed_at and one.fact.device
             if one.fact.resource == facts[0].resource
         ]
         return Notice(
@@ -134,13 +134,13 @@ class Watch:
             changes=sum(one.changes for one in chosen),
         )
 
-    def told(self, notice: Notice, now: float) -> None:
-        """Take in that ``notice`` has been told, and need not be again."""
+    def reported(self, notice: Notice, now: float) -> None:
+        """Record that ``notice`` has been reported."""
         with self._lock:
             for fact in notice.facts:
                 subject = self._subjects.get((fact.resource, fact.device))
                 if subject is not None:
-                    subject.told = notice.good
+                    subject.reported = notice.good
                     subject.last[notice.good] = now
                     subject.changes = int(subject.fact.good != notice.good)
 
@@ -148,5 +148,5 @@ class Watch:
 def _is_old(fact: Fact, at: datetime) -> bool:
     try:
         return at - datetime.fromisoformat(fact.since) > OLD
-    except (ValueError, TypeError):  # no date, or one without a zone
+    except (ValueError, TypeError):  # not a date, or one without a time zone
         return False

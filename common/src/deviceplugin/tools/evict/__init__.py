@@ -1,8 +1,8 @@
 """Evicts pods whose device has been unhealthy for too long: ``deviceplugin evict``.
 
-A process of its own, beside a plugin: it asks the plugin which devices are unhealthy and which pods
-hold them, and the API server to evict those pods. Off unless it is deployed, and then it says what
-it would do until it is told to do it.
+It is a separate process beside a plugin. It asks the plugin which devices are unhealthy and which
+pods hold them, and it asks the API server to evict those pods. It is not deployed by default, and
+without ``--evict`` it only logs what it would do.
 """
 
 from deviceplugin.tools.evict._budget import Budget

@@ -1,4 +1,4 @@
-"""How many pods may be evicted, so that a fault of the whole node does not empty it at once."""
+"""Limiting evictions, so that a fault of the whole node does not empty it at once."""
 
 from collections import deque
 from typing import Final
@@ -14,12 +14,12 @@ class Budget:
         self._spent: deque[float] = deque(maxlen=max(self._limits))
 
     def allows(self, now: float) -> bool:
-        """Return whether one more may be evicted at ``now``, in monotonic seconds."""
+        """Return whether one more pod may be evicted at ``now``, in monotonic seconds."""
         return all(
             sum(now - moment < span for moment in self._spent) < limit
             for span, limit in zip(_SPANS, self._limits, strict=True)
         )
 
     def spend(self, now: float) -> None:
-        """Take in that one was evicted ``now``."""
+        """Record that a pod was evicted at ``now``."""
         self._spent.append(now)

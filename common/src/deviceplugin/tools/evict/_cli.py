@@ -30,26 +30,27 @@ _SHORTEST: Final = timedelta(minutes=2)
 
 _DESCRIPTION: Final = """\
 Evict the pods of this node whose device has been unhealthy for too long, so that their controllers
-replace them, here or on another node, with a device that works. It runs beside a plugin, and asks
-it for its /devices. Without --evict it says which pods it would evict, and evicts none."""
+replace them, here or on another node, with a device that works. The command runs beside a plugin,
+and reads its /devices. Without --evict it only logs which pods it would evict."""
 
 _EXAMPLES: Final = """\
 examples:
-  deviceplugin evict --node worker-3                                   say what would be evicted
+  deviceplugin evict --node worker-3                                   log what would be evicted
   deviceplugin evict --node worker-3 --evict                           evict
   deviceplugin evict --node n --evict --patience 30m --patience example.com/gpu=5m
   deviceplugin evict --node n --evict --per-minute 2 --per-hour 20
 
-PodDisruptionBudgets hold: it asks for an eviction, it does not delete. Pods without a controller,
-static pods, pods in a kept namespace and pods annotated deviceplugin.dev/evict=false stay.
+PodDisruptionBudgets are respected, because it requests evictions and does not delete pods. Pods
+without a controller, static pods, pods in a kept namespace and pods annotated
+deviceplugin.dev/evict=false stay.
 
-Exit status: 0 if told to stop; 2 if the command line is wrong."""
+Exit status: 0 after a stop; 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin evict`` with the arguments ``argv`` and return its exit status.
 
-    0 when told to stop; 2 for a wrong command line.
+    0 after a stop; 2 for a wrong command line.
     """
     return _command_line.run(_parser(), argv, _run)
 
@@ -70,20 +71,20 @@ def _keep_acting(options: argparse.Namespace, patience: Patience, evictor: Evict
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    once = Problems(log)
+    problems = Problems(log)
     while not stop.is_set():
         try:
             suspects = _suspects(options.plugin, patience)
         except NoAnswerError as error:
-            once.say("plugin", "plugin unreachable", error=f"{options.plugin}: {error}")
+            problems.say("plugin", "plugin unreachable", error=f"{options.plugin}: {error}")
         else:
-            once.over("plugin")
+            problems.over("plugin")
             evictor.act(suspects, time.monotonic())
         stop.wait(options.interval)
 
 
 def _suspects(plugin: str, patience: Patience) -> Sequence[Suspect]:
-    """Return whom the plugin's answer makes a suspect; ``NoAnswerError`` without a valid one."""
+    """Return the suspects in the plugin's answer; raise ``NoAnswerError`` if it is not valid."""
     try:
         page = json.loads(fetch(page_of(plugin), _TIMEOUT, _MAX_BYTES))
         return patience.observe(page, time.monotonic())
@@ -99,10 +100,10 @@ def _own_cluster() -> ApiServer:
 
 
 def _patience(words: Sequence[str]) -> Callable[[str], float]:
-    """Return how many seconds each resource has, by ``10m`` and ``RESOURCE=5m``.
+    """Return a function from a resource to its seconds, from ``10m`` and ``RESOURCE=5m``.
 
     Raises:
-        ConfigError: A word is neither, or less than two minutes.
+        ConfigError: A word has neither form, or is less than two minutes.
     """
     seconds: dict[str, float] = {}
     for word in words:
@@ -113,7 +114,7 @@ def _patience(words: Sequence[str]) -> Callable[[str], float]:
             raise ConfigError(f"--patience {word}: {error}") from None
         if duration < _SHORTEST:
             raise ConfigError(
-                f"--patience {word}: is less than 2m; a driver's restart takes as long"
+                f"--patience {word}: is less than 2m, which a restart of a driver can take"
             )
         seconds[resource] = duration.total_seconds()
     default = seconds.get("", 600.0)
@@ -137,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("evict", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
-    add("--evict", action="store_true", help="evict, and do not only say so")
+    add("--evict", action="store_true", help="evict, and do not only log")
     add(
         "--patience",
         action="append",
@@ -153,15 +154,15 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=["kube-system"],
         metavar="NAME",
-        help="evict nobody there; can be repeated, and kube-system always is one",
+        help="evict no pods there; can be repeated, and always includes kube-system",
     )
-    add("--bare-pods", action="store_true", help="evict also pods that nothing will replace")
+    add("--bare-pods", action="store_true", help="also evict pods without a controller")
     add(
         "--plugin",
         default="http://127.0.0.1:9494",
         metavar="URL",
-        help="where the plugin serves (%(default)s)",
+        help="the plugin's address (%(default)s)",
     )
-    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between questions (10s)")
-    add("--api", metavar="URL", help="the API server, where this is not a pod")
+    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between polls (10s)")
+    add("--api", metavar="URL", help="the API server, if this does not run in a pod")
     return parser

@@ -1,4 +1,4 @@
-"""Evicts suspects whose time is up, a few at a time, and no pod that has taken another's name."""
+"""Evicting suspects whose time is up, a few at a time, and never another pod of the same name."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -14,15 +14,15 @@ from deviceplugin.tools.evict._pods import GOING, Pods
 log = logging.getLogger(__name__)
 
 CONFIRM: Final = 60.0
-"""Seconds that a pod must have held the device under one uid.
+"""Seconds for which a pod must have held the device under one UID.
 
-Who holds what is known by names, and up to 35 s late: a StatefulSet's pod may be another one by
-then, of the same name, with a device that is well.
+Holders are known by name only, and up to 35 s late. By then, a StatefulSet may have another pod of
+the same name, with a healthy device.
 """
 AGAIN: Final = 60.0
-"""Seconds until a pod that could not be evicted is tried again."""
+"""Seconds until the next attempt for a pod that could not be evicted."""
 _LATER: Final = 600.0
-"""Seconds until a pod that may not be evicted is asked for again."""
+"""Seconds until a pod that is exempt is checked again."""
 _BUDGET: Final = "budget"
 _ADVICE: Final = "apply the ClusterRole and its binding of the component evict"
 
@@ -31,23 +31,23 @@ _Pod = tuple[str, str]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a suspect."""
+    """What is known about a suspect."""
 
     uid: str
     since: float
-    """When it was first asked for under this uid."""
+    """The time of the first request for it with this UID."""
     not_before: float = 0.0
-    """When it may be asked for again."""
+    """The time of the next request for it."""
 
 
 class Evictor:
-    """Evicts pods, or says which it would.
+    """Evicts pods, or logs which ones it would evict.
 
     Args:
         pods: The pods of this node.
-        budget: How many may go.
+        budget: The limit on evictions.
         keep: Namespaces in which no pod is evicted.
-        dry_run: Whether to say it only.
+        dry_run: Whether to log only.
     """
 
     def __init__(
@@ -58,36 +58,36 @@ class Evictor:
         self._keep = keep
         self._dry_run = dry_run
         self._known: dict[_Pod, _Known] = {}
-        self._once = Problems(log)
+        self._problems = Problems(log)
 
     def act(self, suspects: Sequence[Suspect], now: float) -> None:
-        """Do what is to be done about ``suspects``, which are all there are, the first first.
+        """Evict those of ``suspects`` whose time is up, in their order.
 
         Args:
-            suspects: As ``Patience.observe`` returns them.
-            now: Seconds of a clock that never jumps.
+            suspects: All suspects, as ``Patience.observe`` returns them.
+            now: The time, in monotonic seconds.
         """
         first: dict[_Pod, Suspect] = {}
         for suspect in suspects:
             if suspect.left <= CONFIRM and suspect.namespace not in self._keep:
                 first.setdefault((suspect.namespace, suspect.name), suspect)
         self._known = {pod: known for pod, known in self._known.items() if pod in first}
-        self._once.keep({"event", *map(_subject, first)} | ({_BUDGET} if first else set()))
+        self._problems.keep({"event", *map(_subject, first)} | ({_BUDGET} if first else set()))
         for pod, suspect in first.items():
-            if self._is_to_be_asked_for(pod, suspect, now):
+            if self._is_due(pod, suspect, now):
                 try:
                     self._consider(pod, suspect, now)
                 except ApiServerError as error:
                     self._failed(pod, error, now)
 
-    def _is_to_be_asked_for(self, pod: _Pod, suspect: Suspect, now: float) -> bool:
+    def _is_due(self, pod: _Pod, suspect: Suspect, now: float) -> bool:
         known = self._known.get(pod)
         if known is None:
             return True
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
         if not self._budget.allows(now):
-            self._once.say(_BUDGET, "eviction delayed by budget", pod="/".join(pod))
+            self._problems.say(_BUDGET, "eviction delayed by budget", pod="/".join(pod))
             return False
         return True
 
@@ -105,7 +105,7 @@ class Evictor:
                 "device": suspect.device,
                 "error": objection,
             }
-            self._once.say(_subject(pod), "pod exempt from eviction", **fields)
+            self._problems.say(_subject(pod), "pod exempt from eviction", **fields)
         elif suspect.left <= 0 and now - known.since >= CONFIRM:
             self._evict(pod, suspect, known, now)
 
@@ -117,7 +117,7 @@ class Evictor:
         fields: dict[str, Any] = {"pod": "/".join(pod), "device": suspect.device, "error": message}
         if self._dry_run:
             known.not_before = now + _LATER
-            if self._once.say(_subject(pod), "pod would be evicted", **fields):
+            if self._problems.say(_subject(pod), "pod would be evicted", **fields):
                 self._budget.spend(now)
             return
         self._pods.evict(suspect, known.uid)
@@ -125,17 +125,17 @@ class Evictor:
         known.not_before = now + AGAIN
         log.warning("pod evicted", extra=fields)
         try:
-            self._pods.tell(suspect, known.uid, message)
+            self._pods.create_event(suspect, known.uid, message)
         except ApiServerError as error:
-            self._once.say("event", "event creation failed", error=str(error))
+            self._problems.say("event", "event creation failed", error=str(error))
 
     def _failed(self, pod: _Pod, error: ApiServerError, now: float) -> None:
-        """Take in that ``pod`` could not be asked for or evicted, and is to be tried again."""
+        """Log that ``pod`` could not be checked or evicted; set the time of the next attempt."""
         known = self._known.setdefault(pod, _Known("", now))
         known.not_before = now + max(AGAIN, error.after)
         text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
         fields: dict[str, Any] = {"pod": "/".join(pod), "error": text}
-        self._once.say(_subject(pod), "pod eviction failed, retrying", **fields)
+        self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
 
 
 def _subject(pod: _Pod) -> str:

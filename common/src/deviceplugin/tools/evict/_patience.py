@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SILENCE: Final = 60.0
-"""Seconds without an answer of the plugin after which nothing is known any more."""
+"""Seconds without an answer of the plugin after which earlier observations are discarded."""
 
 _Key = tuple[str, str]
 
@@ -21,20 +21,20 @@ class Suspect:
     reason: str
     """Why the device is unhealthy."""
     seconds: float
-    """How long the device has been seen unhealthy."""
+    """How long the device has been observed unhealthy."""
     left: float
-    """Seconds until the pod is to be evicted; negative if that is past."""
+    """Seconds until the pod's time is up; negative if it is."""
 
 
 class Patience:
-    """How long each device has been seen unhealthy, by this process and without a break.
+    """Measures how long each device has been unhealthy, as observed without a break.
 
-    What happened before the start, or while the plugin was silent for a minute, does not count: a
-    pod is rather evicted late than for a device that recovered meanwhile.
+    The time before the start does not count, nor does the time before the plugin was silent for a
+    minute. So a pod is evicted late rather than for a device that recovered meanwhile.
 
     Args:
-        of: Seconds that a device of a resource may be unhealthy.
-        resources: The only ones that matter; all if there are none.
+        of: Returns for how many seconds a device of a resource may be unhealthy.
+        resources: The resources to observe; all if it is empty.
     """
 
     def __init__(self, of: Callable[[str], float], resources: Collection[str] = ()) -> None:
@@ -44,14 +44,14 @@ class Patience:
         self._asked = float("-inf")
 
     def observe(self, page: Mapping[str, Any], now: float) -> list[Suspect]:
-        """Take in what a plugin answers at ``/devices``; return the suspects, longest wait first.
+        """Record a plugin's ``/devices``; return the suspects, the longest unhealthy first.
 
         Args:
-            page: The answer.
-            now: Seconds of a clock that never jumps.
+            page: The answer of the plugin.
+            now: The time, in monotonic seconds.
 
         Raises:
-            LookupError: ``page`` is not such an answer. So do TypeError and AttributeError.
+            LookupError: ``page`` is not such an answer. TypeError and AttributeError mean the same.
         """
         if now - self._asked > SILENCE:
             self._since.clear()

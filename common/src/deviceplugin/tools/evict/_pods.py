@@ -1,4 +1,4 @@
-"""Pods on the API server: whether one may be evicted, and its eviction."""
+"""Pods on the API server: checking whether a pod may be evicted, and evicting it."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -9,7 +9,7 @@ from deviceplugin.tools.evict._patience import Suspect
 KEEP: Final = "deviceplugin.dev/evict"
 """A pod with this annotation and the value ``false`` is never evicted."""
 GOING: Final = frozenset({"is gone", "is being deleted", "has ended"})
-"""Objections that need nobody's attention."""
+"""Objections that need not be logged."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _MAX_MESSAGE: Final = 1000
 
@@ -19,8 +19,8 @@ class Pods:
 
     Args:
         api: The API server.
-        node: Its name in the cluster.
-        bare: Whether to evict also pods that nothing will replace.
+        node: The name of the node in the cluster.
+        bare: Whether to evict also pods without a controller that would replace them.
     """
 
     def __init__(self, api: ApiServer, node: str, *, bare: bool = False) -> None:
@@ -29,10 +29,10 @@ class Pods:
         self._bare = bare
 
     def uid_of(self, suspect: Suspect) -> tuple[str, str]:
-        """Return the uid of the pod, and why it is not to be evicted; empty if it may be.
+        """Return the UID of the pod, and why it must not be evicted; empty if it may be.
 
         Raises:
-            ApiServerError: It could not be asked for.
+            ApiServerError: The request failed.
         """
         try:
             pod = self._api.get(_path(suspect))
@@ -44,7 +44,7 @@ class Pods:
             raise UnavailableError(f"{_path(suspect)}: the answer is not a pod") from error
 
     def _objection(self, pod: dict[str, Any], suspect: Suspect) -> str:
-        """Return why ``pod`` is not to be evicted, or nothing."""
+        """Return why ``pod`` must not be evicted, or an empty string."""
         metadata, spec = pod["metadata"], pod["spec"]
         notes = metadata.get("annotations") or {}
         owned = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
@@ -60,10 +60,11 @@ class Pods:
         return next((text for text, holds in objections.items() if holds), "")
 
     def evict(self, suspect: Suspect, uid: str) -> None:
-        """Ask for the eviction of the pod, if it is still the one with ``uid``.
+        """Request the eviction of the pod, if it still has ``uid``.
 
         Raises:
-            UnavailableError: A PodDisruptionBudget does not allow it now, or the server is away.
+            UnavailableError: A PodDisruptionBudget does not allow it now, or the server does not
+                answer.
             ApiServerError: It could not be evicted.
         """
         eviction = {
@@ -74,10 +75,10 @@ class Pods:
         }
         try:
             self._api.create(f"{_path(suspect)}/eviction", eviction)
-        except (NotFoundError, ConflictError):  # gone, or another one by now
+        except (NotFoundError, ConflictError):  # it is gone, or another pod has its name
             return
 
-    def tell(self, suspect: Suspect, uid: str, message: str) -> None:
+    def create_event(self, suspect: Suspect, uid: str, message: str) -> None:
         """Create an Event of the pod, so that its owner learns why it was evicted.
 
         Raises:

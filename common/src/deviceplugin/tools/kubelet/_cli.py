@@ -26,13 +26,14 @@ from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
 _CONTROL: Final = "control.sock"
 
 _DESCRIPTION: Final = """\
-Run a simulated kubelet, and show what plugins do to it and it to them.
+Run a simulated kubelet, and show every change of plugins, devices and pods.
 
-It listens on DIR/device-plugins/kubelet.sock, watches DIR/plugins_registry, and tells who has
-which device on DIR/pod-resources/kubelet.sock. Without DIR it uses a new temporary directory.
-Plugins that know no other place need DIR to be /var/lib/kubelet.
+It listens on DIR/device-plugins/kubelet.sock, watches DIR/plugins_registry, and serves the pod
+resources API on DIR/pod-resources/kubelet.sock. Without DIR it uses a new temporary directory. For
+plugins with a fixed path, DIR must be /var/lib/kubelet.
 
-Commands are typed, read from a script, or sent from elsewhere with --send. 'help' lists them."""
+Commands are typed, read from a script, or sent from another terminal with --send. 'help' lists
+them."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -45,8 +46,8 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin kubelet`` with the arguments ``argv`` and return its exit status.
 
-    0 when told to stop, 1 if a command of a script or of ``--send`` failed or the kubelet cannot
-    start, 2 for a wrong command line.
+    0 after a stop, 1 if a command of a script or of ``--send`` failed or the kubelet cannot start,
+    2 for a wrong command line.
     """
     return _command_line.run(_parser(), argv, _act, (OSError, ValueError))
 
@@ -62,27 +63,27 @@ def _act(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("kubelet", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
-        "dir", type=Path, nargs="?", metavar="DIR", help="what /var/lib/kubelet is on a node"
+        "dir", type=Path, nargs="?", metavar="DIR", help="the equivalent of /var/lib/kubelet"
     )
     parser.add_argument(
-        "--script", metavar="FILE", help="carry out the commands in FILE (- is stdin) and stop"
+        "--script", metavar="FILE", help="run the commands in FILE (- is stdin) and stop"
     )
     parser.add_argument(
         "--send",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="have the one that runs on DIR carry out a command",
+        help="send a command to the simulated kubelet that runs in DIR",
     )
-    parser.add_argument("--quiet", action="store_true", help="do not show what changes")
-    parser.add_argument("--seed", type=int, default=0, help="decides every random choice")
+    parser.add_argument("--quiet", action="store_true", help="do not show changes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of every random choice")
     parser.add_argument(
         "--version",
         choices=RELEASES,
         default=NEWEST,
         metavar="RELEASE",
-        help=f"behave as the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
+        help=f"behave like the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
     )
-    parser.add_argument("--fixed", action="store_true", help="leave out its known defects")
+    parser.add_argument("--fixed", action="store_true", help="do not simulate known defects")
     parser.add_argument(
         "--node-status-interval",
         type=float,
@@ -93,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--topology-policy", choices=get_args(TopologyPolicy), default="none")
     parser.add_argument("--topology-scope", choices=get_args(TopologyScope), default="container")
     parser.add_argument(
-        "--numa-nodes", default="0", metavar="IDS", help="the machine's, as in 0,1 (default 0)"
+        "--numa-nodes", default="0", metavar="IDS", help="NUMA nodes, such as 0,1 (default 0)"
     )
     return parser
 
@@ -137,11 +138,11 @@ def _numa_nodes(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(each) for each in text.split(","))
     except ValueError:
-        raise ConfigError(f"--numa-nodes {text}: not numbers with commas between them") from None
+        raise ConfigError(f"--numa-nodes {text}: not numbers separated by commas") from None
 
 
 def _refuse_to_replace(path: Path) -> None:
-    """Keep a real kubelet's plugins from being cut off."""
+    """Raise ConfigError if a kubelet listens on ``path``, which could be a real one."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -152,7 +153,7 @@ def _refuse_to_replace(path: Path) -> None:
 
 @contextmanager
 def _node_status(kubelet: SimulatedKubelet, interval: float) -> Iterator[None]:
-    """Update the node status at intervals, as long as the kubelet runs."""
+    """Update the node status periodically while the kubelet runs."""
     waiter = Waiter()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""What can be done to the simulated kubelet from its command line."""
+"""The commands of the simulated kubelet."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,7 +47,7 @@ class KubeletCommands:
             "start-container": Command(
                 self.start_container, "POD CONTAINER", "start a container again"
             ),
-            "terminate": Command(self.terminate, "POD", "let a pod come to its end"),
+            "terminate": Command(self.terminate, "POD", "end a pod"),
             "delete": Command(self.delete, "POD", "remove a pod"),
             "drop": Command(self.drop, "RESOURCE", "close the connection to a plugin"),
             "delete-socket": Command(self.delete_socket, "", "delete kubelet.sock"),
@@ -55,7 +55,7 @@ class KubeletCommands:
             "start": Command(self.start, "", "start it again"),
             "restart": Command(self.restart, "", "stop and start"),
             "node-status": Command(self.node_status, "", "update the node status now"),
-            "advance": Command(self.advance, "SECONDS", "let time pass at once"),
+            "advance": Command(self.advance, "SECONDS", "advance the clock"),
             "wait": Command(
                 self.wait,
                 "RESOURCE COUNT [SECONDS]",
@@ -105,7 +105,7 @@ class KubeletCommands:
         self._kubelet.hang_up(resource)
 
     def delete_socket(self) -> None:
-        """Delete kubelet.sock, which the kubelet does not notice."""
+        """Delete kubelet.sock. The kubelet does not notice."""
         self._kubelet.kubelet_socket.unlink()
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class KubeletCommands:
         return "\n".join(shown) or "the node has no devices"
 
     def advance(self, seconds: str) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._clock.leap(number(seconds))
         self._kubelet.tick()
 
@@ -145,7 +145,7 @@ class KubeletCommands:
 
 
 def _guarded(run: Callable[..., str | None]) -> Callable[..., str | None]:
-    """Have ``run`` fail with ``CommandError`` where the kubelet or the machine says no."""
+    """Return ``run`` with errors of the kubelet and the machine turned into ``CommandError``."""
 
     def guarded(*words: str) -> str | None:
         try:

@@ -1,1 +1,1 @@
-"""``deviceplugin new``: the start of a plugin, with its test, image and deployment."""
+"""``deviceplugin new``: create a plugin to start from, with its test, image and deployment."""

@@ -1,4 +1,4 @@
-"""Which files a plugin consists of, in a repository of its own or in the framework's."""
+"""The files of a plugin, in a separate repository or in the framework's."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -14,7 +14,7 @@ PACKAGE: Final[Mapping[str, str]] = {
     "src/deviceplugin_{{name}}/py.typed": "py.typed",
     "tests/test_{{name}}.py": "test.py",
 }
-"""A plugin's package: where each file goes, and what it is made from."""
+"""A plugin's package: the path of each file, and its template."""
 REPOSITORY: Final[Mapping[str, str]] = {
     **PACKAGE,
     ".dockerignore": "ignored",
@@ -40,7 +40,7 @@ _FILES: Final = files("deviceplugin.tools.new") / "files"
 
 
 def made(table: Mapping[str, str], words: Mapping[str, str]) -> Mapping[Path, str]:
-    """Return the text of each file of ``table``, by its path."""
+    """Return the content of each file of ``table``, by its path."""
     return {
         Path(fill(place, words)): fill((_FILES / f"{file}.in").read_text("utf-8"), words)
         for place, file in table.items()
@@ -48,7 +48,7 @@ def made(table: Mapping[str, str], words: Mapping[str, str]) -> Mapping[Path, st
 
 
 def repository(subject: Subject) -> Mapping[Path, str]:
-    """Return the files of a repository of its own."""
+    """Return the files of a separate repository."""
     return made(REPOSITORY, subject.words)
 
 

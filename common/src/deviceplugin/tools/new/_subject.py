@@ -1,4 +1,4 @@
-"""The plugin that is to be made, and the words that its files are filled with."""
+"""The plugin to create, and the words for the placeholders in its files."""
 
 import re
 from collections.abc import Mapping
@@ -11,14 +11,18 @@ from deviceplugin.errors import ConfigError
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*")
 _LONGEST_NAME: Final = 20
 _LONGEST_RESOURCE: Final = 48
-"""What is made keeps its lines below 100 characters."""
+"""With this limit, no line of the created files exceeds 100 characters."""
 _TAKEN: Final = frozenset({"base", "common", "components", "plugins", "template", "workspace"})
 _WORD: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A plugin. ``ConfigError`` for a name or a resource that cannot be."""
+    """The plugin to create.
+
+    Raises:
+        ConfigError: The name or the resource is not valid.
+    """
 
     name: str
     """Its command is ``<name>-device-plugin``, its package ``deviceplugin_<name>``."""
@@ -37,13 +41,13 @@ class Subject:
             raise ConfigError(f"--resource {self.resource!r} is not valid: {problem}")
         if len(self.resource) > _LONGEST_RESOURCE:
             raise ConfigError(
-                f"--resource {self.resource!r} has more than {_LONGEST_RESOURCE} characters: take "
-                "a shorter one, and change it in what is made"
+                f"--resource {self.resource!r} has more than {_LONGEST_RESOURCE} characters: use "
+                "a shorter one, and change it in the created files"
             )
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What stands for ``{{...}}``."""
+        """The values of ``{{...}}``."""
         return {
             "name": self.name,
             "class": f"{self.name.capitalize()}Plugin",
@@ -59,5 +63,5 @@ class Subject:
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:
-    """Return ``text`` with each ``{{word}}`` replaced. ``KeyError`` for one that is not known."""
+    """Return ``text`` with each ``{{word}}`` replaced; raise ``KeyError`` for an unknown one."""
     return _WORD.sub(lambda found: words[found[1]], text)

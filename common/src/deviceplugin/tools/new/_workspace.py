@@ -1,4 +1,4 @@
-"""The framework's own repository: how to know it, and the two lines that a plugin has there."""
+"""The framework's own repository: recognising it, and the two lines that a plugin adds there."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ _ROW: Final = re.compile(r"^\| \[template\]\(plugins/template/README\.md\) \|", 
 
 
 def is_workspace(folder: Path) -> bool:
-    """Whether ``folder`` is the root of the framework's repository."""
+    """Return whether ``folder`` is the root of the framework's repository."""
     try:
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text).get("project")
@@ -27,16 +27,16 @@ def is_workspace(folder: Path) -> bool:
 
 
 def version(folder: Path) -> str:
-    """Return the version that all packages of the workspace have."""
+    """Return the version of all packages of the workspace."""
     text = (folder / "common/pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found
 
 
 def edits(subject: Subject) -> Mapping[Path, Edit]:
-    """Return what is done to the files of the workspace that get a line more.
+    """Return the edits of the workspace's files, each of which adds a line.
 
-    An edit raises ``ConfigError`` where it does not find the place for its line.
+    An edit raises ``ConfigError`` if it does not find the place for its line.
     """
     return {
         Path("pyproject.toml"): lambda text: _with_path(text, subject.name),

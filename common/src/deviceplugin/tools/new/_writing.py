@@ -1,4 +1,4 @@
-"""Writes several files, or none of them."""
+"""Writing several files, or none of them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,15 +8,18 @@ from pathlib import Path
 from deviceplugin.errors import ConfigError
 
 Edit = Callable[[str], str]
-"""Returns a file's text as it is to be, or raises ``ConfigError``."""
+"""Returns the new content of a file, or raises ``ConfigError``."""
 
 
 def write(root: Path, new: Mapping[Path, str], edits: Mapping[Path, Edit], *, dry: bool) -> None:
-    """Write the ``new`` files below ``root``, and then edit others; with ``dry`` only look.
+    """Write the ``new`` files below ``root``, then edit others; with ``dry``, only check.
 
-    ``ConfigError`` or ``OSError`` if that cannot be: then what was written is removed, and what was
-    edited is as it was. A file that is there is never written over. Of two that write the same at
-    once, one does: the first of the new files decides.
+    An existing file is never overwritten. If two processes write the same at once, the one that
+    creates the first new file wins, and the other fails.
+
+    Raises:
+        ConfigError: A file exists, or an edit is impossible. Nothing has changed.
+        OSError: A file cannot be written. Nothing has changed.
     """
     try:
         for path in new:
@@ -26,17 +29,17 @@ def write(root: Path, new: Mapping[Path, str], edits: Mapping[Path, Edit], *, dr
         if not dry:
             _write(root, new, edits)
     except FileExistsError as error:
-        raise ConfigError(f"{error.filename}: is there already; nothing was made") from error
+        raise ConfigError(f"{error.filename}: exists already; nothing was created") from error
 
 
 def _check_free(path: Path) -> None:
     if os.path.lexists(path):
-        raise ConfigError(f"{path}: is there already; nothing was made")
+        raise ConfigError(f"{path}: exists already; nothing was created")
     over = next(folder for folder in path.parents if os.path.lexists(folder))
     if not over.is_dir():
-        raise ConfigError(f"{over}: is not a directory; nothing was made")
+        raise ConfigError(f"{over}: is not a directory; nothing was created")
     if not os.access(over, os.W_OK | os.X_OK):
-        raise ConfigError(f"{over}: cannot be written to; nothing was made")
+        raise ConfigError(f"{over}: is not writable; nothing was created")
 
 
 def _write(root: Path, new: Mapping[Path, str], edits: Mapping[Path, Edit]) -> None:
@@ -58,7 +61,7 @@ def _make(path: Path, text: str, undo: ExitStack) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    with suppress(OSError):  # somebody else has put something into it
+    with suppress(OSError):  # another process has put something into it
         folder.rmdir()
 
 
@@ -66,7 +69,7 @@ def _edit(path: Path, edit: Edit, undo: ExitStack) -> None:
     partial = path.with_name(f"{path.name}.new")
     with partial.open("x", encoding="utf-8") as file, ExitStack() as half:
         half.callback(partial.unlink)
-        old = path.read_text(encoding="utf-8")  # now that nobody else edits it
+        old = path.read_text(encoding="utf-8")  # read it now, while nobody else edits it
         file.write(edit(old))
         file.flush()
         partial.chmod(path.stat().st_mode)

@@ -1,1 +1,1 @@
-"""``deviceplugin stub``: a plugin that does what it is told."""
+"""``deviceplugin stub``: a plugin that is controlled by commands."""

@@ -15,11 +15,11 @@ from deviceplugin.tools._console import CommandError, Console, opened, serve, st
 from deviceplugin.tools.stub._commands import StubCommands, parse_devices
 
 _DESCRIPTION: Final = """\
-Run a device plugin that does what it is told, to try out a kubelet, simulated or real.
+Run a device plugin that you control by commands, to test a kubelet, simulated or real.
 
 It registers RESOURCE with the given devices. A device is an ID, or ID:HEALTH.
 Commands are typed or read from a script; 'help' lists them. Nothing happens by itself: after a
-restart of the kubelet, for example, it registers again only when told to."""
+restart of the kubelet, for example, it registers again only on the command 'register'."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -31,8 +31,8 @@ examples:
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin stub`` with the arguments ``argv`` and return its exit status.
 
-    0 when told to stop, 1 if a command of a script failed or the kubelet refused the plugin, 2
-    for a wrong command line.
+    0 after a stop, 1 if a command of a script failed or the kubelet refused the plugin, 2 for a
+    wrong command line.
     """
     return _command_line.run(_parser(), argv, _run, (OSError, CommandError))
 
@@ -51,10 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--watched", action="store_true", help="do not register, but let the kubelet find it"
     )
-    parser.add_argument("--pre-start", action="store_true", help="ask for PreStartContainer")
+    parser.add_argument("--pre-start", action="store_true", help="require PreStartContainer")
     parser.add_argument("--prefer", action="store_true", help="offer GetPreferredAllocation")
     parser.add_argument(
-        "--script", metavar="FILE", help="carry out the commands in FILE (- is stdin) and stop"
+        "--script", metavar="FILE", help="run the commands in FILE (- is stdin) and stop"
     )
     return parser
 

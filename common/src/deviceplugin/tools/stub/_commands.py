@@ -1,4 +1,4 @@
-"""What can be done to a stub plugin from its command line."""
+"""The commands of the stub plugin."""
 
 from collections.abc import Mapping
 
@@ -20,9 +20,9 @@ class StubCommands:
         self.table: Mapping[str, Command] = {
             "devices": Command(self.devices, "[ID[:HEALTH]...]", "send this list"),
             "fail": Command(self.fail, "METHOD CODE [TEXT...]", "fail calls of a method"),
-            "heal": Command(self.heal, "", "fail no calls any more"),
-            "hold": Command(self.hold, "METHOD", "let calls of a method wait"),
-            "release": Command(self.release, "", "let all calls go on"),
+            "heal": Command(self.heal, "", "stop failing calls"),
+            "hold": Command(self.hold, "METHOD", "make calls of a method wait"),
+            "release": Command(self.release, "", "let all calls continue"),
             "end-stream": Command(self.end_stream, "", "return from ListAndWatch"),
             "register": Command(self.register, "", "register with the kubelet"),
             "stop": Command(self.stop, "", "stop serving and delete the socket"),
@@ -47,7 +47,7 @@ class StubCommands:
         self._plugin.failing[method] = StubError(" ".join(text) or "told to fail", status)
 
     def heal(self) -> None:
-        """Fail no more calls."""
+        """Stop failing calls."""
         self._plugin.failing.clear()
 
     def hold(self, method: str) -> None:

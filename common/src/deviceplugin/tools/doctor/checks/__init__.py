@@ -45,8 +45,8 @@ MACHINE: Final[tuple[Check, ...]] = (
 
 
 def all_checks() -> Sequence[AnyCheck]:
-    """Return all checks in the order of a plugin's life.
+    """Return all checks, in the order in which a plugin depends on them.
 
-    The kubelet, the devices of the plugins that are installed, then what the machine has left.
+    These are the kubelet, the devices of installed plugins, and the resources of the machine.
     """
     return [*KUBELET, *plugin_checks(), *MACHINE]

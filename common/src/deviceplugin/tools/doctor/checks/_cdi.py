@@ -1,4 +1,4 @@
-"""The directories of CDI specifications, by which runtimes give devices to containers."""
+"""The directories of CDI specifications, from which runtimes add devices to containers."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,18 +11,17 @@ from deviceplugin.tools.doctor.checks._cdi_files import READ, SpecError, Unreada
 
 _STATIC: Final = "etc/cdi"
 _DYNAMIC: Final = "var/run/cdi"
-"""Wins over the other."""
+"""Files in this directory win over those in the other."""
 _MEANS: Final = (
-    "runtimes leave the file out; pods that are given its devices fail with 'unresolvable CDI "
-    "devices'."
+    "runtimes ignore the file; pods that get its devices fail with 'unresolvable CDI devices'."
 )
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     owners: defaultdict[str, list[Path]] = defaultdict(list)
     for directory in (node.at(_STATIC), _dynamic(node)):
         if not directory.is_dir():
-            yield ok(directory, "does not exist; made by the first who needs it")
+            yield ok(directory, "does not exist; the first program that needs it creates it")
             continue
         for path in sorted(directory.iterdir()):
             yield from _file(path, owners)
@@ -30,7 +29,7 @@ def _look(node: Node) -> Iterator[Finding]:
 
 
 def _dynamic(node: Node) -> Path:
-    # A link to /run would lead out of the root of a node that is mounted elsewhere.
+    # If the node is mounted elsewhere, a link to /run would lead out of its root.
     return node.at("run/cdi" if node.at("var/run").is_symlink() else _DYNAMIC)
 
 
@@ -40,16 +39,16 @@ def _file(path: Path, owners: defaultdict[str, list[Path]]) -> Iterator[Finding]
             yield warning(
                 path,
                 "ends in .yml",
-                means="runtimes read .yaml and .json only, and do not see it.",
+                means="runtimes read only .yaml and .json, and ignore it.",
                 do="rename it to .yaml.",
             )
         return
     try:
         devices = names(path)
     except UnreadableYAML:
-        yield unknown(path, "is YAML, and PyYAML is not installed", "pip install pyyaml.")
+        yield unknown(path, "is YAML, but PyYAML is not installed", "pip install pyyaml.")
     except SpecError as error:
-        do = "remove it, and restart the plugin that made it, which writes it again."
+        do = "remove it, and restart the plugin that wrote it, which writes it again."
         yield failure(path, str(error), means=_MEANS, do=do)
     except OSError as error:
         yield failure(path, f"cannot be read: {error.strerror}", means=_MEANS, do="run as root.")
@@ -68,17 +67,17 @@ def _conflicts(owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
             yield warning(
                 device,
                 f"is in {files}",
-                means=f"the one in {paths[-1].parent} is used, and the other is not.",
-                do="remove the one that is out of date.",
+                means=f"runtimes use the one in {paths[-1].parent}, and ignore the other.",
+                do="remove the outdated one.",
             )
         else:
             yield failure(
                 device,
                 f"is in {files}",
-                means="runtimes use neither: a pod that is given it fails with 'unresolvable CDI "
+                means="runtimes use neither: a pod that gets it fails with 'unresolvable CDI "
                 "devices'.",
-                do="remove one of the files; two plugins, or versions of one, made them.",
+                do="remove one of the files; two plugins, or two versions of one, wrote them.",
             )
 
 
-CHECK: Final = Check("cdi", "specifications of CDI devices, and names that are there twice", _look)
+CHECK: Final = Check("cdi", "specifications of CDI devices, and duplicate names", _check)

@@ -1,4 +1,4 @@
-"""Reading CDI specifications as runtimes do, as far as mistakes are made in practice."""
+"""Reading CDI specifications as runtimes do, with the checks that matter in practice."""
 
 import json
 import re
@@ -16,18 +16,18 @@ _FIELDS: Final = frozenset({"cdiVersion", "kind", "annotations", "devices", "con
 
 
 class SpecError(Exception):
-    """A runtime would not take the file; the text says why."""
+    """A runtime would reject the file. The message says why."""
 
 
 class UnreadableYAML(Exception):  # noqa: N818 - nothing is wrong with the file
-    """There is no PyYAML to read it with."""
+    """PyYAML, which could read it, is not installed."""
 
 
 def names(path: Path) -> list[str]:
     """Return the full names of the devices in ``path``.
 
     Raises:
-        SpecError: A runtime would not take the file.
+        SpecError: A runtime would reject the file.
         UnreadableYAML: It is YAML, and PyYAML is not installed.
         OSError: It cannot be read.
     """
@@ -35,7 +35,7 @@ def names(path: Path) -> list[str]:
     if not isinstance(spec, Mapping):
         raise SpecError("is not an object with keys")
     if unknown := sorted(map(str, spec.keys() - _FIELDS)):
-        raise SpecError(f"has a key that no specification has: {', '.join(unknown)}")
+        raise SpecError(f"has an unknown key: {', '.join(unknown)}")
     if not _VERSION.fullmatch(str(spec.get("cdiVersion", ""))):
         raise SpecError(f"cdiVersion {spec.get('cdiVersion')!r} is not a version such as '0.5.0'")
     kind = str(spec.get("kind", ""))

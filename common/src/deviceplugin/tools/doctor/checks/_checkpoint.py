@@ -1,4 +1,4 @@
-"""The file in which the kubelet remembers which container has which device."""
+"""The file in which the kubelet records which container has which device."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from deviceplugin.tools.doctor._sockets import State, ask_allocatable, state_of
 from deviceplugin.tools.doctor.checks._pod_resources import allocatable
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     path = node.plugin_dir / FILE_NAME
     if not path.exists():
         yield ok(path, "does not exist; the kubelet writes it with the first list of a plugin")
@@ -30,10 +30,10 @@ def _look(node: Node) -> Iterator[Finding]:
         yield _corrupt(path, f"is not JSON: {error}")
         return
     except CheckpointError:
-        yield _corrupt(path, "its contents do not fit its checksum")
+        yield _corrupt(path, "its content does not match its checksum")
         return
     pods = len({entry.pod for entry in checkpoint.entries})
-    yield ok(path, f"is sound, and has devices of {pods} pods")
+    yield ok(path, f"is intact, and has devices of {pods} pods")
     yield from _resources(node, path, checkpoint)
 
 
@@ -41,10 +41,10 @@ def _corrupt(path: Path, how: str) -> Finding:
     return failure(
         path,
         how,
-        means="the kubelet goes on now, but its next start begins with an empty record: devices "
-        "that running pods have are then given to other pods too.",
-        do="drain the node, stop the kubelet, remove the file and start the kubelet. See why it "
-        "broke: a full disk, or a hard power-off.",
+        means="the kubelet keeps running, but its next start begins with an empty record: then it "
+        "allocates devices of running pods to other pods too.",
+        do="drain the node, stop the kubelet, remove the file and start the kubelet. Find the "
+        "cause: a full disk, or a hard power-off.",
     )
 
 
@@ -55,8 +55,8 @@ def _resources(node: Node, path: Path, checkpoint: Checkpoint) -> Iterator[Findi
         if names:
             yield unknown(
                 path,
-                f"has {', '.join(names)}, and whether these have a plugin now is not known",
-                do="let this command reach the pod resources socket.",
+                f"has {', '.join(names)}; whether these have a plugin now is unknown",
+                do="give this command access to the pod resources socket.",
             )
         return
     for name in names:
@@ -64,17 +64,17 @@ def _resources(node: Node, path: Path, checkpoint: Checkpoint) -> Iterator[Findi
             held = sum(entry.resource == name for entry in checkpoint.entries)
             yield warning(
                 name,
-                f"is known to the kubelet, and has no healthy device; {held} containers have some",
+                f"is known to the kubelet, but has no healthy device; {held} containers have some",
                 means="the node's allocatable is 0: the plugin is not registered, or all its "
                 "devices are unhealthy. Containers that restart keep their devices; new pods "
                 "wait or are rejected.",
-                do="see whether the plugin's pod runs on this node, its log, and the reasons on "
-                "its page. Where it was removed for good there is nothing to do.",
+                do="check whether the plugin's pod runs on this node, its log, and the reasons on "
+                "its page. If it was removed permanently, there is nothing to do.",
             )
 
 
 def _present(node: Node) -> dict[str, int] | None:
-    """Return the healthy devices by resource; None if nothing says."""
+    """Return the number of healthy devices by resource; None if that is unknown."""
     socket = node.pod_resources_socket
     if state_of(socket, node.timeout) is not State.LISTENED_TO:
         return None
@@ -82,4 +82,4 @@ def _present(node: Node) -> dict[str, int] | None:
     return allocatable(answer) if answer.code is grpc.StatusCode.OK else None
 
 
-CHECK: Final = Check("checkpoint", "the kubelet's record of who has which device", _look)
+CHECK: Final = Check("checkpoint", "the kubelet's record of who has which device", _check)

@@ -1,4 +1,4 @@
-"""Whether the machine's clock can be right."""
+"""Whether the machine's clock is plausible."""
 
 import threading
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ _EARLIEST: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _INTERVAL: Final = 0.1
 _APART: Final = 0.05
 _SLACK: Final = 60.0
-"""Seconds that a file may be ahead of the clock."""
-_DO: Final = "see whether time is synchronised: timedatectl, chronyc tracking."
+"""Most seconds that a file may be ahead of the clock."""
+_DO: Final = "check whether time is synchronised: timedatectl, chronyc tracking."
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     now = datetime.fromtimestamp(node.wall(), UTC)
     if now < _EARLIEST:
         yield failure(
@@ -55,9 +55,9 @@ def _jumping(node: Node) -> Iterator[Finding]:
         yield warning(
             "clock",
             f"it jumped by {jump:+.2f} s within {_INTERVAL:g} s",
-            means="something is setting the clock at this moment, or twice over.",
+            means="a program is setting the clock now, or two programs set it differently.",
             do=_DO,
         )
 
 
-CHECK: Final = Check("clock", "whether the clock is set and runs evenly", _look)
+CHECK: Final = Check("clock", "whether the clock is set and runs evenly", _check)

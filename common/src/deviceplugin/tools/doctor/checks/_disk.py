@@ -1,4 +1,4 @@
-"""Whether the kubelet's disk has room."""
+"""Whether the kubelet's disk has space."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ _LITTLE: Final = 64 << 20
 _FEW_INODES: Final = 64
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     path = node.plugin_dir
     if not path.is_dir():
         return
@@ -20,17 +20,17 @@ def _look(node: Node) -> Iterator[Finding]:
     found = f"{free >> 20} MiB are free"
     means = (
         "the kubelet cannot write its checkpoint, without which it allocates no device, and a "
-        "plugin cannot make its socket."
+        "plugin cannot create its socket."
     )
     if room.f_files and room.f_favail < _FEW_INODES:
-        found = f"{room.f_favail} inodes are free, though {free >> 20} MiB are"
+        found = f"{room.f_favail} inodes are free, although {free >> 20} MiB are"
         yield failure(path, found, means=means, do="remove small files (df -i), or make a new fs.")
     elif free < _NONE:
-        yield failure(path, found, means=means, do="make room: df -h, crictl rmi --prune.")
+        yield failure(path, found, means=means, do="free space: df -h, crictl rmi --prune.")
     elif free < _LITTLE:
-        yield warning(path, found, means=f"soon {means}", do="make room: df -h.")
+        yield warning(path, found, means=f"soon {means}", do="free space: df -h.")
     else:
         yield ok(path, found)
 
 
-CHECK: Final = Check("disk", "room for the kubelet's checkpoint and sockets", _look)
+CHECK: Final = Check("disk", "space for the kubelet's checkpoint and sockets", _check)

@@ -1,4 +1,4 @@
-"""How many inotify instances and watches are left: without them, events go unnoticed."""
+"""How many inotify instances and watches are left. Without them, events go unnoticed."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _NEARLY: Final = 0.9
 _LINK: Final = "anon_inode:inotify"
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     used = {"instances": 0, "watches": 0}
     for process in node.processes():
         if _owner(node, process) == os.geteuid():
@@ -31,17 +31,17 @@ def _look(node: Node) -> Iterator[Finding]:
 
 
 def _judge(key: str, used: int, limit: int) -> Finding:
-    found = f"{used} of {limit} are used by user {os.geteuid()}, as far as can be seen from here"
+    found = f"{used} of {limit} are used by user {os.geteuid()}, as far as is visible from here"
     if used < _NEARLY * limit:
         return ok(key, found)
     make = failure if used >= limit else warning
     return make(
         key,
         found,
-        means="plugins, and the kubelet, no longer get events of files: a restart of the kubelet "
-        "and hot-plug are seen some seconds later, and other software stops with 'too many open "
+        means="plugins and the kubelet no longer get file events: they notice a restart of the "
+        "kubelet and hot-plug some seconds later, and other software fails with 'too many open "
         "files'.",
-        do=f"sysctl -w {key}={max(8 * limit, 8192)}, and put it into /etc/sysctl.d/.",
+        do=f"sysctl -w {key}={max(8 * limit, 8192)}, and add it to /etc/sysctl.d/.",
     )
 
 
@@ -55,7 +55,7 @@ def _instances(process: Path) -> Iterator[int]:
     """Yield the number of watches of each inotify instance of ``process``."""
     try:
         descriptors = list((process / "fd").iterdir())
-    except OSError:  # another user's, or over
+    except OSError:  # it is another user's, or has ended
         return
     for descriptor in descriptors:
         try:
@@ -66,4 +66,4 @@ def _instances(process: Path) -> Iterator[int]:
             continue
 
 
-CHECK: Final = Check("inotify", "how many inotify instances and watches are left", _look)
+CHECK: Final = Check("inotify", "how many inotify instances and watches are left", _check)

@@ -13,7 +13,7 @@ from deviceplugin.tools.doctor._sockets import Answer, State, ask_kubelet, state
 
 _ROOT_DIR: Final = "--root-dir"
 _USUAL_ROOT: Final = "/var/lib/kubelet"
-_RESTART: Final = "restart the kubelet (systemctl restart kubelet); running pods go on."
+_RESTART: Final = "restart the kubelet (systemctl restart kubelet); running pods are not affected."
 
 
 def _process(node: Node) -> Iterator[Finding]:
@@ -23,8 +23,8 @@ def _process(node: Node) -> Iterator[Finding]:
     if not found:
         yield unknown(
             "kubelet process",
-            "none can be seen; some distributions have it inside of another process",
-            do="in a pod, hostPID shows it; the other checks do without.",
+            "none is visible; some distributions run it inside another process",
+            do="in a pod, hostPID makes it visible; the other checks do not need it.",
         )
         return
     process = found[0].relative_to(node.root)
@@ -36,7 +36,7 @@ def _process(node: Node) -> Iterator[Finding]:
             looked_at,
             f"runs with {_ROOT_DIR} {root}",
             means="plugins_registry and the pod resources socket are there, and not where this "
-            "plugin looks. The plugin directory stays where it is.",
+            "plugin expects them. The plugin directory does not move.",
             do=f"set registry-dir to {expected} and pod-resources-socket to "
             f"{root}/pod-resources/kubelet.sock, and mount them.",
         )
@@ -67,7 +67,7 @@ def _socket(node: Node) -> Iterator[Finding]:
 def _fault(path: Path, state: State) -> Finding:
     means = "no plugin can register, so the node has none of their devices."
     if state is State.MISSING:
-        do = f"see whether the kubelet runs (systemctl status kubelet). If it does, {_RESTART}"
+        do = f"check whether the kubelet runs (systemctl status kubelet). If it does, {_RESTART}"
     elif state is State.NO_SOCKET:
         do = f"remove it, then {_RESTART}"
     elif state is State.DEAD:
@@ -75,7 +75,7 @@ def _fault(path: Path, state: State) -> Finding:
     elif state is State.DENIED:
         do = "run as root; with SELinux, as type container_device_plugin_t or spc_t."
     else:
-        do = f"the kubelet is stuck, or this path is too long to connect to. If it is, {_RESTART}"
+        do = f"the kubelet hangs, or this path is too long to connect to. If it hangs, {_RESTART}"
     return failure(path, state.value, means=means, do=do)
 
 
@@ -83,12 +83,12 @@ def _judge(path: Path, answer: Answer) -> Finding:
     strange = "unknown service" in answer.details
     if answer.code is grpc.StatusCode.UNIMPLEMENTED and not strange:
         return ok(path, "the kubelet answers")
-    said = " ".join(f"{answer.code.name} {answer.details}".split())
+    shown = " ".join(f"{answer.code.name} {answer.details}".split())
     return failure(
         path,
-        f"whoever listens on it does not answer as a kubelet does: {said}",
-        means="plugins cannot register; a kubelet that is stuck does not answer either.",
-        do=f"see who has it (ss -xlp | grep kubelet.sock); {_RESTART}",
+        f"its listener does not answer as a kubelet does: {shown}",
+        means="plugins cannot register; a kubelet that hangs does not answer either.",
+        do=f"find out which process it is (ss -xlp | grep kubelet.sock); {_RESTART}",
     )
 
 

@@ -1,4 +1,4 @@
-"""How a plugin would register here, and why so."""
+"""How a plugin would register here, and why."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ from deviceplugin.checks import Finding, Node, failure, ok
 from deviceplugin.tools.doctor._check import Check
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     mode = node.settings.registration
     directories = {"self": node.plugin_dir, "watcher": node.registry_dir}
     here = [name for name, path in directories.items() if path.is_dir()]
@@ -23,8 +23,8 @@ def _look(node: Node) -> Iterator[Finding]:
             f"there is no {' and no '.join(map(str, wanted))}",
             means="a plugin waits until one is there, and its devices are not advertised.",
             do="mount the directory at the same path as on the node"
-            + (f", or set registration={here[0]}, for which there is one." if here else "."),
+            + (f", or set registration={here[0]}, whose directory exists." if here else "."),
         )
 
 
-CHECK: Final = Check("mode", "how a plugin would register, and why", _look)
+CHECK: Final = Check("mode", "how a plugin would register, and why", _check)

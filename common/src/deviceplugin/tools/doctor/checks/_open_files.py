@@ -12,7 +12,7 @@ _ENOUGH: Final = 1024
 _NEARLY: Final = 0.95
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     yield _process(node)
     yield _machine(node)
 
@@ -42,8 +42,9 @@ def _machine(node: Node) -> Finding:
         "open files of the machine",
         found,
         means="no process can open files or sockets, so nothing new starts or registers.",
-        do="find who has so many (ls /proc/*/fd | sort | uniq -c), or raise fs.file-max.",
+        do="find the process that has so many (ls /proc/*/fd | sort | uniq -c), or raise "
+        "fs.file-max.",
     )
 
 
-CHECK: Final = Check("open-files", "how many files can still be opened", _look)
+CHECK: Final = Check("open-files", "how many files can still be opened", _check)

@@ -1,4 +1,4 @@
-"""The directory with the kubelet's socket and the plugins'."""
+"""The directory with the sockets of the kubelet and the plugins."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,10 +13,10 @@ from deviceplugin.tools.doctor._sockets import State, state_of
 from deviceplugin.tools.doctor.checks import _directories
 
 _MOST: Final = 64
-"""Sockets that are tried."""
+"""Most sockets that are tried."""
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     path = node.plugin_dir
     if not path.exists():
         if node.registry_dir.is_dir():
@@ -27,12 +27,12 @@ def _look(node: Node) -> Iterator[Finding]:
             "does not exist",
             means="there is no kubelet on this machine, or its directory is not mounted here. No "
             "plugin can register.",
-            do="on a node, start the kubelet, which makes the directory; in a pod, mount the host "
-            f"path {node.settings.plugin_dir} at the same place.",
+            do="on a node, start the kubelet, which creates the directory; in a pod, mount the "
+            f"host path {node.settings.plugin_dir} at the same place.",
         )
         return
     found = list(_directories.faults(node, path))
-    yield from found or [ok(path, "is a directory that can be written to")]
+    yield from found or [ok(path, "is a writable directory")]
 
 
 def sockets(directory: Path) -> list[Path]:
@@ -51,15 +51,15 @@ def _leftovers(node: Node) -> Iterator[Finding]:
         yield warning(
             directory,
             f"nobody listens on {', '.join(dead)}",
-            means="a plugin was killed, or died, and left its socket. Its devices are at 0 until "
-            "it registers again; the file itself harms nobody.",
-            do="see whether the pod of that plugin runs (kubectl get pods -A -o wide). The file "
-            "goes at the next start of the kubelet, and often of the plugin.",
+            means="a plugin was killed, or crashed, and left its socket. It has no allocatable "
+            "devices until it registers again; the file itself does no harm.",
+            do="check whether the pod of that plugin runs (kubectl get pods -A -o wide). The next "
+            "start of the kubelet removes the file, and often that of the plugin does.",
         )
     yield ok(directory, f"somebody listens on {len(found) - len(dead)} sockets of plugins")
 
 
-DIRECTORY: Final = Check("plugin-directory", "the kubelet's plugin directory", _look)
+DIRECTORY: Final = Check("plugin-directory", "the kubelet's plugin directory", _check)
 LEFTOVERS: Final = Check(
-    "leftover-sockets", "sockets in it that nobody listens on any more", _leftovers
+    "leftover-sockets", "sockets in that directory without a listener", _leftovers
 )

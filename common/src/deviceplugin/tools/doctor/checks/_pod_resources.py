@@ -12,19 +12,19 @@ from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import Answer, State, ask_allocatable, state_of
 
 _WITHOUT: Final = (
-    "plugins cannot tell which pod has which device: no holders in metrics and on pages, and "
-    "devices that vanish stay listed for a day."
+    "plugins do not know which pod has which device: there are no holders in metrics and on pages, "
+    "and vanished devices stay listed for a day."
 )
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     path = node.pod_resources_socket
     if not path.parent.is_dir():
         yield warning(
             path.parent,
             "does not exist",
             means=_WITHOUT,
-            do="mount the host path of this directory; set pod-resources-socket where the kubelet "
+            do="mount the host path of this directory; set pod-resources-socket if the kubelet "
             "has another --root-dir.",
         )
         return
@@ -34,8 +34,8 @@ def _look(node: Node) -> Iterator[Finding]:
             path,
             state.value,
             means=f"the kubelet is not running, or this is not its directory; {_WITHOUT}",
-            do="see whether the kubelet runs; mount the directory and not the socket, which is a "
-            "new one after each start of the kubelet.",
+            do="check whether the kubelet runs; mount the directory and not the socket, because "
+            "each start of the kubelet creates a new one.",
         )
         return
     yield from _judge(path, ask_allocatable(path, node.timeout))
@@ -58,23 +58,23 @@ def _judge(path: Path, answer: Answer) -> Iterator[Finding]:
         yield warning(
             path,
             f"the kubelet refuses to answer now: {answer.details}",
-            means="all clients on the node share 100 calls a second, and some use up all of them.",
-            do="find the agent that asks so often; ask every 10 s instead.",
+            means="all clients on the node share 100 calls a second, and some client uses them up.",
+            do="find the agent that calls so often, and make it call every 10 s.",
         )
     elif answer.code is grpc.StatusCode.UNIMPLEMENTED:
         yield warning(
             path,
             f"GetAllocatableResources is not offered: {answer.details}",
-            means="the kubelet is older than 1.23, or has it switched off: it cannot be known "
-            "which devices are free.",
+            means="the kubelet is older than 1.23, or has it disabled: it is unknown which devices "
+            "are free.",
             do="use a newer kubelet.",
         )
     else:
         yield failure(
             path,
             f"no answer: {answer.code.name} {answer.details}",
-            means=f"the kubelet is stuck, or somebody else listens there; {_WITHOUT}",
-            do="see the kubelet's log (journalctl -u kubelet), and restart it.",
+            means=f"the kubelet hangs, or another process listens there; {_WITHOUT}",
+            do="check the kubelet's log (journalctl -u kubelet), and restart it.",
         )
 
 
@@ -85,11 +85,11 @@ def _devices(path: Path, counts: dict[str, int]) -> Iterator[Finding]:
         return
     yield warning(
         path,
-        "the kubelet answers, and has no healthy device of any plugin",
+        "the kubelet answers, but has no healthy device of any plugin",
         means="no plugin has registered, or all devices are unhealthy. Devices whose plugin sends "
         "an empty topology are not listed.",
-        do="see the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
+        do="check the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
     )
 
 
-CHECK: Final = Check("pod-resources", "the socket that says which pod has which device", _look)
+CHECK: Final = Check("pod-resources", "the socket that reports which pod has which device", _check)

@@ -1,4 +1,4 @@
-"""The directory in which the kubelet finds plugins by itself."""
+"""The directory in which the kubelet itself finds plugins."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,10 +10,10 @@ from deviceplugin.tools.doctor.checks import _directories
 from deviceplugin.tools.doctor.checks._plugin_directory import sockets
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     path = node.registry_dir
     if not path.exists():
-        yield ok(path, "does not exist; needed for registration=watcher only")
+        yield ok(path, "does not exist; only registration=watcher needs it")
         return
     found = list(_directories.faults(node, path))
     yield from found
@@ -24,12 +24,12 @@ def _look(node: Node) -> Iterator[Finding]:
         yield warning(
             path,
             f"nobody listens on {', '.join(dead)}",
-            means="the kubelet never clears this directory, and tries each of these again and "
-            "again. A plugin or driver was killed and has not come back.",
-            do="see whether its pod runs; if it was uninstalled, remove the file.",
+            means="the kubelet never cleans this directory, and tries each of these repeatedly. A "
+            "plugin or driver was killed and has not come back.",
+            do="check whether its pod runs; if it was uninstalled, remove the file.",
         )
     if not found and not dead:
-        yield ok(path, "is a directory that can be written to")
+        yield ok(path, "is a writable directory")
 
 
-CHECK: Final = Check("registry-directory", "plugins_registry, which the kubelet watches", _look)
+CHECK: Final = Check("registry-directory", "plugins_registry, which the kubelet watches", _check)

@@ -1,4 +1,4 @@
-"""Whether SELinux lets a plugin talk to the kubelet."""
+"""Whether SELinux allows a plugin to connect to the kubelet."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,27 +13,28 @@ _FREE: Final = frozenset(
 )
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     enforce = node.peek("sys/fs/selinux/enforce")
     if enforce != "1":
-        yield ok("SELinux", "is permissive" if enforce else "is off, or not to be seen here")
+        yield ok("SELinux", "is permissive" if enforce else "is off, or not visible here")
         return
     context = node.peek("proc/self/attr/current").rstrip("\0")
     kind = (context.split(":") + [""] * 3)[2]
     if kind in _FREE:
-        yield ok("SELinux", f"is enforcing, and {kind} may talk to the kubelet")
+        yield ok("SELinux", f"is enforcing, and {kind} may connect to the kubelet")
         return
     yield warning(
         "SELinux",
         f"is enforcing, and this process has the type {kind or 'unknown'}",
         means=(
-            "container_t may not connect to the kubelet's socket"
+            "container_t may not connect to the kubelet's socket: registration"
             if kind == _CONFINED
-            else "it is not known whether this type may connect to the kubelet's socket"
+            else "it is unknown whether this type may connect to the kubelet's socket: if it may "
+            "not, registration"
         )
-        + ": registration fails with 'permission denied'.",
+        + " fails with 'permission denied'.",
         do=f"set securityContext.seLinuxOptions.type to {_FIT}; ausearch -m avc shows denials.",
     )
 
 
-CHECK: Final = Check("selinux", "whether SELinux lets a plugin talk to the kubelet", _look)
+CHECK: Final = Check("selinux", "whether SELinux allows plugins to connect to the kubelet", _check)

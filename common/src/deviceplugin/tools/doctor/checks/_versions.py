@@ -1,4 +1,4 @@
-"""Which versions are running."""
+"""The versions of Python, the kernel and the packages."""
 
 import platform
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from deviceplugin.tools.doctor._check import Check
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
 
 
-def _look(node: Node) -> Iterator[Finding]:
+def _check(node: Node) -> Iterator[Finding]:
     kernel = node.peek("proc/sys/kernel/osrelease") or "unknown"
     yield ok("versions", f"python {platform.python_version()}, kernel {kernel}")
     for package in _PACKAGES:
@@ -26,4 +26,4 @@ def _look(node: Node) -> Iterator[Finding]:
             )
 
 
-CHECK: Final = Check("versions", "versions of Python, the kernel and the packages", _look)
+CHECK: Final = Check("versions", "versions of Python, the kernel and the packages", _check)

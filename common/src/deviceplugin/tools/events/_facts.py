@@ -1,4 +1,4 @@
-"""What a plugin says of its devices, in a bounded time and size."""
+"""Reading the state of a plugin's devices, with limits on time and size."""
 
 import json
 from collections.abc import Iterator
@@ -9,32 +9,32 @@ from urllib.parse import urlsplit
 from deviceplugin.tools._devices_page import NoAnswerError, bounded, fetch, page_of
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""What is read of an answer; some 35,000 devices."""
+"""Most bytes of an answer, enough for some 35,000 devices."""
 
 
 class Fact(NamedTuple):
-    """How a device, or the registration of a resource, is at one moment."""
+    """The state of a device, or of the registration of a resource, at one moment."""
 
     resource: str
     device: str
-    """Its id; empty for the registration."""
+    """The id of the device; empty for the registration."""
     good: bool
     """Whether it is healthy, or registered."""
     reason: str = ""
     """Why it is not."""
     since: str = ""
-    """When health or reason last changed, as ISO 8601; empty where that is not known."""
+    """The time when health or reason last changed, as ISO 8601; empty if that is unknown."""
 
 
-def look(source: str, timeout: float) -> list[Fact]:
-    """Return what the plugin at ``source`` says, which is a URL or a file with its answer.
+def read_facts(source: str, timeout: float) -> list[Fact]:
+    """Return the facts of the plugin at ``source``, which is a URL or a file with its answer.
 
     Args:
-        source: Where the plugin serves; ``/devices`` is understood.
-        timeout: Seconds that it may be silent.
+        source: The address of the plugin, whose default path is ``/devices``; or the file.
+        timeout: Most seconds that the plugin may be silent.
 
     Raises:
-        NoAnswerError: It says nothing, or something else.
+        NoAnswerError: There is no answer, or it is not a plugin's.
     """
     try:
         return list(_facts(json.loads(_read(source, timeout))))
