@@ -35,7 +35,7 @@ check: $(READY) ## Lint, types, import contracts, and whether generated code is 
 	$(BIN)/python -m deviceplugin_operator.crd --check
 	@$(MAKE) --no-print-directory proto CHECK=--check
 
-format: $(READY) ## Format the code, and mend what the linter can mend.
+format: $(READY) ## Format the code, and fix what the linter can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

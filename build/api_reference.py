@@ -1,6 +1,6 @@
 """Write `common/docs/api.md`, the reference of all public names, from their docstrings.
 
-.venv/bin/python build/api_reference.py            write it anew
+.venv/bin/python build/api_reference.py            write the page
 .venv/bin/python build/api_reference.py --check    exit with 1 if it is out of date
 """
 
@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parent.parent
 SOURCE: Final = ROOT / "common" / "src"
 PAGE: Final = ROOT / "common" / "docs" / "api.md"
 LIBRARIES: Final = ("deviceplugin", "testing", "simulator", "checks", "conformance")
-"""Packages whose ``__all__`` is public; every module of the kit is, too."""
+"""Packages whose ``__all__`` is public. Every module of the kit is public too."""
 HEADER: Final = """\
 # API reference
 
@@ -31,7 +31,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.Assign | ast.AnnAssign
 
 
 class Public(NamedTuple):
-    """A public name and where it is defined."""
+    """A public name and its definition."""
 
     name: str
     definition: Definition
@@ -63,7 +63,7 @@ def libraries() -> list[str]:
 
 
 def documented(body: list[ast.stmt]) -> Iterator[tuple[Definition, str, str]]:
-    """Yield what is defined in ``body``, with its name and docstring."""
+    """Yield the definitions in ``body``, each with its name and docstring."""
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node, node.name, ast.get_docstring(node) or ""
@@ -75,7 +75,7 @@ def documented(body: list[ast.stmt]) -> Iterator[tuple[Definition, str, str]]:
 
 
 def definition(module: str, name: str) -> Public | None:
-    """Return where ``module`` has ``name`` from; None if it is a module of its own."""
+    """Return the definition of ``name`` in ``module``; None if ``name`` is itself a module."""
     path = file_of(module)
     if not path.exists():
         return None
@@ -96,7 +96,7 @@ def definition(module: str, name: str) -> Public | None:
 
 
 def public(module: str) -> list[Public]:
-    """Return the public names of ``module``: those of ``__all__``, or all without underscore."""
+    """Return the public names of ``module``: those in ``__all__``, or all without underscore."""
     for node, name, _ in documented(tree(file_of(module)).body):
         if name == "__all__" and isinstance(node, ast.Assign):
             found = (definition(module, each) for each in ast.literal_eval(node.value))
@@ -121,7 +121,7 @@ def prose(text: str) -> str:
 
 
 def signature(node: ast.FunctionDef, name: str, *, method: bool) -> str:
-    """Return how a function is called."""
+    """Return the signature of a function."""
     arguments = ast.unparse(node.args)
     kinds = {ast.unparse(each) for each in node.decorator_list}
     if "property" in kinds:
@@ -140,7 +140,7 @@ def field(node: ast.AnnAssign) -> str:
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
-    """Yield what stands on the page about the parts of a class."""
+    """Yield the page's entries for the parts of a class."""
     for part, name, text in documented(node.body):
         if name.startswith("_"):
             continue
@@ -153,7 +153,7 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 
 
 def entry(each: Public) -> str:
-    """Return what stands on the page about one name."""
+    """Return the page's entry for one name."""
     node = each.definition
     shown = [f"### {each.name}"]
     if isinstance(node, ast.FunctionDef):
@@ -171,7 +171,7 @@ def entry(each: Public) -> str:
 
 
 def page() -> str:
-    """Return the page as the docstrings are now."""
+    """Return the page for the current docstrings."""
     shown = [HEADER.strip()]
     for module in libraries():
         shown.append(f"## {module}")
@@ -183,7 +183,7 @@ def page() -> str:
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description="Write the reference of all public names.")
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
+    parser.add_argument("--check", action="store_true", help="only check; exit with 1 if stale")
     new = page()
     if not parser.parse_args().check:
         PAGE.write_text(new, encoding="utf-8")

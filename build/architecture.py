@@ -1,6 +1,6 @@
-"""Draw the picture of `common/docs/architecture.md` from what the code imports, or check it.
+"""Draw the picture of `common/docs/architecture.md` from the imports of the code, or check it.
 
-.venv/bin/python build/architecture.py            draw it anew
+.venv/bin/python build/architecture.py            draw the picture
 .venv/bin/python build/architecture.py --check    exit with 1 if it is out of date
 .venv/bin/python build/architecture.py --count    rooms, floors, arrows, largest module
 """
@@ -27,7 +27,7 @@ Arrows = Mapping[str, frozenset[str]]
 
 
 def arrows() -> Arrows:
-    """Return which rooms each room imports; a room is a folder of the core, or a file beside it."""
+    """Return which rooms each room imports. A room is a folder of the core, or a file beside it."""
     graph = grimp.build_graph("deviceplugin", cache_dir=None)
     rooms = {room.partition(".")[2] for room in graph.find_children("deviceplugin")}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
@@ -40,7 +40,7 @@ def arrows() -> Arrows:
 
 
 def reduced(given: Arrows) -> Arrows:
-    """Return ``given`` without the arrows that a longer way says too."""
+    """Return ``given`` without the arrows that a longer path implies."""
 
     def reachable(room: str) -> frozenset[str]:
         return given[room].union(*(reachable(each) for each in given[room]))
@@ -76,18 +76,18 @@ def drawing() -> str:
 
 
 def drawn(page: str) -> str:
-    """Return ``page`` with the picture as the code is now."""
+    """Return ``page`` with the picture for the current code."""
     block = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
     return block.sub(lambda _: f"{BEGIN}\n{drawing()}\n{END}", page)
 
 
 def modules() -> Mapping[str, int]:
-    """Return how many lines each module has, but for tests."""
+    """Return the number of lines of each module, without tests."""
     return {_name(path): len(path.read_text().splitlines()) for path in _sources()}
 
 
 def functions() -> Mapping[str, int]:
-    """Return how many lines each function has, but for tests, by place and name."""
+    """Return the number of lines of each function, without tests, by place and name."""
     return {
         f"{_name(path)}:{place}": length
         for path in _sources()
@@ -96,7 +96,7 @@ def functions() -> Mapping[str, int]:
 
 
 def lengths(code: str) -> Mapping[str, int]:
-    """Return how many lines each function in ``code`` has, by its first line and its name."""
+    """Return the number of lines of each function in ``code``, by its first line and its name."""
     return {
         f"{node.lineno}: {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for node in ast.walk(ast.parse(code))
@@ -105,7 +105,7 @@ def lengths(code: str) -> Mapping[str, int]:
 
 
 def count() -> str:
-    """Return the figures that a reader of the code feels, a line each."""
+    """Return the figures that matter to readers of the code, a line each."""
     given = arrows()
     module, lines = max(modules().items(), key=lambda item: item[1])
     function, length = max(functions().items(), key=lambda item: item[1])
@@ -148,12 +148,12 @@ def _purpose(room: str) -> str:
 
 
 def main() -> int:
-    """Return 1 if ``--check`` finds another picture than the code's."""
+    """Draw, check or count; return 1 if ``--check`` finds that the picture is out of date."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if out of date")
-    parser.add_argument("--count", action="store_true", help="print figures, and write nothing")
+    parser.add_argument("--check", action="store_true", help="only check: status 1 if out of date")
+    parser.add_argument("--count", action="store_true", help="only print figures")
     options = parser.parse_args()
     if options.count:
         print(count())

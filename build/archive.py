@@ -1,4 +1,4 @@
-"""Read an image from an OCI archive: what is in it, how large it is, its root file system."""
+"""Read an image from an OCI archive: its configuration, sizes and root file system."""
 
 import gzip
 import io
@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import Any, Final
 
 PLUGIN: Final = "opt/plugin/"
-"""Where the plugin's own part of an image is."""
+"""The folder in an image that holds the plugin and its packages."""
 _GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of an image, in bytes; compressed as a registry has it and a node loads it."""
+    """The sizes of an image, in bytes. Compressed sizes are those that a node downloads."""
 
     plugin: int
     plugin_compressed: int
     whole: int
     whole_compressed: int
     parts: dict[str, int]
-    """Of the plugin, by name of a folder or module; the largest first."""
+    """The parts of the plugin by the name of a folder or module, the largest first."""
 
 
 class Archive:
-    """One image in one archive.
+    """The only image in an archive.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It has another form, or several images.
+        ValueError: It is not an OCI archive, or holds several images.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,20 +40,20 @@ class Archive:
             files = [member for member in archive if member.isfile()]
             self._files = {one.name: _read(archive, one) for one in files}
         if "index.json" not in self._files:
-            raise ValueError(f"{path} is no OCI archive; docker writes one from version 25 on")
+            raise ValueError(f"{path} is not an OCI archive; docker writes one from version 25 on")
         (entry,) = self._json("index.json")["manifests"]
         self.manifest = self._blob(entry["digest"])
         self.config = self._blob(self.manifest["config"]["digest"])
 
     def layers(self) -> Iterator[tuple[int, bytes]]:
-        """Yield each layer: how large it is in the archive, and its tar file."""
+        """Yield each layer: its compressed size, and its tar file."""
         for layer in self.manifest["layers"]:
             raw = self._files[_path(layer["digest"])]
             plain = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
             yield len(gzip.compress(plain)) if plain is raw else len(raw), plain
 
     def sizes(self) -> Sizes:
-        """Return how large it is. A layer is the plugin's if nothing else is in it."""
+        """Return the sizes. A layer counts as the plugin's if it holds nothing else."""
         plugin_compressed = whole_compressed = whole = 0
         parts: Counter[str] = Counter()
         for compressed, plain in self.layers():
@@ -73,7 +73,7 @@ class Archive:
         return Sizes(parts.total(), plugin_compressed, whole, whole_compressed, by_size)
 
     def extract(self, root: Path) -> None:
-        """Unpack the root file system, with owners where the caller may set them."""
+        """Unpack the root file system, with owners if the caller may set them."""
         for _, plain in self.layers():
             with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
                 for member in layer:
@@ -103,7 +103,7 @@ def _files(plain: bytes) -> Iterator[tarfile.TarInfo]:
 
 
 def _part(name: str) -> str:
-    """Return what a file is a part of: byte code and descriptions belong to their packages."""
+    """Return the part that a file belongs to. Byte code and metadata belong to their packages."""
     first, _, rest = name.partition("/")
     if first == "__pycache__":
         first = rest.partition(".")[0]

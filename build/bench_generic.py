@@ -1,10 +1,10 @@
-"""What the generic plugin costs with very many devices, and how soon it tells of one.
+"""Measure the generic plugin with very many devices, and how soon it reports a change.
 
     python build/bench_generic.py
 
-Needs root, for device nodes and loop devices; what cannot be had is said and left out. The last
-part is ``deviceplugin bench``, with fewer entries: a resource each, and 500 of them would say more
-of the simulated kubelet, which has a thread for each.
+This needs root, for device nodes and loop devices; it reports and skips what is unavailable. The
+last part is ``deviceplugin bench`` with fewer entries. Each entry is a resource, and with 500
+resources the simulated kubelet, which has a thread for each, would dominate the figures.
 """
 
 import fcntl
@@ -31,17 +31,17 @@ from deviceplugin_generic import GenericPlugin, GenericSettings
 ENTRIES: Final = 500
 NODES: Final = 5000
 SERVED: Final = 20
-"""Entries, of as many nodes together, of the plugin that serves a kubelet."""
+"""Entries of the plugin that serves a kubelet; they share all nodes."""
 TIMES: Final = 200
 PAUSE: Final = 0.5
-"""Seconds between changes: after a long look the plugin rests as long, however many come."""
+"""Seconds between changes. After a discovery, the plugin rests for as long as it took."""
 BIN: Final = Path(sys.executable).parent
 PLUGIN: Final = str(BIN / "generic-device-plugin")
 LOOP_CONTROL: Final = Path("/dev/loop-control")
 LOOP_ADD: Final = 0x4C80
 LOOP_REMOVE: Final = 0x4C81
 LOOP: Final = 200
-"""Number of the loop device that comes and goes."""
+"""Number of the loop device that is added and removed."""
 NETLINK_KOBJECT_UEVENT: Final = 15
 UEVENT: Final = Path("/sys/devices/virtual/mem/null/uevent")
 
@@ -52,14 +52,14 @@ def main() -> None:
     try:
         for number in range(NODES):
             make_node(root / f"d{number:04}", number)
-        looks(write(root, ENTRIES), root)
+        discoveries(write(root, ENTRIES), root)
         config = write(root, SERVED)
         soon("a node in a directory", node_of(root / "dp-soon"), config, time.monotonic)
         if os.access(LOOP_CONTROL, os.W_OK):
             with LoopEvents() as events:
                 soon("a device, by the kernel's event", loop, loops(root), events.take)
         else:
-            print(f"{LOOP_CONTROL} cannot be used: no figures from the kernel's event")
+            print(f"{LOOP_CONTROL} is unavailable: no figures from the kernel's event")
         options = ["--starts=3", "--idle=10", "--allocations=200", "--changes=100", "--restarts=3"]
         command = [PLUGIN, f"--config={config}"]
         bench = [str(BIN / "deviceplugin"), "bench", *options, f"--resources={SERVED}"]
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def write(root: Path, entries: int) -> Path:
-    """Return a configuration of so many entries, which share the nodes."""
+    """Return a configuration with so many entries, which share the nodes."""
     patterns: list[list[str]] = [[] for _ in range(entries)]
     for ten in range(NODES // 10):
         patterns[ten % entries].append(f"{root}/d{ten:03}*")
@@ -90,18 +90,18 @@ def loops(root: Path) -> Path:
 
 
 def make_node(path: Path, minor: int) -> None:
-    """Make a device node, or a link to one where that is not allowed."""
+    """Make a device node, or a link to one if that is not allowed."""
     try:
         os.mknod(path, 0o020600, os.makedev(240, minor))
     except PermissionError:
         path.symlink_to("/dev/null")
 
 
-def looks(config: Path, root: Path) -> None:
-    """Print what looking for devices costs, and the memory of a process that only looks."""
+def discoveries(config: Path, root: Path) -> None:
+    """Print the CPU time of discoveries, and the memory of a process that only discovers."""
     plugin = GenericPlugin(GenericSettings.of_file(config))
-    print(f"{ENTRIES} entries, {NODES} nodes; CPU time of one look, ms")
-    row("the first look", [cpu(plugin.discover)])
+    print(f"{ENTRIES} entries, {NODES} nodes; CPU time of one discovery, ms")
+    row("the first discovery", [cpu(plugin.discover)])
     row("nothing changed", [cpu(plugin.discover) for _ in range(TIMES)])
     row("one node changed", list(after(plugin, node_of(root / "dp-one"))))
     with suppress(OSError):
@@ -118,18 +118,18 @@ def cpu(work: Callable[[], object]) -> float:
 
 
 Change = Callable[[bool], None]
-"""Makes something, or takes it away."""
+"""Adds something if the argument is true; otherwise removes it."""
 
 
 def after(plugin: GenericPlugin, change: Change) -> Iterator[float]:
-    """Yield what looks cost after a change each."""
+    """Yield the CPU time of a discovery after each change."""
     for number in range(TIMES):
         change(number % 2 == 0)
         yield cpu(plugin.discover)
 
 
 def node_of(path: Path) -> Change:
-    """Return what makes and removes a node."""
+    """Return a function that makes and removes a node."""
 
     def change(is_new: bool) -> None:  # noqa: FBT001
         if is_new:
@@ -141,12 +141,12 @@ def node_of(path: Path) -> Change:
 
 
 def sent_event(_is_new: bool) -> None:  # noqa: FBT001
-    """Have the kernel send an event that changes nothing."""
+    """Make the kernel send an event without any change."""
     UEVENT.write_text("change")
 
 
 def loop(is_new: bool) -> None:  # noqa: FBT001
-    """Make and remove a loop device: its node and the kernel's event are real."""
+    """Add or remove a loop device. Its node and the kernel's event are real."""
     control = os.open(LOOP_CONTROL, os.O_RDWR)
     try:
         fcntl.ioctl(control, LOOP_ADD if is_new else LOOP_REMOVE, LOOP)
@@ -155,12 +155,12 @@ def loop(is_new: bool) -> None:  # noqa: FBT001
 
 
 class LoopEvents:
-    """Hears when the kernel sends an event of the loop device."""
+    """Records the times at which the kernel sends events of the loop device."""
 
     def __enter__(self) -> Self:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT)
         self._socket.bind((0, 1))
-        self._heard: Queue[float] = Queue()
+        self._times: Queue[float] = Queue()
         self._socket.settimeout(0.2)
         self._stop = Event()
         self._thread = Thread(target=self._listen)
@@ -177,11 +177,11 @@ class LoopEvents:
             with suppress(TimeoutError):
                 message = self._socket.recv(16384)
                 if message.partition(b"\0")[0].endswith(b"/block/loop%d" % LOOP):
-                    self._heard.put(time.monotonic())
+                    self._times.put(time.monotonic())
 
     def take(self) -> float:
-        """Return when the event after the last one came."""
-        return self._heard.get(timeout=5)
+        """Return the time of the next event."""
+        return self._times.get(timeout=5)
 
 
 def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) -> None:
@@ -194,7 +194,7 @@ def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) ->
             time.sleep(PAUSE)
             is_new = number % 2 == 0
             began = begin() if begin is time.monotonic else None
-            thread = Thread(target=change, args=[is_new])  # a loop device takes its time to go
+            thread = Thread(target=change, args=[is_new])  # removing a loop device takes time
             thread.start()
             wait_healthy(kubelet, name, before + is_new)
             listed = time.monotonic()
@@ -205,12 +205,12 @@ def soon(what: str, change: Change, config: Path, begin: Callable[[], float]) ->
 
 
 def wait_healthy(kubelet: SimulatedKubelet, name: str, wanted: int) -> None:
-    """Wait until the kubelet knows that many healthy devices."""
+    """Wait until the kubelet has that many healthy devices."""
     kubelet.wait(lambda: wanted == healthy(kubelet, name), timeout=30, what=f"{wanted} devices")
 
 
 def healthy(kubelet: SimulatedKubelet, name: str) -> int:
-    """Return how many healthy devices the kubelet knows."""
+    """Return how many healthy devices the kubelet has."""
     return sum(health == "Healthy" for health in kubelet.devices(name).values())
 
 

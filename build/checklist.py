@@ -1,9 +1,9 @@
-"""Say what a plugin of this repository still lacks of common/docs/new-plugin.md.
+"""Report what a plugin of this repository still lacks of common/docs/new-plugin.md.
 
     .venv/bin/python build/checklist.py [PLUGIN...]
 
-Without names, of all plugins. Exits with 1 if one lacks something. The template is there to be
-copied, and is not deployed.
+Without names, it checks all plugins. It exits with 1 if one lacks something. The template is not
+deployed, because it only exists to be copied.
 """
 
 import re
@@ -18,12 +18,12 @@ NOT_DEPLOYED: Final = frozenset({"template"})
 
 
 def plugins(root: Path = ROOT) -> list[str]:
-    """Return the plugins that there are."""
+    """Return the names of all plugins."""
     return sorted(path.name for path in (root / "plugins").iterdir() if path.is_dir())
 
 
 def missing(plugin: str, root: Path = ROOT) -> list[str]:
-    """Return what ``plugin`` lacks: a sentence each, which says what to add and where."""
+    """Return what ``plugin`` lacks: a message for each, with what to add and where."""
     found = [*_of_package(plugin, root), *_of_lists(plugin, root)]
     if plugin not in NOT_DEPLOYED:
         found += [*_of_deployment(plugin, root), *_of_files(plugin, root)]
@@ -71,7 +71,7 @@ def _of_files(plugin: str, root: Path) -> Iterator[str]:
     wanted = {
         f"demo/examples/{plugin}/pod.yaml": "a pod that asks for a device",
         f"demo/examples/{plugin}/README.md": "what the example needs and what one will see",
-        f"e2e/cases/{plugin}.py": "what the end to end suite is to see of it",
+        f"e2e/cases/{plugin}.py": "its case of the end to end suite",
     }
     for place, what in wanted.items():
         if not _text(root / place).strip():

@@ -1,9 +1,9 @@
-"""Say how much of each package the tests have covered, and fail where that is too little.
+"""Report how much of each package the tests cover, and fail if that is too little.
 
     .venv/bin/python build/coverage_gate.py [CHECKOUT]
 
-CHECKOUT is where `coverage combine` has written `.coverage`; without it, this one.
-Exits with 1 if a package is below what is asked of it, with the lines that are missing.
+CHECKOUT is where `coverage combine` has written `.coverage`; by default this one. It exits with 1
+if a package is below its limit, and prints the missing lines.
 """
 
 import io
@@ -24,7 +24,7 @@ TOOLS: Final = "common/src/deviceplugin/tools/*"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A package, and how many per cent of its statements and branches are to be covered."""
+    """A package, and how many per cent of its statements and branches must be covered."""
 
     name: str
     least: float
@@ -33,7 +33,7 @@ class Gate:
 
 
 def gates(root: Path = ROOT) -> Iterator[Gate]:
-    """Yield the gates: a plugin that is added has one without a change here."""
+    """Yield the gates. A new plugin has one without a change here."""
     yield Gate("the core", 100, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
     yield Gate("its conformance suite", 95, CONFORMANCE)
     yield Gate("its tools", 90, TOOLS)
@@ -43,7 +43,7 @@ def gates(root: Path = ROOT) -> Iterator[Gate]:
 
 
 def judged(gate: Gate, data: Coverage) -> tuple[float, str]:
-    """Return how many per cent are covered, and the table of what is not."""
+    """Return how many per cent are covered, and a table of what is not."""
     table = io.StringIO()
     try:
         covered = data.report(
@@ -59,11 +59,11 @@ def judged(gate: Gate, data: Coverage) -> tuple[float, str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print a line for each package, and what is missing of those that are below; 1 if any is."""
+    """Print a line for each package, and what is missing; return 1 if any is below its limit."""
     root = Path(words[0]) if words else ROOT
     file = root / ".coverage"
     if not file.is_file():
-        sys.stderr.write(f"coverage_gate.py: {file}: is not there; run: coverage combine\n")
+        sys.stderr.write(f"coverage_gate.py: {file}: does not exist; run: coverage combine\n")
         return 2
     data = Coverage(str(file), config_file=str(root / "pyproject.toml"))
     data.load()

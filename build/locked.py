@@ -1,11 +1,11 @@
-"""Take parts of ``requirements.lock``, which is read from standard input.
+"""Print parts of ``requirements.lock``, which is read from standard input.
 
     locked.py pins                  every package with its version, without hashes
     locked.py only NAME...          these packages, with their hashes
-    locked.py needed REPORT         those that a report of ``pip install --report`` names and that
-                                    did not come from a local file, with their hashes
+    locked.py needed REPORT         the packages in a report of ``pip install --report`` that did
+                                    not come from a local file, with their hashes
 
-Exits with 1 if a package is not in the lock.
+It exits with 1 if a package is not in the lock.
 """
 
 import json
@@ -23,7 +23,7 @@ def entries(lock: str) -> dict[str, str]:
 
 
 def normalise(name: str) -> str:
-    """Return the one of all spellings of ``name`` that means the package."""
+    """Return the normalised spelling of ``name``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -33,14 +33,14 @@ def pin(entry: str) -> str:
 
 
 def needed(report: Path) -> Iterable[str]:
-    """Yield what pip would install from elsewhere than a local file."""
+    """Yield the packages that pip would not install from a local file."""
     for item in json.loads(report.read_text(encoding="utf-8"))["install"]:
         if not item["is_direct"]:
             yield item["metadata"]["name"]
 
 
 def main(argv: Sequence[str], lock: str) -> str:
-    """Return what the command prints."""
+    """Return the output of the command."""
     command, *rest = argv
     known = entries(lock)
     if command == "pins":

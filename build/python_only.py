@@ -2,10 +2,10 @@
 
     python_only.py ROOT
 
-No shell, no package manager, no other program but ldconfig, by which Python finds libraries. The
-libraries are those of Python and those that plugins' packages need: the same for all plugins, so
-that their images share a layer. Debian packages that files came from are named where scanners of
-images look, and their licences are copied.
+There is no shell, no package manager, and no other program but ldconfig, which Python uses to find
+libraries. The libraries are those of Python and of the plugins' packages. They are the same for all
+plugins, so that their images share a layer. The Debian packages of the files are recorded where
+image scanners expect them, with their licences.
 """
 
 import compileall
@@ -23,7 +23,7 @@ LEFT_OUT: Final = (
     *("__pycache__", "site-packages", "dist-packages", "sitecustomize.py", "config-*"),
     *("ensurepip", "pydoc_data", "venv", "EXTERNALLY-MANAGED", "__phello__"),
     *("test", "_test*", "xx*", "idlelib", "lib2to3", "distutils"),
-    # With libraries that no plugin needs.
+    # These need libraries that no plugin needs.
     *("tkinter", "turtle*", "_tkinter*", "curses", "_curses*", "readline*", "dbm", "_dbm*"),
     *("_gdbm*", "sqlite3", "_sqlite3*", "nis.*", "ossaudiodev*"),
     *("_codecs_cn*", "_codecs_hk*", "_codecs_iso2022*", "_codecs_jp*", "_codecs_kr*"),
@@ -41,7 +41,7 @@ ACCOUNTS: Final = {
 
 
 def libraries(objects: Iterable[Path]) -> Iterator[Path]:
-    """Yield the shared libraries that ``objects`` need, as the loader finds them."""
+    """Yield the shared libraries that ``objects`` need, at the paths that the loader finds."""
     for one in objects:
         done = subprocess.run(["ldd", one], capture_output=True, text=True, check=False)  # noqa: S607
         for line in done.stdout.splitlines():
@@ -55,7 +55,7 @@ def for_plugins() -> Iterator[Path]:
     for name in FOR_PLUGINS:
         found = re.search(rf"^\s*{re.escape(name)} .* => (\S+)$", known.stdout, re.MULTILINE)
         if found is None:
-            raise SystemExit(f"python_only.py: plugins need {name}, which is not here")
+            raise SystemExit(f"python_only.py: plugins need {name}, which is not installed")
         yield Path(found[1])
 
 
@@ -77,7 +77,7 @@ class Root:
             (path / name).write_text(text, encoding="utf-8")
 
     def take(self, path: Path) -> None:
-        """Copy a file to the same place, with all links on the way to it."""
+        """Copy a file to the same path in the root, with all links on the way to it."""
         path = path.parent.resolve() / path.name
         place = self.path / path.relative_to("/")
         if path in self.taken:
@@ -89,21 +89,21 @@ class Root:
             self.take(path.parent / path.readlink())
 
     def take_tree(self, path: Path) -> Path:
-        """Copy a folder, less what is left out, and return the copy."""
+        """Copy a folder without ``LEFT_OUT``, and return the copy."""
         place = self.path / path.relative_to("/")
         shutil.copytree(path, place, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
         self.taken.update(Path("/", one.relative_to(self.path)) for one in place.rglob("*"))
         return place
 
     def name_packages(self) -> None:
-        """Write down which Debian packages the files came from, with their licences."""
+        """Record the Debian packages of the files, with their licences."""
         if shutil.which("dpkg-query") is None:
             return
         paths = sorted(map(str, self.taken))
-        # Packages name files as they did before /lib became a link to /usr/lib.
+        # Packages list files by their paths from before /lib became a link to /usr/lib.
         paths += [path.removeprefix("/usr") for path in paths if path.startswith("/usr/lib")]
         query = ["dpkg-query", "--search", *paths]
-        # What is in no package, as Python itself may be, is an error that does not matter.
+        # dpkg-query fails for files without a package, which can be Python's. That is fine.
         done = subprocess.run(query, capture_output=True, text=True, check=False)
         found = re.findall(
             r"^([a-z0-9.+-]+(?:, [a-z0-9.+-]+)*)(?::\w+)?: /", done.stdout, re.MULTILINE

@@ -1,10 +1,10 @@
 """Make a release.
 
-    release.py dist             everything but the images into dist/release, with checksums
-    release.py version [NEW]    say the version, or write NEW wherever a version stands
+    release.py dist             write everything but the images to dist/release, with checksums
+    release.py version [NEW]    print the version, or write NEW wherever the version occurs
 
-The version stands in common/pyproject.toml. What else has to agree with it is found here, and
-checked by the tests.
+The version is that of common/pyproject.toml. All other places must have the same, which the tests
+check.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def version() -> str:
 
 
 def versions() -> Iterator[tuple[str, str]]:
-    """Yield each place where a version stands, and which."""
+    """Yield each file with a version, and the version."""
     for place, pattern in PLACES:
         for path in sorted(ROOT.glob(place)):
             for found in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE):
@@ -77,7 +77,7 @@ def build_packages() -> None:
 
 
 def render_deployments() -> None:
-    """Write what `kubectl apply -f` needs, a file for each plugin."""
+    """Write a file for `kubectl apply -f` for each plugin."""
     kustomize = ["kustomize", "build"] if shutil.which("kustomize") else ["kubectl", "kustomize"]
     for path in sorted(ROOT.glob("deployments/*/kustomization.yaml")):
         folder = path.parent
@@ -113,7 +113,7 @@ def dist() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Do what the command line says."""
+    """Run the command."""
     match argv:
         case ["dist"]:
             dist()

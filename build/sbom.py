@@ -1,9 +1,9 @@
-"""Print what is in an image, as a CycloneDX 1.5 document.
+"""Print the bill of materials of an image, as a CycloneDX 1.5 document.
 
     sbom.py NAME FOLDER [ROOT]
 
-The Python packages in FOLDER, and the Debian packages that ROOT says it has. The same content gives
-the same document: there is no date in it.
+It has the Python packages in FOLDER and the Debian packages in the database of ROOT. The same
+content gives the same document, because it has no date.
 """
 
 import json
@@ -30,14 +30,14 @@ def of_python(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def licences(package: Distribution) -> dict[str, Any]:
-    """Return the licence as the package says it: an expression, or words."""
-    said = package.metadata.json
-    if "license_expression" in said:
-        return {"licenses": [{"expression": said["license_expression"]}]}
-    words = str(said.get("license", "")).strip().splitlines()
+    """Return the licence in the package's metadata: an expression, or names."""
+    metadata = package.metadata.json
+    if "license_expression" in metadata:
+        return {"licenses": [{"expression": metadata["license_expression"]}]}
+    words = str(metadata.get("license", "")).strip().splitlines()
     known = [
         line.rpartition(" :: ")[2]
-        for line in said.get("classifier", ())
+        for line in metadata.get("classifier", ())
         if line.startswith("License ::")
     ]
     names = known or words[:1]
@@ -77,7 +77,7 @@ def document(name: str, components: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(argv: list[str]) -> str:
-    """Return what the command prints."""
+    """Return the output of the command."""
     name, folder, *roots = argv
     components = [*of_python(Path(folder))]
     for root in roots:

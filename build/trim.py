@@ -1,8 +1,8 @@
-"""Remove from the folder of a plugin's packages what a running plugin never uses.
+"""Remove what a running plugin never uses from the folder of its packages.
 
     trim.py FOLDER
 
-Sources stay: tracebacks and ``--help`` are made from them.
+Sources stay, because tracebacks and ``--help`` need them.
 """
 
 import shutil
@@ -32,7 +32,7 @@ UNUSED: Final = (
 
 
 def trim(folder: Path) -> None:
-    """Remove it; a pattern may match nothing."""
+    """Remove ``UNUSED`` from ``folder``. A pattern may match nothing."""
     for pattern in UNUSED:
         for path in sorted(folder.glob(pattern)):
             if path.is_dir():

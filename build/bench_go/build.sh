@@ -2,7 +2,7 @@
 # Builds the Go plugin that `deviceplugin bench --versus` measures ours against. On Debian 12:
 #   apt-get install --no-install-recommends golang-go golang-google-grpc-dev protoc-gen-go-1-3 \
 #     protobuf-compiler golang-github-fsnotify-fsnotify-dev
-# Takes the libraries from there and asks no network; what it generates goes beside the binary.
+# It uses the libraries of these packages, without the network, and generates code beside the binary.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-dist/bench_go}")

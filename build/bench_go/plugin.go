@@ -1,11 +1,11 @@
-// The least that an honest device plugin can be in Go: the files of a directory are its devices.
+// The smallest correct device plugin in Go: the files of a directory are its devices.
 //
-// It lists them and tells of every change, gives a container their names, and serves and registers
-// anew when the kubelet is new, when its stream has ended and when its socket has been deleted: it
-// passes `deviceplugin conformance`. It answers /healthz where DP_HTTP_ADDRESS says. It prefers
-// nothing, waits for no directory, never forgets a device whose file has gone, asks nobody what
-// pods hold, has no settings file, no metrics and no pages. So it is a floor, as `bench --bare` is
-// for Python. Plugins that link the Kubernetes client libraries are larger.
+// It lists them, sends every change, and gives a container their names. It serves and registers
+// again when the kubelet restarts, when its stream ends and when its socket is deleted. It passes
+// `deviceplugin conformance`, and answers /healthz on DP_HTTP_ADDRESS. It has no preferred
+// allocation, no settings file, no metrics and no pages. It does not wait for a missing directory,
+// forget a device whose file has gone, or ask which devices pods hold. So it is a lower bound, as
+// `bench --bare` is for Python. Plugins that link the Kubernetes client libraries are larger.
 package main
 
 import (
@@ -36,7 +36,7 @@ const (
 	socketName   = "bench-go.sock"
 	firstPause   = time.Millisecond // between attempts; doubled each time
 	longestPause = 5 * time.Second
-	lasting      = 10 * time.Second // after which a stream that ends has not ended soon
+	lasting      = 10 * time.Second // a stream that ends earlier has ended soon
 	callTimeout  = 15 * time.Second // the kubelet dials back for up to 10 s before it answers
 )
 
@@ -44,13 +44,13 @@ const (
 type files struct {
 	directory string
 	mutex     sync.Mutex
-	healthy   map[string]bool // of every name so far: a pod may hold one whose file has gone
+	healthy   map[string]bool // every name so far: a pod may hold a device whose file has gone
 	list      *pb.ListAndWatchResponse
-	changed   chan struct{} // closed when list is not the latest any more
+	changed   chan struct{} // closed when list is replaced
 }
 
-// look reads the directory again, and tells all streams if it has changed.
-func (f *files) look() error {
+// read reads the directory again, and wakes all streams if it has changed.
+func (f *files) read() error {
 	entries, err := os.ReadDir(f.directory)
 	if err != nil {
 		return err
@@ -98,14 +98,14 @@ func listOf(healthy map[string]bool) *pb.ListAndWatchResponse {
 	return list
 }
 
-// latest returns the list, and a channel that is closed when there is another.
+// latest returns the list, and a channel that is closed when the list is replaced.
 func (f *files) latest() (*pb.ListAndWatchResponse, <-chan struct{}) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return f.list, f.changed
 }
 
-// missing returns an id that is no healthy device's.
+// missing returns the first of ids that has no healthy device, if any.
 func (f *files) missing(ids []string) (string, bool) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -125,7 +125,7 @@ type endpoint struct {
 	cancel  context.CancelFunc // ends its attempts to register
 	mutex   sync.Mutex
 	streams int
-	lost    chan<- *endpoint // told when its last stream has ended
+	lost    chan<- *endpoint // receives it when its last stream has ended
 }
 
 func (e *endpoint) GetDevicePluginOptions(context.Context, *pb.Empty) (*pb.DevicePluginOptions, error) {
@@ -152,7 +152,7 @@ func (e *endpoint) count(more int) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.streams += more; e.streams == 0 {
-		go func() { e.lost <- e }() // never waits for whoever stops the server
+		go func() { e.lost <- e }() // the receiver may be waiting for this server to stop
 	}
 }
 
@@ -183,7 +183,7 @@ type plugin struct {
 func (p *plugin) kubelet() string { return filepath.Join(p.directory, "kubelet.sock") }
 func (p *plugin) socket() string  { return filepath.Join(p.directory, socketName) }
 
-// restart serves on a new socket and registers it, for as long as that takes.
+// restart serves on a new socket, and registers it in the background.
 func (p *plugin) restart() error {
 	p.stop()
 	if err := os.Remove(p.socket()); err != nil && !os.IsNotExist(err) {
@@ -210,11 +210,11 @@ func (p *plugin) stop() {
 	}
 }
 
-// register tries until the kubelet agrees, there is no kubelet, or it is cancelled.
+// register tries until the kubelet accepts, the kubelet has no socket, or ctx is cancelled.
 func (p *plugin) register(ctx context.Context) {
 	for pause := firstPause; ; pause = shorter(2*pause, longestPause) {
 		if _, err := os.Lstat(p.kubelet()); err != nil {
-			return // its socket will be heard of
+			return // the watcher reports its next socket
 		}
 		err := p.call(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -251,7 +251,7 @@ func (p *plugin) call(ctx context.Context) error {
 	return err
 }
 
-// run does what events ask for until SIGTERM.
+// run handles events until SIGTERM.
 func (p *plugin) run(events *fsnotify.Watcher, signals <-chan os.Signal) error {
 	defer p.stop()
 	if err := p.restart(); err != nil {
@@ -264,9 +264,9 @@ func (p *plugin) run(events *fsnotify.Watcher, signals <-chan os.Signal) error {
 			return nil
 		case event := <-events.Events:
 			err = p.follow(event)
-		case problem := <-events.Errors: // events were lost, perhaps
+		case problem := <-events.Errors: // events may be lost
 			log.Print(problem)
-			if err = p.files.look(); err == nil {
+			if err = p.files.read(); err == nil {
 				err = p.restart()
 			}
 		case endpoint := <-p.lost:
@@ -282,7 +282,7 @@ func (p *plugin) run(events *fsnotify.Watcher, signals <-chan os.Signal) error {
 	}
 }
 
-// rest returns how long to wait, the longer the more streams have ended soon, one after the other.
+// rest returns how long to wait: longer with each stream in a row that has ended soon.
 func (p *plugin) rest() time.Duration {
 	if time.Since(p.served) > lasting {
 		p.pause = 0
@@ -292,11 +292,11 @@ func (p *plugin) rest() time.Duration {
 	return now
 }
 
-// follow does what a change of a file asks for.
+// follow handles the change of a file.
 func (p *plugin) follow(event fsnotify.Event) error {
 	switch {
 	case filepath.Dir(event.Name) == p.files.directory:
-		return p.files.look()
+		return p.files.read()
 	case event.Name == p.kubelet() && event.Has(fsnotify.Create):
 		return p.restart()
 	case event.Name == p.socket() && event.Has(fsnotify.Remove):
@@ -323,7 +323,7 @@ func main() {
 	}
 	found := &files{directory: filepath.Clean(*directory)}
 	if err == nil {
-		err = found.look() // after watching it, or a change could be missed
+		err = found.read() // after the watch starts, or a change could be missed
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -93,7 +93,7 @@ def test_a_build_that_fails_is_told_in_a_line(
     monkeypatch.setenv("IMAGE_TOOL", "false")
     assert 1 == images.main(["gopher"])
     (line,) = capfd.readouterr().err.splitlines()
-    assert "device-plugin:0.1.0: false ended with status 1, and says above why" in line
+    assert "device-plugin:0.1.0: false ended with status 1; its output is above" in line
 
 
 @pytest.mark.parametrize("pattern", [one for one in UNUSED if one.startswith("deviceplugin/")])

@@ -86,4 +86,4 @@ def test_packages_that_are_below_are_told_with_their_lines(checkout: Path) -> No
 def test_a_checkout_that_has_not_been_measured_is_told_so(tmp_path: Path) -> None:
     done = run(tmp_path, GATE, tmp_path)
     assert 2 == done.returncode
-    assert f"{tmp_path}/.coverage: is not there; run: coverage combine\n" in done.stderr
+    assert f"{tmp_path}/.coverage: does not exist; run: coverage combine\n" in done.stderr

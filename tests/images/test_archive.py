@@ -16,5 +16,5 @@ def test_an_archive_in_the_form_of_an_old_docker_is_refused(tmp_path: Path) -> N
         member = tarfile.TarInfo("manifest.json")
         member.size = 2
         archive.addfile(member, io.BytesIO(b"[]"))
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} is no OCI archive; docker"):
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))} is not an OCI archive; docker"):
         Archive(path)
