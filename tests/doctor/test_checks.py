@@ -99,7 +99,7 @@ def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
         ("0x120000", ["1 on the PCI bus", "there are "]),
         (
             "0x040300",
-            ["none in sight: no PCI device of vendor 0x1002 and class 0x03 or 0x12, and no /dev/x"],
+            ["none found: no PCI device of vendor 0x1002 and class 0x03 or 0x12, and no /dev/x"],
         ),
     ],
 )
