@@ -85,9 +85,8 @@ LACKS: dict[str, Callable[[Path], object]] = {
     "example": without("demo/examples/gopher/pod.yaml"),
     "demo/examples/gopher/README.md: add what the example needs and what one will see; that of "
     "gopher is an example": without("demo/examples/gopher/README.md"),
-    "e2e/cases/gopher.py: add its case of the end to end suite; that of gopher is an example": without(
-        "e2e/cases/gopher.py"
-    ),
+    "e2e/cases/gopher.py: add its case of the end to end suite; that of gopher is an "
+    "example": without("e2e/cases/gopher.py"),
 }
 
 
