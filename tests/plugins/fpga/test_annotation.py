@@ -184,7 +184,7 @@ def test_an_api_server_that_is_not_there_is_given_up(
     with closing(socket()) as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        assert "af" == ask(api_server=url, patience=0.5)
+        assert "af" == ask(api_server=url, patience=3)
     (problem,) = problems(caplog)
     assert "Connection refused" in problem
 
