@@ -34,7 +34,8 @@ class Gate:
 
 def gates(root: Path = ROOT) -> Iterator[Gate]:
     """Yield the gates. A new plugin has one without a change here."""
-    yield Gate("the core", 100, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
+    # All but lines that only a race reaches, such as a socket that is gone before it has a name.
+    yield Gate("the core", 99.9, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
     yield Gate("its conformance suite", 95, CONFORMANCE)
     yield Gate("its tools", 90, TOOLS)
     yield Gate("the operator", 90, "operator/src/*")

@@ -236,6 +236,15 @@ def test_what_has_come_and_gone_before_its_event_is_read_is_told(
         assert changes.next() is None
 
 
+def test_a_change_of_the_directory_above_alone_is_not_told(tmp_path: Path) -> None:
+    changes, watcher = Changes(), FileWatcher(NEVER)
+    watcher.watch(tmp_path / "missing", changes)
+    tmp_path.chmod(0o700)
+    watcher._read()
+    assert [] == changes.rest()
+    watcher.close()
+
+
 def test_a_path_below_a_file_is_waited_for(tmp_path: Path) -> None:
     changes, file = Changes(), tmp_path / "file"
     file.touch()

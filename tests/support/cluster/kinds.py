@@ -67,6 +67,8 @@ KINDS = (
     Kind("Lease", "coordination.k8s.io"),
     Kind("ClusterRole", "rbac.authorization.k8s.io", namespaced=False),
     Kind("ClusterRoleBinding", "rbac.authorization.k8s.io", namespaced=False),
+    Kind("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", namespaced=False),
+    Kind("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", namespaced=False),
     Kind("PodMonitor", "monitoring.coreos.com"),
     Kind("PrometheusRule", "monitoring.coreos.com"),
     DEVICE_PLUGIN,
