@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError
@@ -120,10 +121,10 @@ class Controller:
                 self._threads[1].start()
             self._stop.wait(max(0.05, min(due.values()) - time.monotonic()))
 
-    def _tried(self, what: str, look: "object") -> bool:
+    def _tried(self, what: str, look: Callable[[], None]) -> bool:
         """Look, and return whether it went well; a lasting failure is logged once."""
         try:
-            look()  # type: ignore[operator]
+            look()
         except ApiServerError as error:
             if self._failing.get(what) != str(error):
                 log.warning("API server unavailable", extra={"what": what, "reason": str(error)})

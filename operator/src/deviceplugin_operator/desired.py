@@ -122,7 +122,7 @@ def daemon_set(owner: Object, profile: str, made: Revision, namespace: str) -> M
     """Return the DaemonSet that makes pods of a revision. It replaces none by itself."""
     name = owner["metadata"]["name"]
     labels = _labels(name, profile)
-    pod = json.loads(json.dumps(made.pod))
+    pod = deepcopy(dict(made.pod))
     pod["metadata"]["labels"][names.REVISION] = made.name
     for volume in pod["spec"]["volumes"]:
         if volume["name"] == _VOLUME:
