@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from cluster import kubectl_exec
 from cluster.admission import VERSION, admit, admit_change
-from cluster.kinds import POD, Object, documents
+from cluster.kinds import POD, Kind, Object, documents
 from cluster.node import Node
 from cluster.patches import patched
 from cluster.request import Request, bookmark, listed, missing
@@ -30,6 +30,10 @@ class Server(ThreadingHTTPServer):
         self.store, self.node, self.stopping = store, node, Event()
         self.away = away or Event()
         """Set while nothing is answered."""
+        self.unknown: set[Kind] = set()
+        """Kinds whose definitions have been deleted."""
+        self.asked: list[str] = []
+        """The plural of the kind of each request; empty for those while it was away."""
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
@@ -66,19 +70,27 @@ class Answering(BaseHTTPRequestHandler):
 
     def _answer(self, work: Any) -> None:
         if self.server.away.is_set():
+            self.server.asked.append("")
             self._send(503, b"{}", "application/json")
             return
         try:
             length = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(length) or b"{}")
             document = DOCUMENTS.get(urlsplit(self.path).path.strip("/"))
-            answer = (200, document) if document else work(Request.of(self.path), body)
+            answer = (200, document) if document else work(self._request(), body)
         except RefusedError as error:
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
             status |= {"reason": error.reason, "message": str(error), "code": str(error.code)}
             answer = error.code, status | {"code": error.code}
         if answer is not None:
             self._send(answer[0], json.dumps(answer[1]).encode(), "application/json")
+
+    def _request(self) -> Request:
+        request = Request.of(self.path)
+        if request.kind in self.server.unknown:
+            raise missing(self.path)
+        self.server.asked.append(request.kind.plural)
+        return request
 
     def _send(self, code: int, body: bytes, kind: str) -> None:
         self.send_response(code)
@@ -126,7 +138,7 @@ class Answering(BaseHTTPRequestHandler):
             self._chunk("ADDED", found)
         if request.option("sendInitialEvents") and beginning and request.asks_for_bookmarks():
             self._chunk("BOOKMARK", bookmark(request.kind, version))
-        while not self.server.stopping.is_set():
+        while not self.server.stopping.is_set() and request.kind not in self.server.unknown:
             store.wait(version, 1)
             changes = store.since(version)
             version += len(changes)

@@ -12,6 +12,7 @@ from cluster.admission import admit
 from cluster.kinds import ACCOUNT, CONFIG_MAP, DAEMON_SET, KINDS, NAMESPACE, NODE, POD, Object
 from cluster.quantities import number
 from cluster.store import Store, tell
+from operators.scheduling import fits
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
 """What every namespace has."""
@@ -171,12 +172,6 @@ def devices(spec: Object) -> Counter[str]:
             if "/" in name:
                 total[name] += number(count)
     return total
-
-
-def fits(spec: Object, node: Object) -> bool:
-    labels = node["metadata"]["labels"]
-    wanted: dict[str, str] = spec.get("nodeSelector", {})
-    return all(labels.get(name) == value for name, value in wanted.items())
 
 
 def untolerated(spec: Object, node: Object) -> Object | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
+NODE_LABELS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+"""What every kubelet says of its node."""
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -26,6 +28,8 @@ class Kind:
     @property
     def plural(self) -> str:
         name = self.name.lower()
+        if name.endswith("s"):
+            return name
         return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
     @property
@@ -65,10 +69,17 @@ KINDS = (
     Kind("ResourceQuota", short="quota"),
     Kind("NetworkPolicy", "networking.k8s.io", short="netpol"),
     Kind("Lease", "coordination.k8s.io"),
+    Kind("DeviceClass", "resource.k8s.io", namespaced=False),
+    Kind("Role", "rbac.authorization.k8s.io"),
+    Kind("RoleBinding", "rbac.authorization.k8s.io"),
+    Kind("SecurityContextConstraints", "security.openshift.io", namespaced=False, short="scc"),
     Kind("ClusterRole", "rbac.authorization.k8s.io", namespaced=False),
     Kind("ClusterRoleBinding", "rbac.authorization.k8s.io", namespaced=False),
     Kind("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", namespaced=False),
     Kind("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", namespaced=False),
+    Kind("MutatingAdmissionPolicy", "admissionregistration.k8s.io", namespaced=False),
+    Kind("MutatingAdmissionPolicyBinding", "admissionregistration.k8s.io", namespaced=False),
+    Kind("CustomResourceDefinition", "apiextensions.k8s.io", namespaced=False),
     Kind("PodMonitor", "monitoring.coreos.com"),
     Kind("PrometheusRule", "monitoring.coreos.com"),
     DEVICE_PLUGIN,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cluster.container import Container, Image
-from cluster.kinds import CONFIG_MAP, NODE, POD, Object
+from cluster.kinds import CONFIG_MAP, NODE, NODE_LABELS, POD, Object
 from cluster.pod import NAME, RunningPod, WaitingError
 from cluster.quantities import canonical
 from cluster.store import RefusedError, Store, tell
@@ -29,7 +29,7 @@ class Node:
     def start(self) -> None:
         self.kubelet.start()
         # Otherwise than its name, as with some clouds.
-        labels = {"kubernetes.io/hostname": f"{NAME}.example.com", "kubernetes.io/os": "linux"}
+        labels = {**NODE_LABELS, "kubernetes.io/hostname": f"{NAME}.example.com"}
         self._store.create(
             NODE,
             {

@@ -1,14 +1,15 @@
 """A real API server on an etcd of its own, for what a stand-in cannot show: accounts and policies.
 
 Runs the programs that the variables KUBE_APISERVER and ETCD name. There are no nodes, controllers
-or kubelets behind it.
+or kubelets behind it, but for what a test starts by ``RealApiServer.run``.
 """
 
+import json
 import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ _ADMIN = "admin-token"
 _RANGE = "198.51.100.0/24"  # of a documentation network, for services that there are none of
 
 
-def why_not(environ: Mapping[str, str] = os.environ) -> str:
-    """Return why there is no real API server here, if so."""
-    missing = [name for name in ("KUBE_APISERVER", "ETCD") if not _program(environ.get(name))]
+def why_not(environ: Mapping[str, str] = os.environ, more: Sequence[str] = ()) -> str:
+    """Return why there is no real API server here, or not ``more`` programs, if so."""
+    names = ("KUBE_APISERVER", "ETCD", *more)
+    missing = [name for name in names if not _program(environ.get(name))]
     return f"no {' and no '.join(missing)}" if missing else ""
 
 
@@ -33,18 +35,54 @@ def _program(name: str | None) -> str | None:
 class RealApiServer:
     """An API server at ``url``; its files are below ``root``."""
 
-    def __init__(self, root: Path, url: str) -> None:
-        self._root = root
+    def __init__(self, root: Path, url: str, words: list[str], stack: ExitStack) -> None:
+        self.root = root
         self.url = url
+        self._words = words
+        self._stack = stack
         self.admin = self.client("admin", _ADMIN)
+        self._process = self.run("apiserver", words)
 
     def client(self, name: str, token: str) -> ApiServer:
         """Return one who has ``token``."""
-        folder = self._root / f"account-{name}"
-        folder.mkdir()
+        return ApiServer(self.url, Account(self.account(name, token)), timeout=30)
+
+    def account(self, name: str, token: str) -> Path:
+        """Return a folder like that of a pod's account."""
+        folder = self.root / f"account-{name}"
+        folder.mkdir(exist_ok=True)
         (folder / "token").write_text(token)
-        shutil.copyfile(self._root / "tls.crt", folder / "ca.crt")
-        return ApiServer(self.url, Account(folder), timeout=30)
+        shutil.copyfile(self.root / "tls.crt", folder / "ca.crt")
+        return folder
+
+    def run(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Run a program until the end of the server; its output is a file below ``root``."""
+        return _start(self._stack, self.root / f"{name}.log", words)
+
+    def kubeconfig(self) -> Path:
+        """Return a file with which components of Kubernetes have all rights."""
+        cluster = {"server": self.url, "certificate-authority": str(self.root / "tls.crt")}
+        found = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "a", "cluster": cluster}],
+            "users": [{"name": "a", "user": {"token": _ADMIN}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "current-context": "a",
+        }
+        path = self.root / "kubeconfig"
+        path.write_text(json.dumps(found))
+        return path
+
+    def stop(self) -> None:
+        """End the API server; what it stores stays."""
+        self._process.kill()
+        self._process.wait()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._process = self.run("apiserver", self._words)
+        eventually(self.is_ready, "the API server", timeout=120)
 
     def token_of_pod(self, namespace: str, account: str, pod: str, node: str) -> str:
         """Return the token that a new pod of ``account`` on ``node`` would have."""
@@ -76,22 +114,22 @@ class RealApiServer:
         """Return whether it answers, and has made what it makes by itself."""
         try:
             self.admin.get("/api/v1/namespaces/default")
+            self.admin.get("/apis/apps/v1/deployments")
         except ApiServerError:
             return False
         return True
 
 
 @contextmanager
-def running(root: Path) -> Iterator[RealApiServer]:
+def running(root: Path, *flags: str) -> Iterator[RealApiServer]:
     """Run one with its files below ``root``, which is empty."""
-    etcd, peer, port = _free_ports(3)
+    etcd, peer, port = free_ports(3)
     (root / "tokens.csv").write_text(f"{_ADMIN},admin,admin,system:masters\n")
     _make_keys(root)
     store, url = f"http://127.0.0.1:{etcd}", f"https://127.0.0.1:{port}"
     with ExitStack() as stack:
         _start(stack, root / "etcd.log", _etcd(root, store, f"http://127.0.0.1:{peer}"))
-        _start(stack, root / "apiserver.log", _apiserver(root, store, url, port))
-        server = RealApiServer(root, url)
+        server = RealApiServer(root, url, [*_apiserver(root, store, url, port), *flags], stack)
         eventually(server.is_ready, f"the API server; see {root}", timeout=120)
         yield server
 
@@ -130,10 +168,11 @@ def _apiserver(root: Path, store: str, url: str, port: int) -> list[str]:
     ]
 
 
-def _start(stack: ExitStack, log: Path, words: list[str]) -> None:
-    output = stack.enter_context(log.open("wb"))
+def _start(stack: ExitStack, log: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
+    output = stack.enter_context(log.open("ab"))
     process = stack.enter_context(subprocess.Popen(words, stdout=output, stderr=output))
     stack.callback(process.kill)  # its data are thrown away
+    return process
 
 
 def _make_keys(root: Path) -> None:
@@ -143,7 +182,8 @@ def _make_keys(root: Path) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

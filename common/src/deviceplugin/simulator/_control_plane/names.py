@@ -1,0 +1,115 @@
+"""The rules for names, labels and identifiers, in the API server's words."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_WORD: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LONGEST_LABEL: Final = 63
+_LONGEST_SUBDOMAIN: Final = 253
+_FORMS: Final = {
+    _LABEL: (
+        (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+            "and must start and end with an alphanumeric character"
+        ),
+        ("my-name", "123-abc"),
+    ),
+    _SUBDOMAIN: (
+        (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+            "'-' or '.', and must start and end with an alphanumeric character"
+        ),
+        ("example.com",),
+    ),
+    _IDENTIFIER: (
+        (
+            "a valid C identifier must start with alphabetic character or '_', followed by a "
+            "string of alphanumeric characters or '_'"
+        ),
+        ("my_name", "MY_NAME", "MyName"),
+    ),
+    _WORD: (
+        (
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+            "an alphanumeric character"
+        ),
+        ("MyName", "my.name", "123-abc"),
+    ),
+}
+
+
+def label(text: str) -> Iterator[str]:
+    """Yield what is wrong with the name of a device or a request."""
+    if len(text) > _LONGEST_LABEL:
+        yield f"must be no more than {_LONGEST_LABEL} characters"
+    if not _matches(_LABEL, text):
+        yield "must not contain dots" if _matches(_SUBDOMAIN, text) else _form(_LABEL)
+
+
+def subdomain(text: str, unit: str = "characters") -> Iterator[str]:
+    """Yield what is wrong with a domain, or the name of an object or a node."""
+    if len(text) > _LONGEST_SUBDOMAIN:
+        yield f"must be no more than {_LONGEST_SUBDOMAIN} {unit}"
+    if not _matches(_SUBDOMAIN, text):
+        yield _form(_SUBDOMAIN)
+
+
+def identifier(text: str) -> Iterator[str]:
+    """Yield what is wrong with the name of an attribute, without its length."""
+    if not _matches(_IDENTIFIER, text):
+        yield _form(_IDENTIFIER)
+
+
+def qualified(text: str) -> Iterator[str]:
+    """Yield what is wrong with the key of a label, an annotation or a taint."""
+    *domains, name = text.split("/")
+    if len(domains) > 1:
+        optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        yield f"a valid label key {_form(_WORD)} {optional}"
+        return
+    if domains == [""]:
+        yield "prefix part must be non-empty"
+    elif domains:
+        yield from (f"prefix part {problem}" for problem in subdomain(domains[0], "bytes"))
+    if not name:
+        yield "name part must be non-empty"
+    if len(name) > _LONGEST_LABEL:
+        yield f"name part must be no more than {_LONGEST_LABEL} bytes"
+    if not _matches(_WORD, name):
+        yield f"name part {_form(_WORD)}"
+
+
+def value(text: str) -> Iterator[str]:
+    """Yield what is wrong with the value of a label or a taint."""
+    if len(text.encode()) > _LONGEST_LABEL:
+        yield f"must be no more than {_LONGEST_LABEL} bytes"
+    if text and not _matches(_WORD, text):
+        words, _ = _FORMS[_WORD]
+        said = words.replace("must consist", "a valid label must be an empty string or consist")
+        yield _with_examples(said, ("MyValue", "my_value", "12345"), f"({_WORD})?")
+
+
+def extended_resource(text: str) -> bool:
+    """Return whether pods may have limits of that name without asking Kubernetes itself."""
+    domain, slash, _ = text.partition("/")
+    native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    is_request = text.startswith("requests.")
+    return bool(slash) and not native and not is_request and not any(qualified(text))
+
+
+def _matches(form: str, text: str) -> bool:
+    return re.fullmatch(form, text, re.ASCII) is not None
+
+
+def _form(form: str) -> str:
+    words, examples = _FORMS[form]
+    return _with_examples(words, examples, form)
+
+
+def _with_examples(words: str, examples: tuple[str, ...], form: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{words} (e.g. {shown}regex used for validation is '{form}')"

@@ -1,0 +1,60 @@
+"""What the simulated API server answers is what the real one of Kubernetes 1.36.2 answered.
+
+To record the answers of another release: ``RECORD=1 KUBE_APISERVER=… ETCD=… pytest THIS_FILE``.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import real_api_server
+from cluster.dra_api.asking import ANSWERS, Asker
+from cluster.dra_api.cases import CASES
+from deviceplugin.simulator import SimulatedCluster
+
+RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))
+MISSING = real_api_server.why_not()
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Asker]:
+    with SimulatedCluster(controllers=False) as cluster:
+        yield Asker(cluster.url)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    root: Path = tmp_path_factory.mktemp("real")
+    with real_api_server.running(root) as server:
+        account = {"metadata": {"name": "default"}}
+        server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
+        token = (root / "account-admin" / "token").read_text()
+        yield Asker(server.url, token, root / "tls.crt")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_simulated_server_answers_as_the_real_one_did(simulated: Asker, name: str) -> None:
+    assert RECORDED[name] == simulated.answers(CASES[name])
+
+
+def test_every_recorded_answer_is_to_a_case() -> None:
+    assert list(CASES) == list(RECORDED)
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
+@pytest.mark.timeout(300)  # an API server starts
+@pytest.mark.xdist_group("real-api-server")
+def test_the_real_server_answers_as_recorded(real: Asker) -> None:
+    found: dict[str, Any] = {name: real.answers(case) for name, case in CASES.items()}
+    if os.environ.get("RECORD"):
+        lines = (f"{_line(name)}: {_line(answers)}" for name, answers in found.items())
+        ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    assert {} == {name: one for name, one in found.items() if one != RECORDED.get(name)}
+
+
+def _line(found: Any) -> str:
+    return json.dumps(found, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,23 @@
+"""All requests about devices whose answers are recorded.
+
+The answers are in ``answers.json``, as the API server of Kubernetes 1.36.2 gave them. Times, UIDs,
+versions and random names are left out.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cluster.dra_api.asking import Case
+from cluster.dra_api.claims import CLAIM_CASES, CLASS_CASES, POD_CASES
+from cluster.dra_api.limits import LIMITS
+from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
+
+CASES: Final[Mapping[str, Case]] = {
+    **LIMITS,
+    **QUANTITIES,
+    **METADATA,
+    **WRITES,
+    **CLAIM_CASES,
+    **CLASS_CASES,
+    **POD_CASES,
+}

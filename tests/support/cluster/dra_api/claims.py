@@ -1,0 +1,265 @@
+"""Requests about claims, templates, device classes and pods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.dra_api.asking import (
+    CLAIMS,
+    CLASSES,
+    GROUP,
+    MERGE,
+    PODS,
+    TEMPLATES,
+    Case,
+    Object,
+    Step,
+    edited,
+)
+
+
+def a_claim(**request: Any) -> Object:
+    """Return a claim with one request; by default for one device of a class."""
+    request = request or {"name": "a", "exactly": {"deviceClassName": "g"}}
+    made: Object = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    return {**made, "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+
+
+def _request(**exactly: Any) -> Case:
+    body = a_claim(name="a", exactly={"deviceClassName": "g", **exactly})
+    return [Step("POST", CLAIMS, body)]
+
+
+def _claim(**devices: Any) -> Case:
+    made = a_claim()
+    made["spec"]["devices"].update(devices)
+    return [Step("POST", CLAIMS, made)]
+
+
+_ALLOCATED: Object = {
+    "allocation": {
+        "devices": {
+            "results": [
+                {"request": "a", "driver": "g.example.com", "pool": "n1/x", "device": "gary"}
+            ]
+        },
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+            ]
+        },
+    },
+    "reservedFor": [{"resource": "pods", "name": "x", "uid": "u"}],
+}
+
+
+def _reserved(count: int) -> list[Object]:
+    return [{"resource": "pods", "name": f"x{one}", "uid": f"u{one}"} for one in range(count)]
+
+
+_ONE_CLAIM = Step("POST", CLAIMS, a_claim())
+_ALLOCATE = Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x.update(status=_ALLOCATED)))
+_FINALIZER = Step(
+    "PATCH",
+    f"{CLAIMS}/c",
+    {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}},
+    MERGE,
+)
+CLAIM_CASES: Mapping[str, Case] = {
+    "a claim": [_ONE_CLAIM, Step("GET", f"{CLAIMS}/c/status")],
+    "a claim with a status": [Step("POST", CLAIMS, {**a_claim(), "status": _ALLOCATED})],
+    "a request for capacity": [
+        Step(
+            "POST",
+            CLAIMS,
+            a_claim(
+                name="a",
+                exactly={
+                    "deviceClassName": "g",
+                    "capacity": {"requests": {"shares": "1024Mi", "x-y": "-1"}},
+                },
+            ),
+        )
+    ],
+    "a request for capacity that is none": [
+        Step(
+            "POST",
+            CLAIMS,
+            a_claim(
+                name="a",
+                exactly={"deviceClassName": "g", "capacity": {"requests": {"shares": "x"}}},
+            ),
+        )
+    ],
+    "a request without a name": [Step("POST", CLAIMS, a_claim(exactly={"deviceClassName": "g"}))],
+    "a request with a capital": [
+        Step("POST", CLAIMS, a_claim(name="A", exactly={"deviceClassName": "g"}))
+    ],
+    "a request for nothing": [Step("POST", CLAIMS, a_claim(name="a"))],
+    "a request for two things": [
+        Step(
+            "POST",
+            CLAIMS,
+            a_claim(
+                name="a",
+                exactly={"deviceClassName": "g"},
+                firstAvailable=[{"name": "b", "deviceClassName": "g"}],
+            ),
+        )
+    ],
+    "sub-requests": [
+        Step(
+            "POST",
+            CLAIMS,
+            a_claim(
+                name="a",
+                firstAvailable=[
+                    {"name": "b", "deviceClassName": "g"},
+                    {"name": "c", "deviceClassName": "g", "count": 2},
+                ],
+            ),
+        )
+    ],
+    "a bad sub-request": [Step("POST", CLAIMS, a_claim(name="a", firstAvailable=[{"name": "B"}]))],
+    "a request without a class": _request(deviceClassName=""),
+    "a request of a class with a capital": _request(deviceClassName="G"),
+    "a request for 0": _request(count=0),
+    "a request for -1": _request(count=-1),
+    "a request in an unknown mode": _request(allocationMode="Foo"),
+    "a request for all": _request(allocationMode="All"),
+    "a request for all of 2": _request(allocationMode="All", count=2),
+    "a request as an administrator": _request(adminAccess=True),
+    "a toleration": _request(tolerations=[{"key": "a"}]),
+    "a toleration of everything": _request(tolerations=[{"operator": "Exists"}]),
+    "a toleration with an unknown operator": _request(
+        tolerations=[{"key": "a", "operator": "Foo"}]
+    ),
+    "a toleration with a value too much": _request(
+        tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]
+    ),
+    "a toleration with a bad key, value and effect": _request(
+        tolerations=[{"key": "a b", "value": "c d", "effect": "Foo"}]
+    ),
+    "a request twice": _claim(requests=a_claim()["spec"]["devices"]["requests"] * 2),
+    "33 requests": _claim(requests=a_claim()["spec"]["devices"]["requests"] * 33),
+    "a configuration": _claim(
+        config=[{"opaque": {"driver": "g.example.com", "parameters": {"a": 1}}, "requests": ["a"]}]
+    ),
+    "a configuration of an unknown request": _claim(
+        config=[{"opaque": {"driver": "g", "parameters": {"a": 1}}, "requests": ["zz"]}]
+    ),
+    "a configuration of nothing": _claim(config=[{}]),
+    "a configuration with parameters that are a list": _claim(
+        config=[{"opaque": {"driver": "g", "parameters": [1]}}]
+    ),
+    "a configuration without parameters": _claim(config=[{"opaque": {"driver": "g"}}]),
+    "a status by PUT to the claim": [
+        _ONE_CLAIM,
+        Step("PUT", f"{CLAIMS}/c", edited(lambda x: x.update(status=_ALLOCATED))),
+    ],
+    "an allocation": [_ONE_CLAIM, _ALLOCATE],
+    "a reservation without an allocation": [
+        _ONE_CLAIM,
+        Step(
+            "PUT",
+            f"{CLAIMS}/c/status",
+            edited(lambda x: x.update(status={"reservedFor": _ALLOCATED["reservedFor"]})),
+        ),
+    ],
+    "the end of an allocation that is reserved": [
+        _ONE_CLAIM,
+        _ALLOCATE,
+        Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x["status"].pop("allocation"))),
+    ],
+    "the end of an allocation": [
+        _ONE_CLAIM,
+        _ALLOCATE,
+        Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x.update(status={}))),
+    ],
+    "a finalizer": [
+        _ONE_CLAIM,
+        _FINALIZER,
+        Step("DELETE", f"{CLAIMS}/c"),
+        Step("DELETE", f"{CLAIMS}/c"),
+        Step("PATCH", f"{CLAIMS}/c", {"metadata": {"finalizers": None}}, MERGE),
+        Step("GET", f"{CLAIMS}/c"),
+    ],
+    "a reservation twice": [
+        _ONE_CLAIM,
+        _ALLOCATE,
+        Step(
+            "PUT",
+            f"{CLAIMS}/c/status",
+            edited(lambda x: x["status"].update(reservedFor=_ALLOCATED["reservedFor"] * 2)),
+        ),
+    ],
+    "257 reservations": [
+        _ONE_CLAIM,
+        _ALLOCATE,
+        Step(
+            "PUT",
+            f"{CLAIMS}/c/status",
+            edited(lambda x: x["status"].update(reservedFor=_reserved(257))),
+        ),
+    ],
+    "a claim in no namespace": [Step("POST", f"{GROUP}/namespaces/nope/resourceclaims", a_claim())],
+    "a claim in another namespace": [
+        Step("POST", CLAIMS, {**a_claim(), "metadata": {"name": "c", "namespace": "other"}})
+    ],
+    "claims of all namespaces": [_ONE_CLAIM, Step("GET", f"{GROUP}/resourceclaims")],
+    "a template": [
+        Step("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": a_claim()["spec"]}})
+    ],
+    "a template of nothing": [Step("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {}})],
+}
+
+
+def _class(**spec: Any) -> Case:
+    return [Step("POST", CLASSES, {"metadata": {"name": "g"}, "spec": spec})]
+
+
+CLASS_CASES: Mapping[str, Case] = {
+    "a class": _class(),
+    "a class with a selector": _class(
+        selectors=[{"cel": {"expression": 'device.driver == "g.example.com"'}}]
+    ),
+    "a class with an empty selector": _class(selectors=[{}]),
+    "a class with a configuration": _class(
+        config=[{"opaque": {"driver": "g.example.com", "parameters": {"a": 1}}}]
+    ),
+    **{
+        f"a class for {name}": _class(extendedResourceName=name)
+        for name in (
+            *("example.com/gopher", "gopher", "Example.com/gopher", "kubernetes.io/gopher"),
+            *("requests.example.com/gopher", "a/b c", "a.kubernetes.io/b"),
+        )
+    },
+    "a class with a bad name": [Step("POST", CLASSES, {"metadata": {"name": "A"}, "spec": {}})],
+}
+
+
+def _pod(resources: Object, **spec: Any) -> Case:
+    container = {"name": "main", "image": "none", "resources": resources}
+    made = {"metadata": {"name": "p"}, "spec": {"containers": [container], **spec}}
+    return [Step("POST", PODS, made)]
+
+
+POD_CASES: Mapping[str, Case] = {
+    "a pod with an unknown claim": _pod({"claims": [{"name": "z"}]}),
+    "a pod with a claim of two sources": _pod(
+        {},
+        resourceClaims=[{"name": "d", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}],
+    ),
+    "a pod with a claim of no source": _pod({}, resourceClaims=[{"name": "d"}]),
+    "a pod with another request than limit": _pod(
+        {"requests": {"example.com/gopher": "1"}, "limits": {"example.com/gopher": "2"}}
+    ),
+    "a pod with an unknown one of two claims": _pod(
+        {"claims": [{"name": "z"}]},
+        resourceClaims=[{"name": one, "resourceClaimName": one} for one in "ab"],
+    ),
+    "a pod with a bad amount": _pod({"limits": {"example.com/gopher": "x"}}),
+    "a pod without containers": [
+        Step("POST", PODS, {"metadata": {"name": "p"}, "spec": {"containers": []}})
+    ],
+    "a pod with a request of devices only": _pod({"requests": {"example.com/gopher": "1"}}),
+}

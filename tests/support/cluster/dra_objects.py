@@ -1,0 +1,116 @@
+"""Slices, claims and pods in a simulated cluster, in few words."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from cluster.real_controllers import RealCluster
+from deviceplugin.simulator import SimulatedCluster
+from patience import eventually
+
+Object = dict[str, Any]
+DRIVER: Final = "gopher.example.com"
+RESOURCE: Final = "example.com/gopher"
+
+
+class ManualTime:
+    """The time of a cluster, which a test advances."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Objects:
+    """What tests create in a cluster of one node, n1."""
+
+    def __init__(self, cluster: "SimulatedCluster | RealCluster") -> None:
+        self.cluster = cluster
+
+    def slice(self, *names: str, metadata: Object | None = None, **spec: Any) -> Object:
+        """Publish a pool of one slice with devices of these names."""
+        devices = [{"name": name} for name in names]
+        pool = {"name": f"n1/{RESOURCE}", "generation": 1, "resourceSliceCount": 1}
+        made: Object = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": devices}
+        named = metadata or {"generateName": "slice-"}
+        manifest = {"kind": "ResourceSlice", "metadata": named, "spec": {**made, **spec}}
+        return self.cluster.create(manifest)
+
+    def device_class(self, name: str = "gopher", **spec: Any) -> Object:
+        selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+        made = {"selectors": [selector], **spec}
+        return self.cluster.create(
+            {"kind": "DeviceClass", "metadata": {"name": name}, "spec": made}
+        )
+
+    def claim(self, name: str = "c", **exactly: Any) -> Object:
+        request = {"name": "r", "exactly": {"deviceClassName": "gopher", **exactly}}
+        return self.claim_of(name, [request])
+
+    def claim_of(self, name: str, requests: Sequence[Object], **devices: Any) -> Object:
+        spec = {"devices": {"requests": list(requests), **devices}}
+        manifest = {"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+        return self.cluster.create(manifest)
+
+    def template(self, name: str = "t", **metadata: Any) -> Object:
+        request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
+        spec = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+        manifest = {"kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": spec}
+        return self.cluster.create(manifest)
+
+    def pod(self, name: str = "p", limits: Object | None = None, **spec: Any) -> Object:
+        container = {"name": "main", "image": "none", "resources": {"limits": limits or {}}}
+        made: Object = {"containers": [container], **spec}
+        return self.cluster.create({"kind": "Pod", "metadata": {"name": name}, "spec": made})
+
+    def pod_with(self, claim: str, name: str = "p", **spec: Any) -> Object:
+        """Create a pod with a claim that exists."""
+        return self.pod(name, resourceClaims=[{"name": "d", "resourceClaimName": claim}], **spec)
+
+    def status(self, name: str = "p") -> Object:
+        found = self.cluster.get("Pod", name)
+        assert found is not None
+        status: Object = found["status"]
+        return status
+
+    def node_of(self, name: str = "p") -> str:
+        found = self.cluster.get("Pod", name)
+        assert found is not None
+        return str(found["spec"].get("nodeName", ""))
+
+    def why_not(self, name: str = "p") -> str:
+        """Return why the pod is not scheduled."""
+        conditions = self.status(name).get("conditions", [{}])
+        return str(conditions[0].get("message", ""))
+
+    def allocatable(self, count: int) -> None:
+        """Set how many devices the node's plugin has."""
+        amounts = {RESOURCE: str(count)}
+
+        def edit(node: Object) -> None:
+            for field in ("capacity", "allocatable"):
+                node["status"].setdefault(field, {}).update(amounts)
+
+        self.cluster.change("Node", "n1", edit)
+
+    def settle_until(self, condition: Callable[[], object]) -> None:
+        """Let the controllers do what they have to do, and wait for its result."""
+        self.cluster.settle()
+        eventually(condition, "the controllers")
+
+    def allocation(self, claim: str) -> Object:
+        """Return what is allocated to a claim."""
+        found = self.cluster.get("ResourceClaim", claim)
+        assert found is not None
+        devices: Object = found.get("status", {}).get("allocation", {}).get("devices", {})
+        return devices
+
+    def devices_of(self, claim: str) -> list[str]:
+        """Return the devices that are allocated to a claim."""
+        return [one["device"] for one in self.allocation(claim).get("results", [])]
+
+    def end(self, name: str = "p", phase: str = "Succeeded") -> None:
+        """End a pod, as its kubelet does."""
+        self.cluster.change("Pod", name, lambda draft: draft["status"].update(phase=phase))
+        self.cluster.settle()
