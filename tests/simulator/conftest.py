@@ -10,8 +10,10 @@ from deviceplugin.simulator import (
     KubeletConfig,
     ManualClock,
     SimulatedKubelet,
+    StubDriver,
     StubPlugin,
 )
+from patience import eventually
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def behaviour() -> Behaviour:
 @pytest.fixture
 def config() -> KubeletConfig:
     """How ``kubelet`` is configured; tests parametrise it."""
-    return KubeletConfig(watch_interval=None)
+    return KubeletConfig(watch_interval=None, sync_interval=None)
 
 
 @pytest.fixture
@@ -96,3 +98,31 @@ def plugin(kubelet: SimulatedKubelet, stub: Callable[..., StubPlugin]) -> Callab
         return plugin
 
     return start
+
+
+@pytest.fixture
+def driver(kubelet: SimulatedKubelet) -> Iterator[Callable[..., StubDriver]]:
+    """Makes DRA drivers that are registered and connected, and stops them all at the end."""
+    drivers = []
+
+    def start(name: str = "x.io", socket: str = "driver-reg.sock", **options: object) -> StubDriver:
+        driver = StubDriver(
+            kubelet.registry_dir,
+            name,
+            socket=socket,
+            cdi_dir=kubelet.cdi_dirs[0],
+            **options,  # type: ignore[arg-type]
+        )
+        driver.start()
+        drivers.append(driver)
+        eventually(lambda: _registered(kubelet, driver), "the driver to be registered")
+        return driver
+
+    yield start
+    for driver in drivers:
+        driver.stop()
+
+
+def _registered(kubelet: SimulatedKubelet, driver: StubDriver) -> bool:
+    kubelet.watch()
+    return str(driver.socket) in kubelet.dra.connected.get(driver.driver, ())

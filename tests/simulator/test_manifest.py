@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from deviceplugin.simulator import Container, Pod
+from deviceplugin.simulator import (
+    Container,
+    ContainerClaim,
+    ExtendedClaim,
+    Pod,
+    PodClaim,
+    RequestMapping,
+)
 from deviceplugin.simulator._manifest import ManifestError, load_pods
 
 POD = """
@@ -44,6 +51,45 @@ def test_all_pods_of_a_file_are_loaded(tmp_path: Path) -> None:
         uid="1",
     )
     assert [demo, Pod("plain", [Container("main", {})])] == load(tmp_path, POD)
+
+
+CLAIMING = """
+kind: Pod
+metadata: {name: demo, uid: "1"}
+spec:
+  resourceClaims:
+  - {name: given, resourceClaimName: gpu}
+  - {name: made, resourceClaimTemplateName: t}
+  - {name: none, resourceClaimTemplateName: t}
+  - {name: later, resourceClaimTemplateName: t}
+  containers:
+  - name: main
+    resources: {limits: {x.io/dev: 1}, claims: [{name: given}, {name: made, request: r}]}
+status:
+  resourceClaimStatuses: [{name: made, resourceClaimName: demo-made-x}, {name: none}]
+  extendedResourceClaimStatus:
+    resourceClaimName: extra
+    requestMappings: [{containerName: main, resourceName: x.io/dev, requestName: r0}]
+"""
+
+
+def test_claims_are_loaded_with_their_objects(tmp_path: Path) -> None:
+    uses = [ContainerClaim("given"), ContainerClaim("made", "r")]
+    demo = Pod(
+        "demo",
+        [Container("main", {"x.io/dev": 1}, claims=uses)],
+        uid="1",
+        claims=[
+            PodClaim("given", "gpu"),
+            PodClaim("made", "demo-made-x", from_template=True),
+            PodClaim("none", "", from_template=True),
+            PodClaim("later", None, from_template=True),
+        ],
+        extended=ExtendedClaim("extra", [RequestMapping("main", "x.io/dev", "r0")]),
+    )
+    (loaded,) = load(tmp_path, CLAIMING)
+    assert demo == loaded
+    assert frozenset({"x.io/dev"}) == loaded.containers[0].claimed
 
 
 def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,13 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import (
     Behaviour,
     Container,
+    ContainerStartError,
     KubeletConfig,
     KubeletCrashed,
     Outcome,
     Pod,
     SimulatedKubelet,
+    StubDriver,
     StubError,
     StubPlugin,
 )
@@ -55,7 +57,9 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="dp"))
         self.kubelet = SimulatedKubelet(
-            self.root, behaviour=self.behaviour, config=KubeletConfig(watch_interval=None)
+            self.root,
+            behaviour=self.behaviour,
+            config=KubeletConfig(watch_interval=None, sync_interval=None),
         )
         self.kubelet.start()
         self.incarnations = 0
@@ -76,7 +80,8 @@ class Life(RuleBasedStateMachine):
     def start_plugin(self, resource: str, devices: dict[str, str]) -> StubPlugin:
         self.incarnations += 1
         name = f"{self.incarnations}.sock"
-        plugin = StubPlugin(self.kubelet.plugin_dir, resource, devices, name=name)
+        options = pb.DevicePluginOptions(pre_start_required=True)
+        plugin = StubPlugin(self.kubelet.plugin_dir, resource, devices, name=name, options=options)
         plugin.start()
         return plugin
 
@@ -213,6 +218,32 @@ class Life(RuleBasedStateMachine):
         for uid, outcome in list(self.active.items()):
             if self.kubelet.pod(outcome.pod).terminal:
                 del self.active[uid]
+
+    # Claims
+
+    @rule(resource=resources)
+    def start_a_container_whose_resource_is_claimed(self, resource: str) -> None:
+        self.pods += 1
+        claiming = Container("main", {resource: 1}, claimed=frozenset({resource}))
+        pod = Pod(f"p{self.pods}", [claiming])
+        try:
+            assert self.kubelet.run(pod)
+        except ContainerStartError as error:
+            raise AssertionError(f"a plugin prevents the start: {error}") from None
+        self.kubelet.delete(pod)
+
+    @rule()
+    def end_a_pod_that_only_refers_to_the_claim_of_another(self) -> None:
+        with StubDriver(self.kubelet.registry_dir, "x.io") as driver:
+            self.kubelet.watch()
+            user = self.kubelet.claims.pod("user", "x.io", "pool", ["device"])
+            other = replace(user, name="other", uid=f"other-{user.uid}")
+            assert self.kubelet.run(user).event == ""
+            assert self.kubelet.run(other).event
+            self.kubelet.delete(other)
+            assert [] == driver.unprepared, "the claim of a running pod was unprepared"
+            self.kubelet.delete(user)
+        self.kubelet.watch()
 
     # What must hold
 

@@ -130,9 +130,10 @@ def test_a_plugin_that_is_killed_during_the_call(kubelet: SimulatedKubelet) -> N
     ) as plugin:
         assert plugin.stdin
         assert plugin.stdout
-        plugin.stdin.write("hold Allocate\nwait Allocate\ncalls\n")
+        plugin.stdin.write("hold Allocate\nhelp\nwait Allocate\ncalls\n")
         plugin.stdin.flush()
         kubelet.wait_for(R, {"a"})
+        next(line for line in plugin.stdout if line.startswith("quit"))  # Allocate is held by now
         admitting: list[str] = []
         thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
         thread.start()

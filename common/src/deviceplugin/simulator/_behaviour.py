@@ -32,6 +32,13 @@ class Behaviour:
     """If two resources have equal device ids, a change of health can be reported to the wrong pod.
     """
 
+    claimed_resource_needs_pre_start: bool
+    """A container whose resource comes from a claim cannot start while a plugin of that resource
+    requires PreStartContainer, or did in the last 5 minutes."""
+
+    unprepare_ignores_users: bool
+    """A claim that one pod uses is unprepared at the end of another one that only refers to it."""
+
     @classmethod
     def v1_36(cls) -> Self:
         """Return the behaviour of Kubernetes 1.36.2: all defects."""

@@ -106,7 +106,7 @@ class PluginClient:
     @property
     def ended(self) -> bool:
         """Whether ListAndWatch has ended, even if that has not been handled yet."""
-        return self._stream is not None and not self._stream.is_active()
+        return self._stream is not None and (self._closed or not self._stream.is_active())
 
     def call(self, method: str, request: Any, timeout: float | None) -> Any:
         """Call ``method``; without ``timeout`` there is no time limit."""

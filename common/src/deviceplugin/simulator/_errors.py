@@ -19,6 +19,16 @@ class ContainerStartError(RuntimeError):
     """The reason in the container's waiting state."""
 
 
+class ContainerCreateError(ContainerStartError):
+    """The container runtime could not create a container; the kubelet tries again later."""
+
+    reason = "CreateContainerError"
+
+
+class PodNotReadyError(RuntimeError):
+    """A pod has no sandbox, because its claims are not prepared; the kubelet tries again later."""
+
+
 class CallError(Exception):
     """A call to a plugin failed. The message is that of a Go client."""
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._claim_source import Cluster
 from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._dra.reports import HealthCache
 from deviceplugin.simulator._observer import Observer
 from deviceplugin.simulator._pods import PodState
 
@@ -34,6 +36,10 @@ class Metrics:
     """Device lists received, by resource name. The kubelet does not count them."""
     listed_at: dict[str, float] = field(default_factory=dict)
     """The time at which the last list was applied, before its checkpoint; monotonic seconds."""
+    dra_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Calls of DRA drivers, by driver and method."""
+    slice_deletions: Counter[str] = field(default_factory=Counter)
+    """How often ResourceSlices were deleted, by driver; those of all drivers at the empty name."""
 
 
 @dataclass(slots=True)
@@ -62,8 +68,11 @@ class Host:
         behaviour: Behaviour,
         config: KubeletConfig,
         observer: Observer,
+        cluster: Cluster,
     ) -> None:
         self.root = root
+        self.cluster = cluster
+        self.cdi_dirs = config.cdi_dirs or (root / "cdi",)
         self.plugin_dir = root / "device-plugins"
         self.kubelet_socket = self.plugin_dir / KUBELET_SOCKET
         self.registry_dir = root / "plugins_registry"
@@ -83,6 +92,9 @@ class Host:
         self.pokes: deque[frozenset[str]] = deque()
         """Sets of pods to sync because a device's health changed."""
         self.crashes: list[str] = []
+        self.dra_health = HealthCache(clock)
+        self.dra_problems: deque[str] = deque(maxlen=100)
+        """Why claims of pods that are gone could not be unprepared."""
 
     def notify(self) -> None:
         """Make all threads that wait for a condition check it again."""

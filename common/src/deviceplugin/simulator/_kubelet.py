@@ -1,18 +1,17 @@
 """The simulated kubelet, for tests and tools."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator._errors import KubeletCrashed
+from deviceplugin.simulator._calls import KubeletCalls
+from deviceplugin.simulator._errors import KubeletCrashed, KubeletStopped, PodNotReadyError
 from deviceplugin.simulator._pods import Outcome, Pod, RunOptions
 from deviceplugin.simulator._process import Process
-from deviceplugin.simulator._view import KubeletView
 
 
-class SimulatedKubelet(KubeletView):
+class SimulatedKubelet(KubeletCalls):
     """A kubelet that manages devices and nothing else.
 
     ``with SimulatedKubelet(root) as kubelet: ...`` starts and stops it. Starting it again after a
@@ -42,7 +41,7 @@ class SimulatedKubelet(KubeletView):
         with self._host.changed:
             if self.running:
                 raise RuntimeError("the simulated kubelet is running already")
-        process = Process(self._host, dial_timeout=self._dial_timeout)
+        process = Process(self._host, self._sync_again, dial_timeout=self._dial_timeout)
         process.start()
         with self._host.changed:
             self._process = process
@@ -61,6 +60,23 @@ class SimulatedKubelet(KubeletView):
     def restart(self, *, readmit: bool = True) -> None:
         """Stop and start. To keep it down for a while, call ``stop`` and ``start``."""
         self.stop()
+        self.start(readmit=readmit)
+
+    def reboot(self, *, readmit: bool = True) -> None:
+        """Restart the machine: containers, sandboxes and CDI specifications are gone.
+
+        Pods that ran are started again by ``sync()``, which prepares their claims again.
+        """
+        self.stop()
+        with self._host.changed:
+            for state in self._host.pods.values():
+                if state.started and not state.terminal:
+                    state.waiting = [container.name for container in state.pod.all_containers]
+                state.running.clear()
+                state.sandbox = False
+        for directory in self._host.cdi_dirs:
+            for path in directory.glob("*"):
+                path.unlink()
         self.start(readmit=readmit)
 
     @contextmanager
@@ -84,6 +100,14 @@ class SimulatedKubelet(KubeletView):
         with self._alive() as process:
             return process.admission.admit(pod)
 
+    def launch(self, pod: Pod) -> Outcome:
+        """Admit a new pod, whose containers ``sync()`` starts, and tries again if that fails."""
+        outcome = self.admit(pod)
+        if outcome:
+            with self._host.changed:
+                self.pod(pod).waiting = [container.name for container in pod.all_containers]
+        return outcome
+
     def readmit(self) -> list[Outcome]:
         """Admit the pods from before the start that have not ended; return the outcomes.
 
@@ -98,24 +122,28 @@ class SimulatedKubelet(KubeletView):
             return process.admission.resize(pod)
 
     def run_options(self, pod: Pod, container: str) -> RunOptions | None:
-        """Return what the container gets, after PreStartContainer if a plugin requires it.
+        """Return what the runtime is asked for, after PreStartContainer if a plugin requires it.
 
-        None if it gets nothing.
+        None if the container gets nothing.
 
         Raises:
             ContainerStartError: A plugin prevents the start.
         """
         with self._alive() as process:
-            return process.starter.run_options(pod, pod.container(container))
+            return process.workers.run_options(pod, pod.container(container))
 
     def start_container(self, pod: Pod, container: str) -> RunOptions | None:
-        """Start the container, or restart it, and return what it got; see ``run_options``."""
-        options = self.run_options(pod, container)
-        with self._host.changed:
-            state = self.pod(pod)
-            state.phase = "Running"
-            state.running.add(container)
-        return options
+        """Start the container, or restart it, and return what it got.
+
+        Before the first start, the pod's claims are prepared, and never again while the pod has
+        its sandbox.
+
+        Raises:
+            ContainerStartError: A plugin prevents the start, or a CDI device cannot be resolved.
+            PodNotReadyError: A claim of the pod cannot be prepared.
+        """
+        with self._alive() as process:
+            return process.workers.start(self.pod(pod), pod.container(container))
 
     def exit_container(self, pod: Pod, container: str) -> None:
         """End the container; the pod keeps running."""
@@ -123,27 +151,51 @@ class SimulatedKubelet(KubeletView):
             self.pod(pod).running.discard(container)
 
     def run(self, pod: Pod) -> Outcome:
-        """Admit the pod and start its containers. Regular init containers end before the others."""
-        outcome = self.admit(pod)
+        """Admit the pod and start its containers. Regular init containers end before the others.
+
+        If its claims cannot be prepared, the outcome is true and has no ``options``, ``event`` says
+        why, and ``sync()`` tries again.
+        """
+        outcome = self.launch(pod) if pod.has_claims else self.admit(pod)
         if not outcome:
             return outcome
         options = {}
         for container in pod.all_containers:
-            options[container.name] = self.start_container(pod, container.name)
+            try:
+                options[container.name] = self.start_container(pod, container.name)
+            except PodNotReadyError as error:
+                return replace(outcome, event=str(error))
             if pod.runs_once(container):
                 self.exit_container(pod, container.name)
         return replace(outcome, options=options)
 
     def terminate(self, pod: Pod, phase: str = "Succeeded") -> None:
-        """End the pod. The kubelet silently frees its devices some time later."""
+        """End the pod. The kubelet silently frees its devices some time later.
+
+        A pod with claims keeps its phase until they are unprepared: if that fails, ``sync()`` tries
+        again. While the kubelet is stopped, its containers run on.
+        """
+        state = self.pod(pod)
         with self._host.changed:
-            state = self.pod(pod)
-            state.phase = phase
-            state.running.clear()
+            state.ending, state.retry_at = phase, 0.0
+            process = self._process
+            if not pod.has_claims:
+                state.phase, state.ending = phase, ""
+                state.running.clear()
             self._host.notify()
+        if pod.has_claims and process is not None:
+            process.workers.end(state)
 
     def delete(self, pod: Pod) -> None:
-        """End the pod and remove it from the API server, whether the kubelet runs or not."""
+        """End the pod and remove it from the API server, whether the kubelet runs or not.
+
+        Claims that cannot be unprepared now are unprepared within a minute, by ``sync()``.
+        """
+        with self._host.changed:
+            state = self._host.pods.get(pod.uid)
+            known = state is not None and pod.has_claims and not state.terminal
+        if known and self.running:
+            self.terminate(pod)
         with self._host.changed:
             self._host.pods.pop(pod.uid, None)
             self._host.notify()
@@ -153,6 +205,19 @@ class SimulatedKubelet(KubeletView):
     def tick(self) -> None:
         """Update the node status. A real kubelet does so every 10 s, this one only here."""
         self._live().manager.update_node()
+
+    def sync(self) -> None:
+        """Do what is due by the clock. This happens by itself unless ``sync_interval`` is None.
+
+        It prepares and unprepares claims where that failed, releases claims of pods that are gone,
+        deletes the slices of drivers that are gone, and asks for the health of devices.
+        """
+        with self._alive() as process:
+            process.sync()
+
+    def _sync_again(self) -> None:
+        with suppress(KubeletStopped, KubeletCrashed):  # it has stopped meanwhile
+            self.sync()
 
     def watch(self, *, settle: bool = True) -> None:
         """Check plugins_registry once. This happens by itself unless ``watch_interval`` is None.
@@ -170,70 +235,3 @@ class SimulatedKubelet(KubeletView):
             pokes = list(self._host.pokes)
             self._host.pokes.clear()
             return pokes
-
-    # Plugins
-
-    def hang_up(self, resource: str) -> None:
-        """Close the connection to the resource's plugin. Its stream ends, its devices are lost.
-
-        Raises:
-            LookupError: The kubelet has no connection for ``resource``.
-        """
-        if self._process is None or not self._process.connections.disconnect(resource):
-            raise LookupError(f"{resource} has no connection; {self._state()}")
-
-    def allocate(
-        self, resource: str, ids: Iterable[str], *, timeout: float | None = 10.0
-    ) -> pb.ContainerAllocateResponse:
-        """Call Allocate for these devices and return the answer, without any bookkeeping.
-
-        Raises:
-            grpc.RpcError: The plugin answered with an error.
-            LookupError: The resource has no plugin, or the answer has no container.
-        """
-        requests = [pb.ContainerAllocateRequest(devices_ids=ids)]
-        response = self.call(
-            resource, "Allocate", pb.AllocateRequest(container_requests=requests), timeout
-        )
-        if not response.container_responses:
-            raise LookupError(f"{resource} answered Allocate for no container")
-        answer: pb.ContainerAllocateResponse = response.container_responses[0]
-        return answer
-
-    def prefer(
-        self,
-        resource: str,
-        available: Iterable[str],
-        required: Iterable[str],
-        size: int,
-        *,
-        timeout: float | None = 10.0,
-    ) -> list[str]:
-        """Call GetPreferredAllocation and return the answer; errors as in ``allocate``."""
-        request = pb.ContainerPreferredAllocationRequest(
-            available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
-        )
-        response = self.call(
-            resource,
-            "GetPreferredAllocation",
-            pb.PreferredAllocationRequest(container_requests=[request]),
-            timeout,
-        )
-        return [id_ for answer in response.container_responses[:1] for id_ in answer.deviceIDs]
-
-    def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float | None = 30.0) -> None:
-        """Call PreStartContainer for these devices; errors as in ``allocate``."""
-        self.call(
-            resource, "PreStartContainer", pb.PreStartContainerRequest(devices_ids=ids), timeout
-        )
-
-    def call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
-        """Call a method of the plugin and return its answer unchanged; errors as in ``allocate``.
-
-        There are no checks and no bookkeeping.
-        """
-        with self._host.changed:
-            endpoint = self._manager.endpoints.get(resource)
-            if endpoint is None or endpoint.client is None:
-                raise LookupError(f"{resource} has no plugin; {self._state()}")
-        return endpoint.client.call(method, request, timeout)

@@ -5,6 +5,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deviceplugin.simulator._pod_claims import (
+    ContainerClaim,
+    ExtendedClaim,
+    PodClaim,
+    RequestMapping,
+)
 from deviceplugin.simulator._pods import Container, Pod
 
 
@@ -54,26 +60,64 @@ def _pod(path: Path, document: Any) -> Pod:
     try:
         if document["kind"] != "Pod":
             raise ManifestError(f"{path}: {document['kind']} is not a Pod")
-        metadata, spec = document["metadata"], document["spec"]
-        return Pod(
-            metadata["name"],
-            [_container(each) for each in spec["containers"]],
-            [_container(each) for each in spec.get("initContainers") or ()],
-            namespace=metadata.get("namespace", "default"),
-            uid=metadata.get("uid", ""),
-        )
+        return pod_of(document)
     except (KeyError, TypeError, AttributeError) as error:
         raise ManifestError(f"{path}: not a pod's manifest: {error!r}") from None
     except ValueError as error:
         raise ManifestError(f"{path}: {error}") from None
 
 
+def pod_of(document: Mapping[str, Any]) -> Pod:
+    """Return the pod that the API server has as ``document``.
+
+    Raises:
+        KeyError, TypeError, AttributeError: It is not a pod.
+        ValueError: A value in it cannot be understood.
+    """
+    metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
+    made = {
+        each["name"]: each.get("resourceClaimName") or ""
+        for each in status.get("resourceClaimStatuses") or ()
+    }
+    return Pod(
+        metadata["name"],
+        [_container(each) for each in spec["containers"]],
+        [_container(each) for each in spec.get("initContainers") or ()],
+        namespace=metadata.get("namespace", "default"),
+        uid=metadata.get("uid", ""),
+        claims=[_claim(each, made) for each in spec.get("resourceClaims") or ()],
+        extended=_extended(status.get("extendedResourceClaimStatus")),
+    )
+
+
+def _claim(document: Mapping[str, Any], made: Mapping[str, str]) -> PodClaim:
+    name = document["name"]
+    if claim := document.get("resourceClaimName"):
+        return PodClaim(name, claim)
+    return PodClaim(name, made.get(name), from_template=True)
+
+
+def _extended(status: Mapping[str, Any] | None) -> ExtendedClaim | None:
+    if not status:
+        return None
+    mappings = [
+        RequestMapping(each["containerName"], each["resourceName"], each["requestName"])
+        for each in status["requestMappings"]
+    ]
+    return ExtendedClaim(status["resourceClaimName"], mappings)
+
+
 def _container(document: Mapping[str, Any]) -> Container:
-    limits = (document.get("resources") or {}).get("limits") or {}
+    resources = document.get("resources") or {}
+    limits = resources.get("limits") or {}
     return Container(
         document["name"],
         {name: _count(name, value) for name, value in limits.items() if "/" in name},
         restarts_always=document.get("restartPolicy") == "Always",
+        claims=[
+            ContainerClaim(each["name"], each.get("request", ""))
+            for each in resources.get("claims") or ()
+        ],
     )
 
 

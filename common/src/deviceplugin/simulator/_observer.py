@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator._pods import Pod, RunOptions
 
 
 class Observer:
-    """Is called for each registration and each list, over all starts of a kubelet.
+    """Is called for registrations, lists and container starts, over all starts of a kubelet.
 
     Override the methods that you need. The threads that serve the plugins call them. After each
     call, threads that wait for a condition of the kubelet check it again.
@@ -29,3 +30,6 @@ class Observer:
 
         It is called in the thread of the stream.
         """
+
+    def started(self, pod: Pod, container: str, options: RunOptions | None) -> None:
+        """Observe the start of a container, and what it got. The kubelet waits meanwhile."""

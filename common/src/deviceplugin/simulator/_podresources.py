@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import grpc
 
 from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.simulator._dra.containers import ContainerClaims
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._pods import Container, Pod
@@ -42,11 +43,13 @@ class PodResources:
         self,
         host: Host,
         manager: DeviceManager,
+        claims: ContainerClaims,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
         self._manager = manager
+        self._claims = claims
         self._bucket = TokenBucket(_RATE, _BURST, clock)
 
     def List(  # noqa: N802 - the wire's name
@@ -115,11 +118,17 @@ class PodResources:
             namespace=pod.namespace,
             containers=[
                 pb.ContainerResources(
-                    name=container.name, devices=list(self._held(pod.uid, container.name))
+                    name=container.name,
+                    devices=list(self._held(pod.uid, container.name)),
+                    dynamic_resources=self._claimed(pod, container),
                 )
                 for container in shown
             ],
         )
+
+    def _claimed(self, pod: Pod, container: Container) -> list[pb.DynamicResource]:
+        lists = self._host.release.lists_claims and self._host.config.has_dra
+        return self._claims.resources(pod, container) if lists else []
 
     def _held(self, pod: str, container: str) -> Iterator[pb.ContainerDevices]:
         for resource, grant in self._manager.records.of_container(pod, container).items():

@@ -1,11 +1,12 @@
 """Pods, as far as they concern the kubelet's device manager, and their outcomes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.simulator._pod_claims import ContainerClaim, ExtendedClaim, PodClaim
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -19,10 +20,14 @@ class Container:
     restarts_always: bool = False
     """Whether an init container is a sidecar, which runs as long as the pod."""
     claimed: frozenset[str] = frozenset()
-    """Resources that come from a resource claim (DRA) instead of a device plugin."""
+    """Resources that come from a resource claim (DRA) instead of a device plugin. Those of the
+    pod's ``extended`` claim are added."""
+    claims: Sequence[ContainerClaim] = ()
+    """The pod's claims that it uses."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", MappingProxyType(dict(self.limits)))
+        object.__setattr__(self, "claims", tuple(ContainerClaim(*one) for one in self.claims))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,27 @@ class Pod:
     namespace: str = "default"
     uid: str = ""
     """By default ``NAMESPACE/NAME``. A new pod of the same name needs a new UID."""
+    claims: Sequence[PodClaim] = ()
+    """The resource claims that its containers refer to."""
+    extended: ExtendedClaim | None = None
+    """The resource claim that satisfies limits of its containers, if the scheduler made one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "containers", tuple(self.containers))
-        object.__setattr__(self, "init_containers", tuple(self.init_containers))
+        object.__setattr__(self, "containers", self._claiming(self.containers))
+        object.__setattr__(self, "init_containers", self._claiming(self.init_containers))
+        object.__setattr__(self, "claims", tuple(self.claims))
         object.__setattr__(self, "uid", self.uid or f"{self.namespace}/{self.name}")
+
+    def _claiming(self, containers: Iterable[Container]) -> tuple[Container, ...]:
+        if self.extended is None:
+            return tuple(containers)
+        mapped = self.extended.resources
+        return tuple(replace(one, claimed=one.claimed | mapped(one.name)) for one in containers)
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether it has any resource claim."""
+        return bool(self.claims or self.extended)
 
     @classmethod
     def of(cls, name: str, /, **limits: Mapping[str, int]) -> "Pod":
@@ -99,7 +120,8 @@ class Outcome:
     message: str = ""
     """``status.message`` of a rejected pod."""
     event: str = ""
-    """The message of the warning event about a rejected pod."""
+    """The message of the warning event about a rejected pod, or about one that was admitted and
+    whose claims could not be prepared."""
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -115,6 +137,19 @@ class PodState:
     message: str = ""
     running: set[str] = field(default_factory=set)
     """Names of the containers that the container runtime runs."""
+    started: dict[str, "RunOptions | None"] = field(default_factory=dict)
+    """What each container got at its last start; None for nothing."""
+    sandbox: bool = False
+    """Whether the pod has a sandbox. Its claims are prepared before, and never again while it
+    has one."""
+    waiting: list[str] = field(default_factory=list)
+    """Containers to start once the pod has a sandbox, in their order."""
+    ending: str = ""
+    """The phase of a pod that is terminating: what it will be once its claims are unprepared."""
+    event: str = ""
+    """Why the last attempt to prepare or unprepare its claims failed."""
+    retry_at: float = 0.0
+    """When the next attempt is due, by the kubelet's clock."""
 
     @property
     def terminal(self) -> bool:
@@ -126,7 +161,8 @@ class PodState:
 class RunOptions:
     """What the kubelet passes to the container runtime for a container's devices.
 
-    The messages are unchanged from the plugins; paths are not checked.
+    The messages are unchanged from the plugins; paths are not checked. What a started container
+    got also has the edits of its CDI devices.
     """
 
     envs: Mapping[str, str]
@@ -134,6 +170,13 @@ class RunOptions:
     devices: Sequence[pb.DeviceSpec]
     annotations: Mapping[str, str]
     cdi_devices: Sequence[str]
+    """The names in the answers of plugins."""
+    claim_cdi_devices: Sequence[str] = ()
+    """The names in the answers of DRA drivers."""
+    hooks: Sequence[Mapping[str, Any]] = ()
+    """The hooks of its CDI devices, as in their specifications."""
+    gids: Sequence[int] = ()
+    """Supplementary groups from its CDI devices."""
 
     @classmethod
     def merge(cls, responses: Iterable[pb.ContainerAllocateResponse]) -> "RunOptions":
@@ -154,3 +197,12 @@ class RunOptions:
         return cls(
             envs, tuple(mounts.values()), tuple(devices.values()), annotations, tuple(cdi_devices)
         )
+
+    def with_claims(self, names: Sequence[str]) -> "RunOptions":
+        """Return these options with the CDI names of claims."""
+        return replace(self, claim_cdi_devices=tuple(names))
+
+    @classmethod
+    def of_claims(cls, names: Sequence[str]) -> "RunOptions | None":
+        """Return the options of a container that has devices from claims only, or None."""
+        return cls({}, (), (), {}, ()).with_claims(names) if names else None

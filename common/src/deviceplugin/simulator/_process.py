@@ -2,19 +2,26 @@
 
 import os
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from deviceplugin._platform import rpc
 from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
 from deviceplugin.simulator._admission import Admission, SyncLoop
 from deviceplugin.simulator._allocating import Allocator
 from deviceplugin.simulator._connections import Connections
+from deviceplugin.simulator._dra.manager import DraManager
 from deviceplugin.simulator._host import Host
 from deviceplugin.simulator._manager import DeviceManager
 from deviceplugin.simulator._podresources import PodResources
+from deviceplugin.simulator._registrars import registrars
 from deviceplugin.simulator._registration import Registration
+from deviceplugin.simulator._runtime import Runtime
+from deviceplugin.simulator._sandboxes import PodWorkers
 from deviceplugin.simulator._starting import Starter
 from deviceplugin.simulator._watcher import PluginWatcher
 from deviceplugin.simulator._wire import UnixServer
@@ -32,18 +39,25 @@ _MAX_SOCKET_PATH = 107
 class Process:
     """A running kubelet: its servers, connections and state in memory."""
 
-    def __init__(self, host: Host, *, dial_timeout: float) -> None:
+    def __init__(self, host: Host, sync: Callable[[], None], *, dial_timeout: float) -> None:
+        """Make one that is not started. It calls ``sync`` every ``sync_interval`` seconds."""
         self._host = host
+        self._sync = sync
         self.manager = DeviceManager(host)
         self.connections = Connections(host, self.manager, dial_timeout=dial_timeout)
         self.loop = SyncLoop(host)
         allocator = Allocator(host, self.manager)
         self.admission = Admission(host, self.manager, allocator, self.loop)
         self.starter = Starter(host, self.manager, allocator)
-        self.watcher = PluginWatcher(host, self.connections, dial_timeout=dial_timeout)
+        self.dra = DraManager(host, self.manager)
+        self.workers = PodWorkers(host, self.manager, self.dra, self.starter, Runtime(host))
+        takers = registrars(self.connections, self.dra.drivers, has_dra=host.config.has_dra)
+        self.watcher = PluginWatcher(host, takers, dial_timeout=dial_timeout)
+        self._waiter = Waiter(host.changed.clock)
+        self._syncing = threading.Thread(target=self._run, name="sync", daemon=True)
         self._pod_resources = UnixServer(
             host.pod_resources_socket,
-            [rpc.service(_POD_RESOURCES, PodResources(host, self.manager))],
+            [rpc.service(_POD_RESOURCES, PodResources(host, self.manager, self.dra.containers))],
             scratch=host.root / ".pr",
             publish=_rename,
             workers=_POD_RESOURCES_WORKERS,
@@ -74,24 +88,41 @@ class Process:
                 _zero_resources(host)
             self.manager.restore()
             _sweep(host)
+            self.dra.start()
             self._pod_resources.start()
             self._registration.start()
             self.watcher.start()
-        except (OSError, RuntimeError):  # gRPC raises RuntimeError if it cannot listen
+            self._syncing.start()
+        except (OSError, RuntimeError, ValueError):  # gRPC raises RuntimeError if it cannot listen
             self.die()
             raise
         self.manager.sources_ready = not self.admission.to_readmit
+
+    def sync(self) -> None:
+        """Do what is due by the clock."""
+        self.dra.run()
+        self.workers.run()
+
+    def _run(self) -> None:
+        interval = self._host.config.sync_interval
+        if interval is not None:
+            for _ in self._waiter.ticks(interval):
+                self._sync()
 
     def die(self) -> None:
         """Stop everything at once, and leave the socket files behind."""
         with self._host.changed:
             self.manager.alive = False
+        self._waiter.end()
         self._registration.cancel()
         self._pod_resources.cancel()
         self.connections.close()
         self.watcher.stop()
+        self.dra.stop()
         self._registration.stop()
         self._pod_resources.stop()
+        if self._syncing.ident and self._syncing is not threading.current_thread():
+            self._syncing.join()
 
 
 def _sweep(host: Host) -> None:

@@ -27,6 +27,11 @@ SINCE: Final[Mapping[str, int]] = {
     "hints_need_devices": 36,
     "leaves_claimed": 36,
     "shows_device_health": 36,
+    "has_dra_gate": 32,
+    "enables_dra": 34,
+    "calls_dra_v1": 34,
+    "lists_claims": 34,
+    "watches_dra_health": 36,
 }
 """Fields of ``Release`` to the minor release from which on they are true."""
 UNTIL: Final[Mapping[str, int]] = {"readmits_ended": 28, "annotates_cdi_names": 32}
@@ -89,6 +94,22 @@ class Release:
 
     shows_device_health: bool
     """A pod's status has the health of its devices."""
+
+    has_dra_gate: bool
+    """The gate DynamicResourceAllocation lets pods have resource claims of resource.k8s.io/v1beta1
+    or later. The alpha versions before are not simulated."""
+
+    enables_dra: bool
+    """Pods may have resource claims by default."""
+
+    calls_dra_v1: bool
+    """The kubelet calls v1 of the drivers' API. Otherwise it knows v1beta1 only."""
+
+    lists_claims: bool
+    """The pod resources API has the devices of claims."""
+
+    watches_dra_health: bool
+    """The kubelet reads the health of devices from DRA drivers."""
 
     @classmethod
     def of(cls, name: str) -> Self:

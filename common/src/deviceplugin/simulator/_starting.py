@@ -61,13 +61,21 @@ class Starter:
         for resource in self._host.shuffled(set(container.limits)):
             with self._host.changed:
                 managed = self._manager.manages(resource)
-            if not managed or not container.limits[resource]:
+            if not managed or not container.limits[resource] or self._leaves(container, resource):
                 continue
             self._pre_start(pod, container, resource)
             with self._host.changed:
                 grant = self._manager.records.get(pod.uid, container.name, resource)
                 missing |= grant is None and self._manager.active(pod.uid)
         return missing
+
+    def _leaves(self, container: Container, resource: str) -> bool:
+        """Return whether the resource is a claim's, and the kubelet takes that into account."""
+        return (
+            resource in container.claimed
+            and self._host.release.leaves_claimed
+            and not self._host.behaviour.claimed_resource_needs_pre_start
+        )
 
     def _pre_start(self, pod: Pod, container: Container, resource: str) -> None:
         with self._host.changed:

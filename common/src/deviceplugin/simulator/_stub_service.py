@@ -1,29 +1,16 @@
 """The calls that a stub plugin answers, and the methods that control its answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
 
 import grpc
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin.proto.v1beta1 import HEALTHY, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator._clock import PATIENCE
-
-_T = TypeVar("_T")
+from deviceplugin.simulator._scripted import ScriptedService
 
 Devices = Mapping[str, str] | Iterable[str | pb.Device]
 """Device id to health, or ids of healthy devices, or whole messages."""
-
-
-class StubError(Exception):
-    """A gRPC status to answer a call with."""
-
-    def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INTERNAL) -> None:
-        super().__init__(text)
-        self.text = text
-        self.code = code
 
 
 def _list(devices: Devices) -> list[pb.Device]:
@@ -49,39 +36,28 @@ def _prefer_first(
     return pb.PreferredAllocationResponse(container_responses=[answer])
 
 
-class StubService:
+class StubService(ScriptedService):
     """Answers calls as configured, and records them.
 
     By default, Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
-    the first ids in sorted order. ``failing`` makes a method fail, ``hold`` makes it wait.
+    the first ids in sorted order.
     """
 
     def __init__(
         self, resource: str, devices: Devices, options: pb.DevicePluginOptions | None
     ) -> None:
-        self.options = options or pb.DevicePluginOptions()
-        self.info = watcher_pb.PluginInfo(
-            type="DevicePlugin", name=resource, supported_versions=[VERSION]
+        super().__init__(
+            watcher_pb.PluginInfo(type="DevicePlugin", name=resource, supported_versions=[VERSION])
         )
-        """The answer to GetInfo."""
-        self.failing: dict[str, StubError] = {}
-        """The methods that fail, by name. ``ListAndWatch`` fails when it would send a list."""
+        self.options = options or pb.DevicePluginOptions()
         self.on_allocate: Callable[[list[str]], pb.AllocateResponse] = _answer_envs
         self.on_prefer: Callable[
             [pb.ContainerPreferredAllocationRequest], pb.PreferredAllocationResponse
         ] = _prefer_first
-        self.calls: list[str] = []
-        """The names of the methods called, in order."""
         self.allocated: list[list[str]] = []
         """The ids of each Allocate call, sorted."""
         self.preferred: list[pb.ContainerPreferredAllocationRequest] = []
         self.pre_started: list[list[str]] = []
-        self.statuses: list[watcher_pb.RegistrationStatus] = []
-        """The requests of NotifyRegistrationStatus."""
-        self.deadlines: dict[str, float] = {}
-        """The time limit of the last call of each method, in seconds."""
-        self._changed = Monitor()
-        self._held: set[str] = set()
         self._list = _list(devices)
         self._version = 0
         self._ended = 0
@@ -107,28 +83,6 @@ class StubService:
         with self._changed:
             self._ended += 1
             self._changed.poke()
-
-    def hold(self, method: str) -> None:
-        """Make calls of ``method``, and all later ones, wait until they are released."""
-        with self._changed:
-            self._held.add(method)
-
-    @property
-    def holding(self) -> bool:
-        """Whether any calls are being held."""
-        with self._changed:
-            return bool(self._held)
-
-    def release(self, *methods: str) -> None:
-        """Let held calls of ``methods`` continue; without arguments, those of all methods."""
-        with self._changed:
-            self._held -= set(methods or self._held)
-            self._changed.poke()
-
-    def wait(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
-        """Wait until ``condition()`` is true. It is checked after every call and change."""
-        if not self._changed.until(condition, timeout):
-            raise TimeoutError(f"{self.info.name} waited {timeout:g} s; calls were {self.calls}")
 
     # What the kubelet calls
 
@@ -189,37 +143,3 @@ class StubService:
         """Record the devices."""
         self.pre_started.append(sorted(request.devices_ids))
         return self._answer("PreStartContainer", context, pb.PreStartContainerResponse)
-
-    def GetInfo(  # noqa: N802 - the wire's name
-        self, _request: watcher_pb.InfoRequest, context: grpc.ServicerContext
-    ) -> watcher_pb.PluginInfo:
-        """Answer with ``info``."""
-        return self._answer("GetInfo", context, lambda: self.info)
-
-    def NotifyRegistrationStatus(  # noqa: N802 - the wire's name
-        self, request: watcher_pb.RegistrationStatus, context: grpc.ServicerContext
-    ) -> watcher_pb.RegistrationStatusResponse:
-        """Record the status."""
-        self.statuses.append(request)
-        return self._answer(
-            "NotifyRegistrationStatus", context, watcher_pb.RegistrationStatusResponse
-        )
-
-    def _answer(
-        self, method: str, context: grpc.ServicerContext, behaviour: Callable[[], _T]
-    ) -> _T:
-        self._note(method, context)
-        context.add_callback(self._changed.poke)
-        self._changed.until(lambda: method not in self._held or not context.is_active())
-        self._fail(method, context)
-        return behaviour()
-
-    def _fail(self, method: str, context: grpc.ServicerContext) -> None:
-        if error := self.failing.get(method):
-            context.abort(error.code, error.text)
-
-    def _note(self, method: str, context: grpc.ServicerContext) -> None:
-        with self._changed:
-            self.calls.append(method)
-            self.deadlines[method] = context.time_remaining()
-            self._changed.poke()

@@ -7,8 +7,10 @@ from typing import Final, TypeVar
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._behaviour import Behaviour
+from deviceplugin.simulator._claim_source import GivenClaims
 from deviceplugin.simulator._clock import PATIENCE
 from deviceplugin.simulator._config import KubeletConfig
+from deviceplugin.simulator._dra_view import DraView
 from deviceplugin.simulator._errors import KubeletStopped
 from deviceplugin.simulator._host import Host, Metrics, NodeStatus
 from deviceplugin.simulator._manager import DeviceManager
@@ -48,9 +50,11 @@ class KubeletView:
             clock: Returns the seconds for grace periods and back-off.
             behaviour: The defects to simulate; by default all of ``config.version``.
             config: The kubelet's version and configuration, and NUMA nodes.
-            observer: Is called for registrations and lists.
+            observer: Is called for registrations, lists and container starts.
         """
         config = config or KubeletConfig()
+        self.claims = GivenClaims()
+        """The claims that a test gives, unless the configuration names a cluster."""
         self._host = Host(
             root,
             seed=seed,
@@ -58,13 +62,16 @@ class KubeletView:
             behaviour=behaviour or Behaviour.of(config.release),
             config=config,
             observer=observer or Observer(),
+            cluster=config.cluster or self.claims,
         )
+        self.clock = clock
         self._dial_timeout = dial_timeout
         self._process: Process | None = None
         self.root = root
         self.plugin_dir = self._host.plugin_dir
         self.kubelet_socket = self._host.kubelet_socket
         self.registry_dir = self._host.registry_dir
+        self.cdi_dirs = self._host.cdi_dirs
         self.pod_resources_socket = self._host.pod_resources_socket
         self.seed = seed
 
@@ -87,6 +94,11 @@ class KubeletView:
     def crashes(self) -> tuple[str, ...]:
         """The reason of each crash."""
         return tuple(self._host.crashes)
+
+    @property
+    def dra(self) -> DraView:
+        """The drivers and claims of the running kubelet."""
+        return DraView(self._host, self._process)
 
     # Plugins
 
@@ -116,7 +128,7 @@ class KubeletView:
 
     @property
     def watched_sockets(self) -> dict[str, str]:
-        """The sockets in plugins_registry: path to resource, which is empty until registered."""
+        """The sockets in plugins_registry: path to resource or driver; empty until registered."""
         with self._host.changed:
             return self._process.watcher.sockets if self._process else {}
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import grpc
@@ -15,10 +15,10 @@ import inotify_simple
 from deviceplugin._platform import rpc
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin.proto.v1beta1 import VERSION
-from deviceplugin.simulator._connections import ConnectError, Connections
+from deviceplugin.simulator._connections import ConnectError
 from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource
+from deviceplugin.simulator._naming import dialled_path
+from deviceplugin.simulator._registrars import Registrar
 from deviceplugin.simulator._wire import LARGEST_MESSAGE, wait_until_ready
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,15 @@ class _Backoff:
         self.not_before = now + self.delay
 
 
+@dataclass(frozen=True, slots=True)
+class _Plugin:
+    """A registered plugin."""
+
+    registrar: Registrar
+    name: str
+    endpoint: str
+
+
 @dataclass(slots=True)
 class _Socket:
     """The state of one path."""
@@ -61,7 +70,8 @@ class _Socket:
     """The number of the event that created the socket; None once it was deleted."""
     registered: int | None = None
     """The number of the event that led to the current registration."""
-    resource: str = ""
+    plugin: "_Plugin | None" = None
+    """What was registered last."""
     busy: bool = False
     backoff: _Backoff = field(default_factory=_Backoff)
 
@@ -72,9 +82,11 @@ class PluginWatcher:
     It does not notice that a plugin's stream has ended: then only a new socket helps.
     """
 
-    def __init__(self, host: Host, connections: Connections, *, dial_timeout: float) -> None:
+    def __init__(
+        self, host: Host, registrars: Mapping[str, Registrar], *, dial_timeout: float
+    ) -> None:
         self._host = host
-        self._connections = connections
+        self._registrars = registrars
         self._dial_timeout = dial_timeout
         self._sockets: dict[str, _Socket] = {}
         self._events = 0
@@ -86,10 +98,10 @@ class PluginWatcher:
 
     @property
     def sockets(self) -> dict[str, str]:
-        """The path of every socket to its resource, which is empty until it is registered."""
+        """The path of every socket to its resource or driver; empty until it is registered."""
         with self._host.changed:
             return {
-                path: socket.resource if socket.registered is not None else ""
+                path: socket.plugin.name if socket.plugin and socket.registered is not None else ""
                 for path, socket in self._sockets.items()
             }
 
@@ -192,13 +204,13 @@ class PluginWatcher:
                     self._spawn(self._register, path, socket, socket.wanted)
 
     def _unregister(self, socket: _Socket) -> None:
-        # This is by name: the current plugin is disconnected, even if it has another socket.
-        self._connections.disconnect(socket.resource)
-        socket.registered = None
+        assert socket.plugin is not None
+        socket.plugin.registrar.deregister(socket.plugin.name, socket.plugin.endpoint)
+        socket.registered = socket.plugin = None
 
     def _register(self, path: str, socket: _Socket, event: int) -> None:
         try:
-            resource = self._introduce(path)
+            plugin = self._introduce(path)
         except _RefusedError as error:
             log.debug("plugin refused", extra={"socket": path, "error": str(error)})
             with self._host.changed:
@@ -209,14 +221,14 @@ class PluginWatcher:
                 socket.backoff.fail(self._host.clock())
         else:
             with self._host.changed:
-                socket.registered, socket.resource = event, resource
+                socket.registered, socket.plugin = event, plugin
                 socket.backoff = _Backoff()
         with self._host.changed:
             socket.busy = False
             self._host.notify()
 
-    def _introduce(self, path: str) -> str:
-        """Register the plugin at ``path``, notify it of the result, and return its resource."""
+    def _introduce(self, path: str) -> _Plugin:
+        """Register the plugin at ``path``, notify it of the result, and return it."""
         channel = rpc.connect(
             dialled_path(path),
             default_authority=quote(path, safe=""),
@@ -235,25 +247,31 @@ class PluginWatcher:
             with self._host.changed:
                 self._channels.discard(channel)
 
-    def _converse(self, calls: Mapping[str, Any], path: str) -> str:
+    def _converse(self, calls: Mapping[str, Any], path: str) -> _Plugin:
         info = calls["GetInfo"](pb.InfoRequest(), timeout=_GET_INFO_TIMEOUT)
-        if complaint := _complaint(info, path):
-            self._refuse(calls, complaint)
+        registrar = self._registrars.get(info.type)
+        if registrar is None:
+            self._refuse(
+                calls, f"no handler registered for plugin type: {info.type} at socket {path}"
+            )
+        plugin = _Plugin(registrar, info.name, info.endpoint or path)
+        if complaint := registrar.complaint(info, plugin.endpoint):
+            self._refuse(calls, f"plugin validation failed with err: {complaint}")
         try:
-            self._connections.connect(info.name, info.endpoint or path, None)
+            registrar.register(info, plugin.endpoint)
         except ConnectError as error:
-            return self._refused(calls, info.name, error)
+            self._refused(calls, error)
+            return plugin
         status = pb.RegistrationStatus(plugin_registered=True)
         try:
             calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
         except grpc.RpcError:
             if self._host.release.retries_refused_plugin:
-                self._connections.disconnect(info.name)
+                registrar.deregister(plugin.name, plugin.endpoint)
                 raise
-        name: str = info.name
-        return name
+        return plugin
 
-    def _refused(self, calls: Mapping[str, Any], name: str, error: ConnectError) -> str:
+    def _refused(self, calls: Mapping[str, Any], error: ConnectError) -> None:
         """Notify the plugin that it could not be connected, and raise, so that it is tried again.
 
         If the plugin takes the notice, the kubelet counts that as a success: it tries again at its
@@ -268,9 +286,8 @@ class PluginWatcher:
                 raise
         if self._host.release.retries_refused_plugin:
             raise _RefusedError(complaint)
-        return name
 
-    def _refuse(self, calls: Mapping[str, Any], complaint: str) -> None:
+    def _refuse(self, calls: Mapping[str, Any], complaint: str) -> NoReturn:
         self._notify_refused(calls, complaint)
         raise _NotRegisteredError(complaint)
 
@@ -278,20 +295,3 @@ class PluginWatcher:
         text = f"RegisterPlugin error -- {complaint}"
         status = pb.RegistrationStatus(plugin_registered=False, error=text)
         calls["NotifyRegistrationStatus"](status, timeout=_NOTIFY_TIMEOUT)
-
-
-def _complaint(info: pb.PluginInfo, path: str) -> str:
-    """Return what is wrong with the answer to GetInfo, or an empty string."""
-    if info.type != "DevicePlugin":
-        return f"no handler registered for plugin type: {info.type} at socket {path}"
-    failed = "plugin validation failed with err: "
-    if VERSION not in info.supported_versions:
-        versions = " ".join(info.supported_versions)
-        return (
-            f"{failed}manager version, {VERSION}, is not among plugin supported versions "
-            f"[{versions}]"
-        )
-    if not is_extended_resource(info.name):
-        name = go_quote(info.name)
-        return f"{failed}invalid name of device plugin socket: the ResourceName {name} is invalid"
-    return ""

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -96,6 +96,25 @@ def wait_until_ready(channel: grpc.Channel, timeout: float) -> bool:
     except ValueError:  # closed meanwhile
         return False
     return True
+
+
+def connectivity(channel: grpc.Channel) -> Iterator[bool]:
+    """Yield whether the channel is connected, at each change, until it is closed.
+
+    A lost connection is dialled again, with growing gaps.
+    """
+    inner = cast("Any", channel)._channel  # noqa: SLF001
+    ready = grpc.ChannelConnectivity.READY.value[0]
+    connected = False
+    try:
+        while True:
+            state = inner.check_connectivity_state(True)  # noqa: FBT003
+            if connected is not (state == ready):
+                connected = state == ready
+                yield connected
+            inner.watch_connectivity_state(state, time.time() + _CLOSE_CHECK)
+    except ValueError:  # closed
+        return
 
 
 class UnixServer:

@@ -1,0 +1,1 @@
+"""The kubelet's side of dynamic resource allocation (DRA): drivers, claims, health."""

@@ -1,0 +1,461 @@
+"""Preparing and unpreparing the claims of pods."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+from deviceplugin.simulator import (
+    Behaviour,
+    CallError,
+    Container,
+    ContainerClaim,
+    ContainerStartError,
+    KubeletStopped,
+    ManualClock,
+    Pod,
+    PodClaim,
+    PodNotReadyError,
+    SimulatedKubelet,
+    StubDriver,
+    StubError,
+    allocated_claim,
+)
+
+Make = Callable[..., StubDriver]
+
+
+def result(
+    driver: str = "x.io", device: str = "device", request: str = "request"
+) -> dict[str, str]:
+    return {"request": request, "driver": driver, "pool": "pool", "device": device}
+
+
+def sharing(name: str, *claims: str) -> Pod:
+    """Return a pod with a container that uses these claims."""
+    uses = [ContainerClaim(claim) for claim in claims]
+    pod_claims = [PodClaim(claim, claim) for claim in claims]
+    return Pod(name, [Container("main", claims=uses)], claims=pod_claims)
+
+
+def give(kubelet: SimulatedKubelet, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
+    """Add a claim for a device that is reserved for ``pods``."""
+    results = options.pop("results", [result()])
+    claim = allocated_claim(name, results, pods=pods, **options)
+    kubelet.claims.add(claim)
+    return claim
+
+
+def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
+    """Return the variables that the pod's container got at its last start."""
+    options = kubelet.pod(pod).started["main"]
+    assert options
+    return dict(options.envs)
+
+
+# As upstream's TestPrepareResources and TestGetResources.
+def test_a_claim_is_prepared_before_the_first_container_starts(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    outcome = kubelet.run(pod)
+    got = outcome.options["main"]
+    assert got
+    claim = kubelet.claims.claim("default", "p")
+    assert (f"x.io/claim={claim['metadata']['uid']}",) == got.claim_cdi_devices
+    assert {"CLAIM": "p"} == got.envs
+    assert [["p"]] == stub.prepared
+    assert 45 == pytest.approx(stub.deadlines["NodePrepareResources"], abs=1)
+    assert kubelet.dra.prepared("p")
+    assert {pod.uid} == kubelet.dra.users("p")
+    assert [("x.io", "pool", "device")] == [
+        (name, device.pool, device.name) for name, device in kubelet.dra.devices("p")
+    ]
+
+
+def test_a_container_that_restarts_is_not_prepared_again(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.exit_container(pod, "main")
+    assert kubelet.start_container(pod, "main")
+    assert [["p"]] == stub.prepared
+
+
+# As upstream's TestUnprepareResources.
+def test_a_claim_is_unprepared_before_the_pod_has_ended(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    phases = []
+
+    def answer(_claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
+        phases.append((kubelet.pod(pod).phase, set(kubelet.pod(pod).running)))
+        return pb.NodeUnprepareResourceResponse()
+
+    stub.on_unprepare = answer
+    kubelet.terminate(pod)
+    assert [("Running", set())] == phases
+    assert "Succeeded" == kubelet.pod(pod).phase
+    assert frozenset() == kubelet.dra.users("p")
+    assert not kubelet.dra.prepared("p")
+
+
+def test_a_pod_that_two_threads_end_has_ended_once(kubelet: SimulatedKubelet, driver: Make) -> None:
+    driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.terminate(pod)
+    assert kubelet._process
+    kubelet._process.workers.end(kubelet.pod(pod))  # as sync(), if it saw the pod before
+    assert "Succeeded" == kubelet.pod(pod).phase
+
+
+def test_what_fails_is_tried_again_after_a_while(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    stub.failing["NodePrepareResources"] = StubError("not yet")
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    outcome = kubelet.run(pod)
+    assert outcome
+    assert {} == outcome.options
+    expected = (
+        "Failed to prepare dynamic resources: NodePrepareResources: "
+        "rpc error: code = Internal desc = not yet"
+    )
+    assert expected == outcome.event == kubelet.pod(pod).event
+    assert "Pending" == kubelet.pod(pod).phase
+    stub.failing.clear()
+    clock.advance(59)
+    kubelet.sync()
+    assert not kubelet.pod(pod).running
+    clock.advance(31)
+    kubelet.sync()
+    assert {"main"} == kubelet.pod(pod).running
+    assert {"CLAIM": "p"} == env(kubelet, pod)
+    assert "" == kubelet.pod(pod).event
+
+
+def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse(error="busy")
+    kubelet.terminate(pod, "Failed")
+    expected = (
+        "Failed to unprepare dynamic resources: "
+        "NodeUnprepareResources failed for ResourceClaim p: busy"
+    )
+    state = kubelet.pod(pod)
+    assert (expected, "Running", "Failed") == (state.event, state.phase, state.ending)
+    stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse()
+    kubelet.sync()
+    assert "Running" == state.phase
+    clock.advance(15)
+    kubelet.sync()
+    assert ("Failed", "") == (state.phase, state.ending)
+
+
+def test_a_driver_that_is_gone_keeps_pods_terminating(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    stub.stop()
+    kubelet.watch()
+    kubelet.terminate(pod)
+    clock.advance(3600)
+    kubelet.sync()
+    state = kubelet.pod(pod)
+    expected = "Failed to unprepare dynamic resources: DRA driver x.io is not registered"
+    assert (expected, "Running") == (state.event, state.phase)
+    driver(socket="again.sock")
+    clock.advance(15)
+    kubelet.sync()
+    assert "Succeeded" == state.phase
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ({}, "NodePrepareResources skipped 1 ResourceClaims"),
+        ({"other": {}}, "NodePrepareResources returned result for unknown claim UID other"),
+        ({"": {"error": "no"}}, "NodePrepareResources failed for ResourceClaim p: no"),
+    ],
+)
+def test_each_claim_must_be_in_the_answer_without_an_error(
+    kubelet: SimulatedKubelet, driver: Make, answers: dict[str, Any], why: str
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
+    claims = {key or uid: pb.NodePrepareResourceResponse(**value) for key, value in answers.items()}
+    stub.answer_prepare = lambda _given: pb.NodePrepareResourcesResponse(claims=claims)
+    assert f"Failed to prepare dynamic resources: {why}" == kubelet.run(pod).event
+    with pytest.raises(PodNotReadyError, match="prepare dynamic resources"):
+        kubelet.start_container(pod, "main")
+
+
+def test_a_claim_without_devices_is_prepared(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse()
+    outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", []))
+    assert {"main": None} == outcome.options
+    assert [] == stub.prepared  # its allocation names no driver
+    give(kubelet, "q", pod := sharing("two", "q"))
+    assert {"main": None} == kubelet.run(pod).options
+    assert [["q"]] == stub.prepared
+
+
+def test_a_driver_that_is_not_registered_leaves_nothing_behind(
+    kubelet: SimulatedKubelet, clock: ManualClock
+) -> None:
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    expected = "Failed to prepare dynamic resources: DRA driver x.io is not registered"
+    assert expected == kubelet.run(pod).event
+    assert frozenset() == kubelet.dra.users("p")
+    kubelet.terminate(pod)
+    assert "Succeeded" == kubelet.pod(pod).phase
+    clock.advance(100)
+    kubelet.sync()
+
+
+@pytest.mark.parametrize("what", ["missing", "not allocated", "not reserved", "foreign", "away"])
+def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(
+    kubelet: SimulatedKubelet, driver: Make, what: str
+) -> None:
+    stub = driver()
+    claim = PodClaim("claim", "c", from_template=True)
+    pod = Pod("p", [Container("main", claims=[ContainerClaim("claim")])], claims=[claim])
+    made = allocated_claim("c", [result()], pods=[pod], owner=pod, uid="u")
+    kubelet.claims.add(made)
+    match what:
+        case "missing":
+            kubelet.claims.remove("c")
+            why = 'fetch ResourceClaim c: resourceclaims.resource.k8s.io "c" not found'
+        case "not allocated":
+            del made["status"]["allocation"]
+            why = "ResourceClaim c: not allocated"
+        case "not reserved":
+            made["status"]["reservedFor"] = []
+            why = "pod p (default/p) is not allowed to use ResourceClaim c (u)"
+        case "foreign":
+            made["metadata"]["ownerReferences"][0]["uid"] = "another"
+            why = "ResourceClaim default/c was not created for Pod default/p (Pod is not owner)"
+        case _:
+            kubelet.claims.failing = "connection refused"
+            why = "fetch ResourceClaim c: connection refused"
+    assert f"Failed to prepare dynamic resources: {why}" == kubelet.run(pod).event
+    assert [] == stub.prepared
+
+
+def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: SimulatedKubelet) -> None:
+    uses = [ContainerClaim("none")]
+    pod = Pod("p", [Container("main", claims=uses)], claims=[PodClaim("none", "")])
+    assert {"main": None} == kubelet.run(pod).options
+    assert {"main": {}} == kubelet.dra.health(pod)
+
+
+def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_ending(
+    kubelet: SimulatedKubelet,
+) -> None:
+    uses = [ContainerClaim("c")]
+    claim = PodClaim("c", None, from_template=True)
+    pod = Pod("p", [Container("main", claims=uses)], claims=[claim])
+    why = 'prepare dynamic resources: pod "default/p": ResourceClaim not created yet'
+    assert f"Failed to {why}" == kubelet.run(pod).event
+    kubelet.terminate(pod)
+    assert f"Failed to un{why}" == kubelet.pod(pod).event
+
+
+# As upstream's TestParallelPrepareUnprepareResources.
+def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    one, two = sharing("one", "c"), sharing("two", "c")
+    give(kubelet, "c", one, two)
+    assert kubelet.run(one).options["main"] == kubelet.run(two).options["main"]
+    assert [["c"]] == stub.prepared
+    kubelet.terminate(one)
+    assert [] == stub.unprepared
+    assert {two.uid} == kubelet.dra.users("c")
+    kubelet.terminate(two)
+    assert [["c"]] == stub.unprepared
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "unprepared"), [(Behaviour.v1_36(), [["c"]]), (Behaviour.fixed(), [])]
+)
+def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
+    kubelet: SimulatedKubelet, driver: Make, unprepared: list[list[str]]
+) -> None:
+    stub = driver()
+    user, other = sharing("user", "c"), sharing("other", "c")
+    give(kubelet, "c", user)
+    assert kubelet.run(user).options
+    assert "is not allowed to use" in kubelet.run(other).event
+    kubelet.terminate(other)
+    assert {"main"} == kubelet.pod(user).running
+    assert unprepared == stub.unprepared
+    kubelet.exit_container(user, "main")
+    if unprepared:
+        with pytest.raises(ContainerStartError, match="internal error: unable to get claim info"):
+            kubelet.start_container(user, "main")
+    else:
+        assert kubelet.start_container(user, "main")
+
+
+def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    one, two = driver("one.io", "one.sock"), driver("two.io", "two.sock")
+    pod = sharing("p", "both", "second")
+    give(kubelet, "both", pod, results=[result("one.io"), result("two.io")])
+    give(kubelet, "second", pod, results=[result("two.io")])
+    got = kubelet.run(pod).options["main"]
+    assert [["both"]] == one.prepared
+    assert [["both", "second"]] == two.prepared
+    assert got
+    assert 3 == len(got.claim_cdi_devices)
+    assert {("one.io", "NodePrepareResources"): 1, ("two.io", "NodePrepareResources"): 1} == dict(
+        kubelet.metrics.dra_calls
+    )
+
+
+def test_a_container_gets_the_devices_of_the_requests_that_it_names(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+
+    def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
+        for name in "ab":
+            stub.write_cdi(name, {"env": [f"{name.upper()}={claim.name}"]})
+        return pb.NodePrepareResourceResponse(
+            devices=[
+                pb.Device(
+                    pool_name="pool",
+                    device_name=name,
+                    request_names=[name],
+                    cdi_device_ids=[f"x.io/claim={name}"],
+                )
+                for name in "ab"
+            ]
+        )
+
+    stub.on_prepare = answer
+    containers = [
+        Container("only", claims=[ContainerClaim("c", "b")]),
+        Container("all", claims=[ContainerClaim("c")]),
+        Container("twice", claims=[ContainerClaim("c", "a"), ContainerClaim("c", "b")]),
+        Container("none"),
+    ]
+    pod = Pod("p", containers, claims=[PodClaim("c", "c")])
+    give(kubelet, "c", pod, results=[result(request="a"), result(request="b")])
+    options = kubelet.run(pod).options
+    envs = {name: dict(got.envs) if got else None for name, got in options.items()}
+    both = {"A": "c", "B": "c"}
+    assert {"only": {"B": "c"}, "all": both, "twice": both, "none": None} == envs
+
+
+def test_a_claim_made_again_under_its_name_waits_for_the_old_one(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    old = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(old)
+    stub.failing["NodeUnprepareResources"] = StubError("busy")
+    kubelet.delete(old)
+    clock.advance(60)
+    kubelet.sync()
+    assert "rpc error: code = Internal desc = busy" in kubelet.dra.problems[-1]
+    new = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    assert "old ResourceClaim with same name p and different UID" in kubelet.run(new).event
+    stub.failing.clear()
+    clock.advance(90)
+    kubelet.sync()
+    clock.advance(90)
+    kubelet.sync()
+    assert {"main"} == kubelet.pod(new).running
+
+
+def test_claims_of_pods_that_are_gone_are_released_within_a_minute(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.sync()
+    kubelet.stop()
+    kubelet.delete(pod)
+    kubelet.start()
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.dra.connected)
+    clock.advance(60)
+    kubelet.sync()
+    assert [["p"]] == stub.unprepared
+
+
+def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.admit(pod)
+
+    def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
+        kubelet.terminate(pod)
+        return stub.one_device(claim)
+
+    stub.on_prepare = answer
+    with pytest.raises(PodNotReadyError, match="internal error: unable to get claim info"):
+        kubelet.start_container(pod, "main")
+
+
+def test_a_driver_can_be_called_directly(kubelet: SimulatedKubelet, driver: Make) -> None:
+    driver()
+    claim = allocated_claim("c", [result()])
+    uid = claim["metadata"]["uid"]
+    answer = kubelet.dra.prepare("x.io", claim)
+    assert ["device"] == [device.device_name for device in answer[uid].devices]
+    assert {uid} == kubelet.dra.unprepare("x.io", claim).keys()
+    kubelet.stop()
+    with pytest.raises(KubeletStopped, match="the kubelet is not running"):
+        kubelet.dra.prepare("x.io", claim)
+
+
+def test_a_call_over_a_closed_connection_fails_as_in_go(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    driver()
+    plugin = kubelet._live().dra.drivers.get("x.io")
+    plugin.close()
+    with pytest.raises(CallError, match=r"Canceled desc = grpc: the client connection is closing"):
+        plugin.call("NodePrepareResources", [])
+
+
+def test_init_containers_run_once_their_claim_is_prepared(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    stub.failing["NodePrepareResources"] = StubError("not yet")
+    uses = [ContainerClaim("c")]
+    containers = [Container("first", claims=uses)]
+    pod = Pod("p", [Container("main", claims=uses)], containers, claims=[PodClaim("c", "c")])
+    give(kubelet, "c", pod)
+    kubelet.run(pod)
+    stub.failing.clear()
+    clock.advance(90)
+    kubelet.sync()
+    state = kubelet.pod(pod)
+    assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))

@@ -1,0 +1,271 @@
+"""Device plugins and DRA drivers on one node, and what one does to pods of the other."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import grpc
+import pytest
+
+from deviceplugin._platform import rpc
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+from deviceplugin.proto.podresources import podresources_pb2
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2
+from deviceplugin.simulator import (
+    Behaviour,
+    Container,
+    ContainerStartError,
+    ExtendedClaim,
+    KubeletConfig,
+    ManualClock,
+    Observer,
+    Pod,
+    RequestMapping,
+    RunOptions,
+    SimulatedKubelet,
+    StubDriver,
+    StubPlugin,
+    allocated_claim,
+    double_bookings,
+)
+
+R = "x.io/dev"
+PRE_START = deviceplugin_pb2.DevicePluginOptions(pre_start_required=True)
+Make = Callable[..., StubDriver]
+Plugin = Callable[..., StubPlugin]
+
+
+@pytest.fixture
+def agent(kubelet: SimulatedKubelet) -> Iterator[Mapping[str, Any]]:
+    service = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
+    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
+        yield rpc.calls(channel, service)
+
+
+def by_limits(kubelet: SimulatedKubelet, name: str, *, init: bool = False) -> Pod:
+    """Return a pod whose limit the scheduler satisfied by a claim of the same name."""
+    extended = ExtendedClaim(name, [RequestMapping("main", R, "container-0-request-0")])
+    first = [Container("first")] if init else []
+    pod = Pod(name, [Container("main", {R: 1})], first, extended=extended)
+    request = "container-0-request-0"
+    results = [{"request": request, "driver": "x.io", "pool": "pool", "device": "device"}]
+    kubelet.claims.add(allocated_claim(name, results, pods=[pod], owner=pod))
+    return pod
+
+
+def of_node(ids: list[str]) -> deviceplugin_pb2.AllocateResponse:
+    """Answer Allocate with a device node for each id."""
+    nodes = [
+        deviceplugin_pb2.DeviceSpec(host_path=f"/dev/{id_}", container_path=f"/dev/{id_}")
+        for id_ in ids
+    ]
+    answer = deviceplugin_pb2.ContainerAllocateResponse(devices=nodes, envs={"FROM": "plugin"})
+    return deviceplugin_pb2.AllocateResponse(container_responses=[answer])
+
+
+# Limits that a claim satisfies.
+
+
+def test_a_limit_that_a_claim_satisfies_is_not_the_plugins(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
+) -> None:
+    stub, other = driver(), plugin()
+    options = kubelet.run(by_limits(kubelet, "p", init=True)).options
+    got = options["main"]
+    assert got
+    assert options["first"] is None
+    assert ({"CLAIM": "p"}, ()) == (got.envs, got.cdi_devices)
+    assert [["p"]] == stub.prepared
+    assert [] == other.allocated
+
+
+@pytest.mark.parametrize(
+    "config", [KubeletConfig(watch_interval=None, sync_interval=None, cdi_version="0.8.0")]
+)
+def test_a_container_can_have_devices_of_both(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
+) -> None:
+    driver()
+    plugin("y.io/dev").on_allocate = of_node
+    extended = ExtendedClaim("p", [RequestMapping("main", R, "r")])
+    pod = Pod("p", [Container("main", {R: 1, "y.io/dev": 2})], extended=extended)
+    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
+    kubelet.claims.add(allocated_claim("p", results, pods=[pod]))
+    got = kubelet.run(pod).options["main"]
+    assert got
+    assert {"FROM": "plugin", "CLAIM": "p"} == got.envs
+    assert {"/dev/a", "/dev/b"} == {node.host_path for node in got.devices}
+
+
+# T1.
+
+
+@pytest.mark.parametrize("behaviour", [Behaviour.v1_36()])
+def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin, clock: ManualClock
+) -> None:
+    driver()
+    stub = plugin(options=PRE_START)
+    pod = by_limits(kubelet, "p")
+    why = "no devices found allocated in local cache for pod default/p, container main, resource "
+    with pytest.raises(ContainerStartError, match=why):
+        kubelet.run(pod)
+    assert kubelet.pod(pod).sandbox
+    stub.stop()
+    kubelet.wait(lambda: R not in kubelet.registered)
+    with pytest.raises(ContainerStartError, match=why):
+        kubelet.start_container(pod, "main")
+    clock.advance(301)
+    kubelet.tick()
+    assert kubelet.start_container(pod, "main")
+
+
+def test_a_registration_without_pre_start_lets_them_start(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
+) -> None:
+    driver()
+    plugin(options=PRE_START)
+    pod = by_limits(kubelet, "p")
+    with pytest.raises(ContainerStartError):
+        kubelet.run(pod)
+    plugin(name="again.sock")
+    assert kubelet.start_container(pod, "main")
+    kubelet.exit_container(pod, "main")
+    plugin(name="back.sock", options=PRE_START)
+    with pytest.raises(ContainerStartError):
+        kubelet.start_container(pod, "main")
+
+
+@pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
+def test_once_that_is_fixed_pre_start_is_not_for_claims(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
+) -> None:
+    driver()
+    stub = plugin(options=PRE_START)
+    assert kubelet.run(by_limits(kubelet, "p")).options["main"]
+    assert [] == stub.pre_started
+
+
+# T2 and T3: see also test_claims.py.
+
+
+def test_a_container_of_a_plugin_that_is_gone_cannot_come_back(
+    kubelet: SimulatedKubelet, plugin: Plugin
+) -> None:
+    stub = plugin(options=PRE_START)
+    pod = Pod.of("p", main={R: 1})
+    kubelet.run(pod)
+    kubelet.exit_container(pod, "main")
+    stub.stop()
+    kubelet.wait(lambda: R not in kubelet.registered)
+    with pytest.raises(ContainerStartError, match=r"rpc failed .* has been stopped"):
+        kubelet.start_container(pod, "main")
+    kubelet.restart()
+    assert "UnexpectedAdmissionError" == kubelet.pod(pod).reason
+
+
+# Double bookings.
+
+
+def test_a_device_that_two_pods_have_is_noticed_at_the_start(
+    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
+) -> None:
+    plugin(devices=["a"]).on_allocate = of_node
+    stub = driver()
+
+    def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
+        given = stub.one_device(claim)
+        stub.write_cdi(claim.uid, {"deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/a"}]})
+        return given
+
+    stub.on_prepare = answer
+    one = Pod.of("one", main={R: 1}, other={})
+    kubelet.run(one)
+    assert {} == double_bookings(kubelet.pods)
+    two = kubelet.claims.pod("two", "x.io", "pool", ["a"])
+    kubelet.run(two)
+    assert {"/dev/a": [one.uid, two.uid]} == double_bookings(kubelet.pods)
+    assert {} == double_bookings(kubelet.pods, lambda _options: ())
+    kubelet.exit_container(one, "main")
+    assert {} == double_bookings(kubelet.pods)
+
+
+class Starts(Observer):
+    """Records starts."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, bool]] = []
+
+    def started(self, pod: Pod, container: str, options: RunOptions | None) -> None:
+        self.seen.append((pod.name, container, options is not None))
+
+
+def test_an_observer_sees_each_start(kubelet: SimulatedKubelet, plugin: Plugin) -> None:
+    plugin()
+    kubelet._host.observer = starts = Starts()
+    kubelet.run(Pod.of("p", main={R: 1}, other={}))
+    assert [("p", "main", True), ("p", "other", False)] == starts.seen
+
+
+# The pod resources API.
+
+
+def listed(agent: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the claims of the container ``main``, by pod."""
+    answer = agent["List"](podresources_pb2.ListPodResourcesRequest())
+    return {
+        pod.name: list(pod.containers[0].dynamic_resources)
+        for pod in answer.pod_resources
+        if pod.containers
+    }
+
+
+# As upstream's TestGetDynamicResources.
+def test_claims_are_listed_with_the_cdi_names_of_all_devices_before(
+    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
+) -> None:
+    stub = driver()
+    stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse(
+        devices=[
+            pb.Device(pool_name="pool", device_name=name, cdi_device_ids=[f"x.io/c={name}"])
+            for name in "ab"
+        ]
+    )
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["a", "b"])
+    kubelet.admit(pod)
+    assert {"p": []} == listed(agent)
+    kubelet._live().workers.make_sandbox(kubelet.pod(pod))
+    (claim,) = listed(agent)["p"]
+    assert ("p", "default") == (claim.claim_name, claim.claim_namespace)
+    assert [
+        ("x.io", "pool", "a", ["x.io/c=a"]),
+        ("x.io", "pool", "b", ["x.io/c=a", "x.io/c=b"]),
+    ] == [
+        (each.driver_name, each.pool_name, each.device_name, [one.name for one in each.cdi_devices])
+        for each in claim.claim_resources
+    ]
+
+
+def test_claims_for_limits_are_listed_for_their_container(
+    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
+) -> None:
+    stub = driver()
+    stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
+        devices=[pb.Device(pool_name="pool", device_name=claim.name, share_id="s")]
+    )
+    kubelet.run(by_limits(kubelet, "p"))
+    kubelet.run(Pod.of("none", main={}))
+    found = listed(agent)
+    assert [] == found["none"]
+    (claim,) = found["p"]
+    assert ["s"] == [each.share_id for each in claim.claim_resources]
+
+
+@pytest.mark.parametrize(
+    "config", [KubeletConfig(version="1.33", dra=True, watch_interval=None, sync_interval=None)]
+)
+def test_before_1_34_claims_are_not_listed(
+    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
+) -> None:
+    driver()
+    kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["a"]))
+    assert {"p": []} == listed(agent)

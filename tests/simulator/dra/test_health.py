@@ -1,0 +1,178 @@
+"""The health of devices, from the driver's stream to the status of pods."""
+
+from collections.abc import Callable
+
+import pytest
+
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+from deviceplugin.simulator import (
+    Container,
+    ContainerClaim,
+    ExtendedClaim,
+    KubeletConfig,
+    ManualClock,
+    Pod,
+    PodClaim,
+    RequestMapping,
+    ResourceHealth,
+    SimulatedKubelet,
+    StubDriver,
+    StubError,
+    allocated_claim,
+)
+from patience import eventually
+
+Make = Callable[..., StubDriver]
+DEVICE = ("pool", "device")
+
+
+def run(kubelet: SimulatedKubelet, name: str = "p") -> Pod:
+    pod = kubelet.claims.pod(name, "x.io", "pool", ["device"])
+    assert kubelet.run(pod).options
+    return pod
+
+
+def shown(kubelet: SimulatedKubelet, pod: Pod) -> tuple[str, str]:
+    """Return health and message of the pod's only device."""
+    (entry,) = kubelet.dra.health(pod)["main"]["claim:claim"]
+    return entry.health, entry.message
+
+
+def test_a_report_is_shown_in_the_status_and_pokes_the_pod(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    assert ("Unknown", "") == shown(kubelet, pod)
+    stub.report({DEVICE: "Healthy"})
+    kubelet.wait(lambda: shown(kubelet, pod) == ("Healthy", ""))
+    stub.report({DEVICE: "Unhealthy"}, message="ECC error: 3")
+    kubelet.wait(lambda: shown(kubelet, pod) == ("Unhealthy", "ECC error: 3"))
+    stub.report({DEVICE: "odd"})
+    kubelet.wait(lambda: shown(kubelet, pod) == ("Unknown", ""))
+    assert [frozenset({pod.uid})] * 3 == kubelet.take_pokes()
+
+
+def test_a_report_without_news_pokes_nobody(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    stub.on_prepare = lambda claim: stub.devices(claim, "unreported")
+    run(kubelet, "another")
+    stub.report({DEVICE: "Healthy"})
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
+    kubelet.take_pokes()
+    stub.report({DEVICE: "Healthy", ("pool", "other"): "Healthy"})
+    stub.report({("pool", "other"): "Unhealthy"})
+    stub.report({DEVICE: "Unhealthy"})
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unhealthy")
+    assert [frozenset({pod.uid})] == kubelet.take_pokes()
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(0, 30), (-5, 30), (7, 7)])
+def test_a_report_that_is_not_repeated_does_not_hold(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock, timeout: int, seconds: int
+) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    stub.report({DEVICE: "Healthy"}, timeout=timeout)
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
+    clock.advance(seconds)
+    assert "Healthy" == shown(kubelet, pod)[0]
+    clock.advance(0.1)
+    assert "Unknown" == shown(kubelet, pod)[0]
+    kubelet.take_pokes()
+    stub.report({("pool", "other"): "Healthy"})  # which makes the kubelet notice
+    kubelet.wait(lambda: [frozenset({pod.uid})] == kubelet.take_pokes())
+
+
+def test_a_stream_that_ends_is_taken_anew_after_5_s(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    stub.report({DEVICE: "Healthy"})
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
+    stub.end_streams()
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unknown")
+    clock.advance(4.9)
+    kubelet.sync()
+    assert 0 == stub.streams
+    clock.advance(0.1)
+    kubelet.sync()
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
+
+
+def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver(services=["v1.DRAPlugin"])
+    eventually(lambda: stub.streams == 1)
+    stub.failing["NodeWatchResources"] = StubError("no")
+    stub.end_streams()
+    eventually(lambda: stub.streams == 0)
+
+    def asked_again() -> bool:
+        clock.advance(5)
+        kubelet.sync()
+        return stub.calls.count("NodeWatchResources") > 1
+
+    eventually(asked_again)
+
+
+@pytest.mark.parametrize(
+    "config", [KubeletConfig(version="1.35", watch_interval=None, sync_interval=None)]
+)
+def test_before_1_36_no_driver_is_asked_for_health(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    assert 0 == stub.calls.count("NodeWatchResources")
+    assert {} == kubelet.dra.health(pod)
+
+
+def test_a_long_message_is_cut(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    pod = run(kubelet)
+    stub.report({DEVICE: "Unhealthy"}, message="x" * 1025)
+    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unhealthy")
+    assert "x" * 1021 + "..." == shown(kubelet, pod)[1]
+
+
+# As upstream's TestUpdateAllocatedResourcesStatus of DRA.
+def test_devices_with_the_same_first_cdi_name_are_shown_as_one(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+
+    def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
+        given = stub.devices(claim, "a", "b", "c")
+        given.devices[1].cdi_device_ids.append(given.devices[0].cdi_device_ids[0])
+        return given
+
+    stub.on_prepare = answer
+    stub.report({("pool", "a"): "Healthy", ("pool", "b"): "Unhealthy"})
+    pod = run(kubelet)
+    uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
+    expected = [
+        ResourceHealth(f"x.io/claim={uid}", "Healthy"),
+        ResourceHealth("x.io/pool/c", "Unknown"),
+    ]
+    kubelet.wait(lambda: expected == kubelet.dra.health(pod)["main"]["claim:claim"])
+
+
+def test_requests_are_shown_apart_and_claims_for_limits_are_not(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    stub.on_prepare = lambda claim: stub.devices(claim, "device", request="r")
+    container = Container(
+        "main", {"x.io/dev": 1}, claims=[ContainerClaim("c", "r/sub"), ContainerClaim("c", "s")]
+    )
+    extended = ExtendedClaim("e", [RequestMapping("main", "x.io/dev", "r")])
+    pod = Pod("p", [container], claims=[PodClaim("c", "c")], extended=extended)
+    for name in "ce":
+        results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
+        kubelet.claims.add(allocated_claim(name, results, pods=[pod], uid=name))
+    assert kubelet.run(pod).options
+    assert {"main": {"claim:c/r/sub": [ResourceHealth("x.io/claim=c", "Unknown")]}} == (
+        kubelet.dra.health(pod)
+    )

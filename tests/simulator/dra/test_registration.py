@@ -1,0 +1,246 @@
+"""DRA drivers in plugins_registry: what is asked of them, and which instance gets the calls."""
+
+from collections.abc import Callable
+
+import pytest
+
+from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
+from deviceplugin.simulator import (
+    CallError,
+    KubeletConfig,
+    ManualClock,
+    SimulatedKubelet,
+    StubDriver,
+    StubError,
+)
+from deviceplugin.simulator._connections import ConnectError
+from patience import eventually
+
+Make = Callable[..., StubDriver]
+QUIET = {"watch_interval": None, "sync_interval": None}
+
+
+def start(
+    kubelet: SimulatedKubelet, *services: str, name: str = "x.io", **options: object
+) -> StubDriver:
+    driver = StubDriver(kubelet.registry_dir, name, services=services, **options)  # type: ignore[arg-type]
+    driver.start()
+    return driver
+
+
+# As upstream's TestRegistrationHandler.
+def test_a_driver_is_asked_introduced_and_told(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
+    assert {str(stub.socket): "x.io"} == kubelet.watched_sockets
+    assert ["GetInfo", "NotifyRegistrationStatus"] == [
+        call for call in stub.calls if call != "NodeWatchResources"
+    ]
+    assert stub.statuses[0].plugin_registered
+    assert 1 == pytest.approx(stub.deadlines["GetInfo"], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("services", "chosen"),
+    [
+        ([V1, V1BETA1, HEALTH], V1),
+        ([V1BETA1, V1], V1BETA1),
+        (["v9.DRAPlugin", HEALTH, V1], V1),
+    ],
+)
+def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
+    kubelet: SimulatedKubelet, driver: Make, services: list[str], chosen: str
+) -> None:
+    stub = driver(services=services)
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    assert kubelet.run(pod).options
+    assert chosen == kubelet.dra.service("x.io")
+    assert [chosen] == stub.versions
+
+
+@pytest.mark.parametrize(
+    ("services", "why"),
+    [
+        ((), "empty list of supported gRPC services (aka supported versions)"),
+        (
+            ("1.0.0", HEALTH),
+            (
+                'none of services supported by the plugin (["1.0.0" "v1alpha1.DRAResourceHealth"]) '
+                'are supported by the kubelet (["v1.DRAPlugin" "v1beta1.DRAPlugin"])'
+            ),
+        ),
+    ],
+)
+def test_a_driver_without_a_known_service_is_refused(
+    kubelet: SimulatedKubelet, services: tuple[str, ...], why: str
+) -> None:
+    stub = start(kubelet, *services)
+    kubelet.watch()
+    assert {} == kubelet.dra.drivers
+    expected = (
+        "RegisterPlugin error -- plugin validation failed with err: invalid supported gRPC "
+        f"versions of DRA driver plugin x.io at endpoint {stub.socket}: {why}"
+    )
+    assert expected == stub.statuses[0].error
+    stub.stop()
+
+
+@pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
+def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options
+    assert [V1BETA1] == stub.versions
+    refused = start(kubelet, V1, name="new.io", socket="new.sock")
+    kubelet.watch()
+    assert 'by the kubelet (["v1beta1.DRAPlugin"])' in refused.statuses[0].error
+    refused.stop()
+
+
+@pytest.mark.parametrize("config", [KubeletConfig(version="1.33", **QUIET)])  # type: ignore[arg-type]
+def test_before_1_34_no_driver_is_registered_by_default(kubelet: SimulatedKubelet) -> None:
+    stub = start(kubelet, V1BETA1)
+    kubelet.watch()
+    expected = f"no handler registered for plugin type: DRAPlugin at socket {stub.socket}"
+    assert f"RegisterPlugin error -- {expected}" == stub.statuses[0].error
+    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options == {
+        "main": None
+    }
+    assert [] == stub.prepared
+    stub.stop()
+
+
+def test_before_1_32_there_is_no_gate_for_claims() -> None:
+    with pytest.raises(ValueError, match=r"Kubernetes 1\.31 has no gate DynamicResourceAllocation"):
+        KubeletConfig(version="1.31", dra=True)
+
+
+def test_a_driver_whose_info_is_late_is_tried_again(kubelet: SimulatedKubelet) -> None:
+    stub = start(kubelet, V1)
+    stub.hold("GetInfo")
+    kubelet.watch()
+    assert {} == kubelet.dra.drivers
+    assert [] == stub.statuses
+    stub.release()
+    stub.stop()
+
+
+def test_a_driver_that_does_not_take_the_notice_is_not_registered(
+    kubelet: SimulatedKubelet, clock: ManualClock
+) -> None:
+    stub = start(kubelet, V1)
+    stub.failing["NotifyRegistrationStatus"] = StubError("no")
+    kubelet.watch()
+    assert {} == kubelet.dra.drivers
+    stub.failing.clear()
+    clock.advance(1)
+    kubelet.watch()
+    assert "x.io" in kubelet.dra.drivers
+    stub.stop()
+
+
+# As upstream's TestConnectionHandling.
+def test_the_newest_connected_instance_gets_the_calls(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+    assert {"x.io": [str(old.socket), str(new.socket)]} == kubelet.dra.drivers
+    kubelet.run(kubelet.claims.pod("one", "x.io", "pool", ["device"]))
+    assert ([], [["one"]]) == (old.prepared, new.prepared)
+    new.kill()
+    kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(old.socket)]})
+    kubelet.run(kubelet.claims.pod("two", "x.io", "pool", ["device"]))
+    assert [["two"]] == old.prepared
+
+
+def test_a_driver_that_was_killed_is_still_called_and_back_at_once(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    stub.kill()
+    kubelet.wait(lambda: not kubelet.dra.connected)
+    outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+    assert outcome
+    assert "rpc error: code = Unavailable" in outcome.event
+    stub.start()
+    kubelet.watch()
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.dra.connected)
+
+
+def test_only_the_instance_whose_socket_is_deleted_is_dropped(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+    old.stop()
+    kubelet.watch()
+    assert {"x.io": [str(new.socket)]} == kubelet.dra.drivers
+    new.stop()
+    kubelet.watch()
+    assert {} == kubelet.dra.drivers
+    with pytest.raises(CallError, match=r"^DRA driver x\.io is not registered$"):
+        kubelet.dra.prepare("x.io")
+    with pytest.raises(LookupError, match=r"x\.io is not registered"):
+        kubelet.dra.service("x.io")
+
+
+def test_one_instance_cannot_take_the_endpoint_of_another(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    thief = StubDriver(kubelet.registry_dir, "x.io", socket="thief.sock")
+    thief.info.endpoint = str(stub.socket)
+    with thief:
+        kubelet.watch()
+        expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
+        assert expected in thief.statuses[0].error
+    assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
+
+
+def test_an_endpoint_apart_from_the_registration_is_used(kubelet: SimulatedKubelet) -> None:
+    served = StubDriver(kubelet.root / "plugins", "x.io", socket="dra.sock")
+    introduced = StubDriver(kubelet.registry_dir, "x.io")
+    introduced.info.endpoint = str(served.socket)
+    with served, introduced:
+        kubelet.watch()
+        kubelet.wait(lambda: kubelet.dra.connected)
+        assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).event == ""
+        assert ([["p"]], []) == (served.prepared, introduced.prepared)
+
+
+def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: SimulatedKubelet) -> None:
+    stub = StubDriver(kubelet.registry_dir, "x.io")
+    stub.info.endpoint = "/run/%zz"
+    with stub:
+        kubelet.watch()
+        assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
+
+
+def test_drivers_register_again_by_themselves_after_a_restart(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    kubelet.restart()
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.dra.connected)
+    assert 2 == len(stub.statuses)
+    kubelet.stop()
+    assert ({}, {}, {}) == (kubelet.dra.drivers, kubelet.dra.connected, kubelet.dra.wipes)
+    eventually(lambda: stub.streams == 0)
+
+
+def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(
+    kubelet: SimulatedKubelet,
+) -> None:
+    drivers = kubelet._live().dra.drivers
+    drivers.close()
+    with pytest.raises(ConnectError, match="the kubelet has stopped"):
+        drivers.register("x.io", "/run/dra.sock", [V1])
+
+
+def test_a_driver_without_cdi_files_gives_no_names(kubelet: SimulatedKubelet) -> None:
+    with StubDriver(kubelet.registry_dir, "x.io") as stub:
+        kubelet.watch()
+        pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+        assert {"main": None} == kubelet.run(pod).options
+        kubelet.terminate(pod)
+        assert [["p"]] == stub.unprepared

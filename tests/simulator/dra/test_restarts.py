@@ -1,0 +1,345 @@
+"""What a restart of the kubelet, of a driver and of the machine does to claims and slices."""
+
+import json
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from deviceplugin.apiserver import NotFoundError, Page, UnavailableError
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+from deviceplugin.simulator import (
+    ApiCluster,
+    ClusterError,
+    Container,
+    ContainerClaim,
+    ContainerCreateError,
+    KubeletConfig,
+    ManualClock,
+    Pod,
+    PodClaim,
+    SimulatedKubelet,
+    StubDriver,
+    StubError,
+    allocated_claim,
+)
+from patience import eventually
+
+Make = Callable[..., StubDriver]
+
+
+def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
+    """Return the variables that the pod's container got at its last start."""
+    options = kubelet.pod(pod).started["main"]
+    assert options
+    return dict(options.envs)
+
+
+def back(kubelet: SimulatedKubelet) -> None:
+    """Let the drivers register again."""
+    kubelet.watch()
+    kubelet.wait(lambda: kubelet.dra.connected, what="a driver")
+
+
+# Claims.
+
+
+def test_a_restart_leaves_running_pods_alone(kubelet: SimulatedKubelet, driver: Make) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.restart()
+    back(kubelet)
+    kubelet.sync()
+    assert {"main"} == kubelet.pod(pod).running
+    assert not kubelet.dra.prepared("p")
+    assert [["p"]] == stub.prepared
+    kubelet.exit_container(pod, "main")
+    got = kubelet.start_container(pod, "main")
+    assert got
+    assert {"CLAIM": "p"} == got.envs
+    assert [["p"]] == stub.prepared
+
+
+def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_are_added(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pods = [
+        Pod(name, [Container("main", claims=[ContainerClaim("c")])], claims=[PodClaim("c", "c")])
+        for name in ("one", "two")
+    ]
+    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
+    config = [{"source": "FromClaim", "opaque": {"driver": "y.io", "parameters": {}}}]
+    kubelet.claims.add(allocated_claim("c", results, pods=pods, uid="u", config=config))
+    kubelet.run(pods[0])
+    kubelet.restart()
+    back(kubelet)
+    stub.write_cdi("other", {"env": ["OTHER=1"]})
+    stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
+        devices=[
+            *stub.one_device(claim).devices,
+            pb.Device(pool_name="pool", device_name="new", cdi_device_ids=["x.io/claim=other"]),
+        ]
+    )
+    got = kubelet.run(pods[1]).options["main"]
+    assert got
+    ids = ["x.io/claim=u", "x.io/claim=u", "x.io/claim=other"]
+    assert ids == list(got.claim_cdi_devices)
+    assert {"CLAIM": "c", "OTHER": "1"} == got.envs
+    assert ["device", "device", "new"] == [device.name for _, device in kubelet.dra.devices("c")]
+
+
+def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    """The old CDI device stays in the kubelet's checkpoint, whatever the driver says later."""
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.reboot()
+    back(kubelet)
+    stub.on_prepare = lambda claim: stub.devices(pb.Claim(uid="fresh", name=claim.name), "device")
+    with pytest.raises(ContainerCreateError, match="unresolvable CDI devices x"):
+        kubelet.start_container(pod, "main")
+
+
+def test_a_reboot_prepares_claims_again_for_new_sandboxes(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    done = kubelet.claims.pod("done", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.run(done)
+    kubelet.terminate(done)
+    kubelet.reboot()
+    assert [] == list(kubelet.cdi_dirs[0].iterdir())
+    kubelet.sync()
+    assert set() == kubelet.pod(pod).running
+    back(kubelet)
+    kubelet.pod(pod).retry_at = 0
+    kubelet.sync()
+    assert {"main"} == kubelet.pod(pod).running
+    assert [["p"], ["done"], ["p"]] == stub.prepared
+    assert {"CLAIM": "p"} == env(kubelet, pod)
+
+
+def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
+    ids = [f"x.io/claim={uid}"]
+    kubelet.reboot()
+    back(kubelet)
+    stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse(
+        devices=[pb.Device(pool_name="pool", device_name="device", cdi_device_ids=ids)]
+    )
+    kubelet.sync()
+    assert set() == kubelet.pod(pod).running
+    assert f"unresolvable CDI devices {ids[0]}" in kubelet.pod(pod).event
+    stub.write_cdi(uid, {"env": ["CLAIM=p"]})
+    clock.advance(10)
+    kubelet.sync()
+    assert {"main"} == kubelet.pod(pod).running
+
+
+def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    kubelet.stop()
+    kubelet.terminate(pod)
+    assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)
+    kubelet.start()
+    back(kubelet)
+    kubelet.sync()
+    assert "Succeeded" == kubelet.pod(pod).phase
+    assert [["p"]] == stub.unprepared
+
+
+def test_the_checkpoint_is_the_kubelets(kubelet: SimulatedKubelet, driver: Make) -> None:
+    driver()
+    kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+    written = json.loads((kubelet.root / "dra_manager_state").read_text())
+    assert zlib.crc32(written["Data"].encode()) == written["Checksum"]
+    data = json.loads(written["Data"])
+    assert "DRACheckpoint" == data["kind"]
+    (state,) = data["ClaimInfoStateList"]
+    assert ("p", "default") == (state["ClaimName"], state["Namespace"])
+    (device,) = state["DriverState"]["x.io"]["Devices"]
+    assert ("pool", "device", None) == (
+        device["PoolName"],
+        device["DeviceName"],
+        device["RequestNames"],
+    )
+
+
+@pytest.mark.parametrize("damage", ["{", '{"Data": "{}", "Checksum": 1}', '{"Data": 1}'])
+def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: SimulatedKubelet, damage: str) -> None:
+    kubelet.stop()
+    (kubelet.root / "dra_manager_state").write_text(damage)
+    with pytest.raises(ValueError, match=r"create ResourceClaim cache: .*checkpoint is corrupted"):
+        kubelet.start()
+    assert not kubelet.running
+
+
+# Slices.
+
+
+def test_a_start_deletes_the_slices_of_the_node(kubelet: SimulatedKubelet) -> None:
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
+    kubelet.restart()
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
+
+
+@pytest.mark.parametrize(
+    "config", [KubeletConfig(watch_interval=None, sync_interval=None, wipe_after=3)]
+)
+def test_the_deletion_at_the_start_can_come_after_the_registration(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    driver()
+    kubelet.sync()
+    assert [] == kubelet.claims.deleted_slices
+    clock.advance(3)
+    kubelet.sync()
+    assert [""] == kubelet.claims.deleted_slices
+
+
+def test_slices_of_a_driver_are_deleted_30_s_after_its_last_connection(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
+    one, two = driver(socket="one.sock"), driver(socket="two.sock")
+    one.kill()
+    kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(two.socket)]})
+    assert {} == kubelet.dra.wipes
+    two.stop()
+    kubelet.wait(lambda: kubelet.dra.wipes)
+    clock.advance(29.9)
+    kubelet.sync()
+    assert [""] == kubelet.claims.deleted_slices
+    clock.advance(0.1)
+    kubelet.sync()
+    assert ["", "x.io"] == kubelet.claims.deleted_slices
+    assert {"": 1, "x.io": 1} == dict(kubelet.metrics.slice_deletions)
+
+
+def test_a_driver_that_is_back_within_30_s_keeps_its_slices(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    driver().kill()
+    kubelet.wait(lambda: kubelet.dra.wipes)
+    clock.advance(29)
+    driver()
+    assert {} == kubelet.dra.wipes
+    clock.advance(60)
+    kubelet.sync()
+    assert [""] == kubelet.claims.deleted_slices
+
+
+def test_a_driver_that_never_answers_loses_its_slices_too(
+    kubelet: SimulatedKubelet, clock: ManualClock
+) -> None:
+    stub = StubDriver(kubelet.registry_dir, "x.io")
+    stub.info.endpoint = "/nowhere/dra.sock"
+    with stub:
+        kubelet.watch()
+        clock.advance(30)
+        kubelet.sync()
+    assert ["", "x.io"] == kubelet.claims.deleted_slices
+
+
+def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
+    driver().kill()
+    kubelet.wait(lambda: kubelet.dra.wipes)
+    kubelet.claims.failing = "the server is away"
+    clock.advance(30)
+    kubelet.sync()
+    driver()
+    kubelet.claims.failing = ""
+    clock.advance(1.3)
+    kubelet.sync()
+    assert ["", "x.io"] == kubelet.claims.deleted_slices
+
+
+class Api:
+    """An API server that answers as a test says."""
+
+    def __init__(self) -> None:
+        self.slices = {"s1": "node", "s2": "node"}
+        self.asked: list[object] = []
+        self.error: Exception | None = None
+
+    def get(self, path: str) -> dict[str, str]:
+        self.asked.append(path)
+        if self.error:
+            raise self.error
+        return {"kind": "ResourceClaim"}
+
+    def list(self, path: str, query: dict[str, str]) -> Page:
+        self.asked.append((path, query))
+        if self.error:
+            raise self.error
+        return Page([{"metadata": {"name": name}} for name in [*self.slices, "gone"]], "1")
+
+    def delete(self, path: str) -> None:
+        name = path.rpartition("/")[2]
+        if name == "stuck":
+            raise UnavailableError("no", status=500)
+        if name not in self.slices:
+            raise NotFoundError("no", status=404)
+        del self.slices[name]
+
+
+def test_an_api_server_is_asked_for_claims_and_slices() -> None:
+    api = Api()
+    cluster = ApiCluster(api)
+    root = "/apis/resource.k8s.io/v1"
+    assert {"kind": "ResourceClaim"} == cluster.claim("space", "c")
+    cluster.delete_slices("worker", "x.io")
+    cluster.delete_slices("worker", "")
+    selector = {"fieldSelector": "spec.nodeName=worker"}
+    assert [
+        f"{root}/namespaces/space/resourceclaims/c",
+        (f"{root}/resourceslices", {"fieldSelector": "spec.nodeName=worker,spec.driver=x.io"}),
+        (f"{root}/resourceslices", selector),
+    ] == api.asked
+    assert {} == api.slices
+    api.slices = {"stuck": "node"}
+    with pytest.raises(ClusterError, match="no"):
+        cluster.delete_slices("worker", "")
+    api.error = UnavailableError("away")
+    with pytest.raises(ClusterError, match="away"):
+        cluster.claim("space", "c")
+
+
+# By itself.
+
+
+@pytest.mark.parametrize("config", [KubeletConfig(watch_interval=0.02, sync_interval=0.02)])
+def test_all_of_this_happens_by_itself(
+    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+) -> None:
+    stub = driver()
+    stub.failing["NodePrepareResources"] = StubError("not yet")
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    kubelet.run(pod)
+    stub.failing.clear()
+
+    def runs() -> bool:
+        clock.advance(90)  # again and again: an attempt that fails late waits from then on
+        return bool(kubelet.pod(pod).running)
+
+    kubelet.wait(runs)
+    kubelet.terminate(pod)
+    eventually(lambda: ["p"] in stub.unprepared)  # by the pod or by the loop, or by both at once
