@@ -34,7 +34,7 @@ def main() -> int:
         return 0
     stale = [path for source in SOURCES for path in find_stale(source)]
     for path in stale:
-        print(f"{path}: not what its .proto says; run: make proto", file=sys.stderr)
+        print(f"{path}: not what its .proto says; run: make format", file=sys.stderr)
     return 1 if stale else 0
 
 
