@@ -1,29 +1,12 @@
 """The token and the authority of a pod, as they are renewed."""
 
-import shutil
-import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from cluster.certificates import certificate, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.apiserver import Account, ApiServer, UnavailableError
-
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-
-
-def certificate(place: Path) -> tuple[ssl.SSLContext, str]:
-    """Return what a server at 127.0.0.1 needs, and the authority by which it is known."""
-    place.mkdir(exist_ok=True)
-    words = (
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kube"
-    )
-    made = ["-keyout", "key.pem", "-out", "ca.crt", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", *words.split(), *made], cwd=place, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(place / "ca.crt", place / "key.pem")
-    return context, (place / "ca.crt").read_text()
 
 
 def written(place: Path, authority: str, token: str = "secret\n") -> Path:

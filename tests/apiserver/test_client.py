@@ -1,10 +1,14 @@
 """Asking an API server: what is sent, and what is made of its answers."""
 
+import json
 import os
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError
 
 from cluster.scripted_api import Answer, Asked, Script
 from deviceplugin.apiserver import (
@@ -18,6 +22,7 @@ from deviceplugin.apiserver import (
     UnavailableError,
     _client,
 )
+from deviceplugin.apiserver._reasons import reason_of
 from deviceplugin.errors import ConfigError
 from held_clock import HeldClock
 
@@ -150,6 +155,30 @@ def test_the_class_of_an_error_says_whether_to_try_again(
 
 
 @pytest.mark.parametrize(
+    ("details", "causes"),
+    [
+        (
+            {"causes": [{"field": "spec.a", "message": "too long"}, {"reason": "x"}, 1]},
+            [("spec.a", "too long"), ("", "")],
+        ),
+        ({"causes": "none"}, []),
+        ({}, []),
+        ([], []),
+        (None, []),
+    ],
+)
+def test_an_error_says_what_is_wrong_with_which_field(
+    script: Script, details: object, causes: list[tuple[str, str]]
+) -> None:
+    script.answers.append(
+        Answer(422, text=json.dumps({"kind": "Status", "message": "x", "details": details}))
+    )
+    with pytest.raises(InvalidError) as error:
+        ApiServer(script.url).create("/x", {})
+    assert causes == error.value.causes
+
+
+@pytest.mark.parametrize(
     ("answer", "text"),
     [
         (Answer(503), "answers 503: Service Unavailable"),
@@ -194,8 +223,17 @@ def test_no_proxy_is_used(script: Script, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nobody_listening_is_for_now() -> None:
-    with pytest.raises(UnavailableError, match="Connection refused"):
+    with pytest.raises(UnavailableError) as refused:
         ApiServer("http://127.0.0.1:1").get("/x")
+    reason = "Failed to establish a new connection: [Errno 111] Connection refused"
+    assert f"http://127.0.0.1:1: {reason}" == str(refused.value)
+
+
+def test_a_server_out_of_reach_is_told_without_the_address_of_an_object() -> None:
+    error = ConnectTimeoutError(HTTPConnection("198.51.100.1"), "timed out")
+    assert "timed out" == reason_of(error)
+    pool = HTTPConnectionPool("198.51.100.1")
+    assert "timed out" == reason_of(MaxRetryError(pool, "/x", error))
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(script: Script) -> None:
@@ -228,6 +266,25 @@ def test_an_answer_that_breaks_off_is_for_now(script: Script) -> None:
     script.answers.append(Answer(headers={"Content-Length": "100"}, parts=[b"{"]))
     with pytest.raises(UnavailableError, match="IncompleteRead"):
         ApiServer(script.url).get("/x")
+
+
+@pytest.mark.parametrize("method", ["create", "replace", "apply", "merge", "delete"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(headers={"Content-Length": "100"}, parts=[b"{"]),  # the connection is cut
+        Answer(503, headers={"Retry-After": "1"}),
+        Answer(429, headers={"Retry-After": "1"}),
+    ],
+)
+def test_no_change_is_sent_twice_whatever_becomes_of_the_answer(
+    script: Script, method: str, answer: Answer
+) -> None:
+    script.answers.append(answer)
+    words: dict[str, tuple[Any, ...]] = {"apply": (NODE, "me"), "delete": ()}
+    with pytest.raises(UnavailableError):
+        getattr(ApiServer(script.url), method)("/x", *words.get(method, (NODE,)))
+    assert 1 == len(script.asked)
 
 
 def test_answers_are_counted_and_so_are_those_that_never_came(script: Script) -> None:

@@ -11,9 +11,9 @@ import pytest
 from cluster.scripted_api import Answer, Asked, Script
 from deviceplugin.apiserver import ApiServer, ApiServerError, Watch, _watch
 from held_clock import HeldClock
+from patience import PATIENCE, eventually
 
 PATH = "/api/v1/nodes"
-PATIENCE = 30.0
 
 
 def node(name: str, version: int, **labels: str) -> dict[str, Any]:
@@ -48,13 +48,15 @@ class Stream:
 class Watching:
     """A watch in its thread, what it was told, and the server's side of it."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, **options: float) -> None:
         self.script = script
         self.clock = HeldClock()
         self.known: queue.Queue[list[str]] = queue.Queue()
         self.errors: queue.Queue[ApiServerError] = queue.Queue()
         self.streams: queue.Queue[Stream] = queue.Queue()
         self.lists: list[Answer] = []
+        self.headers: dict[str, str] = {}
+        """Of streams. With a length that they do not have, their end is a broken connection."""
         script.otherwise = self._answer
         self.watch = Watch(
             ApiServer(script.url),
@@ -63,6 +65,7 @@ class Watching:
             changed=lambda objects: self.known.put(sorted(objects)),
             failed=self.errors.put,
             clock=self.clock,
+            **options,
         )
         self.thread = threading.Thread(target=self.watch.run)
 
@@ -71,7 +74,7 @@ class Watching:
             return self.lists.pop(0)
         stream = Stream()
         self.streams.put(stream)
-        return Answer(parts=stream)
+        return Answer(parts=stream, headers=self.headers)
 
     def begin(self, *lists: Answer, skip: int = 0) -> Stream:
         """Start it, skip pauses, and return the first stream."""
@@ -184,7 +187,7 @@ def test_what_goes_wrong_is_told_and_tried_again(
     assert text in str(watching.errors.get(timeout=PATIENCE))
     watching.clock.skip_wait()
     watching.stream().send(line("ADDED", node("b", 6)))
-    assert [["a"], ["a", "b"]] == [watching.told(), watching.told()]
+    assert [["a"], ["a"], ["a", "b"]] == [watching.told() for _ in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -231,11 +234,13 @@ def test_a_server_that_is_away_is_asked_ever_less(watching: Watching) -> None:
     assert 8 == watching.errors.qsize()
 
 
-def test_a_server_that_asks_for_more_time_is_given_it(watching: Watching) -> None:
+def test_a_server_that_asks_for_more_time_is_given_it_and_a_little_more_by_chance(
+    watching: Watching,
+) -> None:
     watching.script.answers.append(Answer(429, headers={"Retry-After": "120"}))
     watching.lists.append(listed(version="5"))
     watching.thread.start()
-    assert 120 == watching.clock.skip_wait()
+    assert 120.5 <= watching.clock.skip_wait() <= 121
     watching.stream().end()
 
 
@@ -246,6 +251,106 @@ def test_a_server_that_ends_each_watch_at_once_is_asked_ever_less(watching: Watc
         waits.append(watching.clock.skip_wait())
         watching.stream().end()
     assert [True] * 4 == [b / 2 <= w <= b for w, b in zip(waits, [1, 2, 4, 8], strict=True)]
+
+
+def test_a_silent_watch_is_resumed_where_it_was_and_nothing_is_wrong(script: Script) -> None:
+    streams: queue.Queue[Stream] = queue.Queue()
+    errors: list[ApiServerError] = []
+
+    def answer(asked: Asked) -> Answer:
+        if "watch" not in asked.query:
+            return listed(version="5")
+        streams.put(stream := Stream())
+        return Answer(parts=stream)
+
+    script.otherwise = answer
+    clock = HeldClock()
+    watch = Watch(
+        ApiServer(script.url),
+        PATH,
+        changed=lambda _objects: None,
+        failed=errors.append,
+        silence=0.05,
+        clock=clock,
+    )
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    first = streams.get(timeout=PATIENCE)
+    clock.skip_wait()
+    second = streams.get(timeout=PATIENCE)
+    assert "5" == watch.version
+    watch.stop()
+    for stream in (first, second):
+        stream.end()
+    thread.join(PATIENCE)
+    assert ([None, "5", "5"], []) == (
+        [asked.query.get("resourceVersion") for asked in script.asked[:3]],
+        errors,
+    )
+
+
+def test_a_watch_that_lasted_is_resumed_at_once_however_often(watching: Watching) -> None:
+    stream = watching.begin(listed(version="5"))
+    for _ in range(5):
+        watching.clock.advance(600)
+        stream.end()
+        stream = watching.stream()
+    assert 3000 == watching.clock.now()
+    stream.end()
+
+
+def test_a_connection_that_ends_is_an_error_only_if_it_cannot_be_resumed(
+    watching: Watching,
+) -> None:
+    watching.headers = {"Content-Length": "100000"}
+    watching.begin(listed(version="5")).end()
+    watching.clock.skip_wait()
+    stream = watching.stream()
+    assert watching.errors.empty()
+    stream.end()  # nothing was heard of the server meanwhile
+    assert "the watch broke" in str(watching.errors.get(timeout=PATIENCE))
+    watching.clock.skip_wait()
+    stream = watching.stream()
+    stream.send(line("BOOKMARK", node("", 9)))
+    eventually(lambda: watching.watch.version == "9")
+    stream.end()
+    watching.clock.skip_wait()
+    watching.stream().end()
+    assert watching.errors.empty()
+
+
+def test_a_watch_that_is_back_after_an_error_says_so_although_nothing_has_changed(
+    watching: Watching,
+) -> None:
+    stream = watching.begin(listed(node("a", 1), version="5"))
+    assert ["a"] == watching.told()
+    watching.script.answers += [Answer(503)]
+    stream.end()
+    watching.clock.skip_wait()
+    assert "503" in str(watching.errors.get(timeout=PATIENCE))
+    watching.clock.skip_wait()
+    stream = watching.stream()
+    assert ["a"] == watching.told()
+    stream.end()
+    watching.clock.skip_wait()
+    watching.stream().end()
+    assert watching.known.empty(), "there was no error"
+
+
+def test_thousands_that_lose_their_watch_together_do_not_resume_it_together(
+    script: Script,
+) -> None:
+    waits = []
+    for _ in range(50):
+        watching = Watching(script, spread=5.0)
+        watching.begin(listed(version="5")).end()
+        waits.append(watching.clock.skip_wait())
+        stream = watching.stream()
+        watching.watch.stop()
+        stream.end()
+        watching.thread.join(PATIENCE)
+    assert min(waits) < 1.5
+    assert max(waits) > 4.5
 
 
 def test_it_can_be_stopped_while_the_server_says_nothing(watching: Watching) -> None:

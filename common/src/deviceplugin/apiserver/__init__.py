@@ -1,13 +1,11 @@
 """The client of the Kubernetes API, for programs beside plugins: Events, eviction, fleets.
 
-Objects are plain dictionaries, as in JSON, so fields of newer servers are not lost. A plugin itself
-never calls the API server, and a process that runs only plugins does not load this. It needs the
-extra ``deviceplugin[cluster]``.
+Objects are plain dictionaries, as in JSON, so fields of newer servers are not lost. A plugin does
+not call the API server unless it is told to, and a process that runs only plugins does not load
+this. It needs the extra ``deviceplugin[cluster]``.
 """
 
-from deviceplugin.apiserver._account import SERVICE_ACCOUNT, Account
-from deviceplugin.apiserver._client import ApiServer, Page
-from deviceplugin.apiserver._errors import (
+from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,
     ForbiddenError,
@@ -16,6 +14,11 @@ from deviceplugin.apiserver._errors import (
     NotFoundError,
     UnavailableError,
 )
+from deviceplugin.apiserver._account import SERVICE_ACCOUNT, Account
+from deviceplugin.apiserver._amounts import devices_in
+from deviceplugin.apiserver._client import ApiServer, Page
+from deviceplugin.apiserver._finding import find_api_server
+from deviceplugin.apiserver._slices import ResourceSlices
 from deviceplugin.apiserver._watch import Watch
 
 __all__ = [
@@ -29,6 +32,9 @@ __all__ = [
     "InvalidError",
     "NotFoundError",
     "Page",
+    "ResourceSlices",
     "UnavailableError",
     "Watch",
+    "devices_in",
+    "find_api_server",
 ]

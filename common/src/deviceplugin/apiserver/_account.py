@@ -1,15 +1,29 @@
-"""The service account of a pod: its token, and the authority that verifies the API server."""
+"""Who asks the API server, and how the API server is verified: in a pod, its service account."""
 
+import base64
+import json
 import ssl
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from urllib3 import PoolManager
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The directory in a pod that has them."""
-_CONNECTIONS: Final = 4
+CONNECTIONS: Final = 4
+
+
+class Credentials(Protocol):
+    """Who asks the API server, and how it is verified. Thread-safe; asked before each request."""
+
+    def token(self) -> str:
+        """Return the current token; an empty string if there is none."""
+        ...
+
+    def pool(self) -> PoolManager:
+        """Return connections to servers that are verified."""
+        ...
 
 
 class Account:
@@ -31,10 +45,7 @@ class Account:
             OSError: It cannot be read.
             ValueError: It is not a token. The message does not contain it: it may be half replaced.
         """
-        token = (self._folder / "token").read_text(encoding="ascii").strip()
-        if not token.isprintable():
-            raise ValueError(f"{self._folder}/token: not one line of printable characters")
-        return token
+        return read_token(self._folder / "token")
 
     def pool(self) -> PoolManager:
         """Return a connection pool that only talks to servers that the authority verifies.
@@ -47,17 +58,43 @@ class Account:
         with self._lock:
             if self._pool is None or authority != self._authority:
                 context = ssl.create_default_context(cadata=authority)
-                self._pool = PoolManager(_CONNECTIONS, maxsize=_CONNECTIONS, ssl_context=context)
+                self._pool = connections(context)
                 self._authority = authority
             return self._pool
 
 
-class Anonymous(Account):
+def read_token(path: Path) -> str:
+    """Return the token in a file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not a token. The message does not contain it: it may be half replaced.
+    """
+    return checked_token(path.read_text(encoding="ascii").strip(), str(path))
+
+
+def checked_token(token: str, place: str) -> str:
+    """Return ``token``; ``ValueError`` if it cannot be sent, without the token in the message."""
+    if not token.isprintable() or not token.isascii():
+        raise ValueError(f"{place}: not one line of printable characters")
+    return token
+
+
+def claims_in(token: str) -> dict[str, Any]:
+    """Return what a JSON web token says, unverified; nothing if it is another kind of token."""
+    try:
+        part = token.split(".")[1]
+        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (IndexError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Anonymous:
     """No token and no certificates, for plain HTTP: a proxy on this machine, or a test."""
 
     def __init__(self) -> None:
-        super().__init__(Path("/nonexistent"))
-        self._plain = PoolManager(_CONNECTIONS, maxsize=_CONNECTIONS)
+        self._plain = connections()
 
     def token(self) -> str:
         """Return an empty string: without TLS no token is sent."""
@@ -66,3 +103,9 @@ class Anonymous(Account):
     def pool(self) -> PoolManager:
         """Return connections without TLS."""
         return self._plain
+
+
+def connections(context: ssl.SSLContext | None = None, name: str = "") -> PoolManager:
+    """Return a pool of connections, which expects certificates of ``name`` if that is given."""
+    named: dict[str, Any] = {"server_hostname": name, "assert_hostname": name} if name else {}
+    return PoolManager(CONNECTIONS, maxsize=CONNECTIONS, ssl_context=context, **named)

@@ -2,16 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from urllib3 import BaseHTTPResponse, Timeout
 from urllib3.exceptions import HTTPError
 
+from deviceplugin._platform.api_errors import GoneError, UnavailableError, error_of
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin.apiserver._account import Account, Anonymous
-from deviceplugin.apiserver._errors import GoneError, UnavailableError, error_of
+from deviceplugin.apiserver._account import Account, Anonymous, Credentials
+from deviceplugin.apiserver._reasons import reason_of
 from deviceplugin.errors import ConfigError
 
 TIMEOUT: Final = 10.0
@@ -60,7 +62,7 @@ class ApiServer:
     def __init__(
         self,
         url: str,
-        account: Account | None = None,
+        account: Credentials | None = None,
         *,
         timeout: float = TIMEOUT,
         name: str = "deviceplugin",
@@ -71,7 +73,7 @@ class ApiServer:
         if scheme not in {"http", "https"}:
             raise ConfigError(f"the API server's address {url!r} is not http:// or https://")
         self.url = url.rstrip("/")
-        self._account = (account or Account()) if scheme == "https" else Anonymous()
+        self.credentials = (account or Account()) if scheme == "https" else Anonymous()
         self._timeout = timeout
         self._name = name
         self._count = count
@@ -91,6 +93,24 @@ class ApiServer:
         return cls(
             f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", **options
         )
+
+    @classmethod
+    def of_kubeconfig(cls, files: Sequence[Path] = (), context: str = "", **options: Any) -> Self:
+        """Return the API server of a context of kubeconfig files, as kubectl does.
+
+        Args:
+            files: By default those that the environment variable KUBECONFIG names, or
+                ``~/.kube/config``. Of what several files say, the first counts.
+            context: By default the current one.
+            options: Those of the class.
+
+        Raises:
+            ConfigError: There is none, or something in it is wrong or not supported.
+        """
+        from deviceplugin.apiserver._kubeconfig import connection
+
+        url, user = connection(files, context)
+        return cls(url, user, **options)
 
     def get(self, path: str, query: Query | None = None) -> Object:
         """Return the object at ``path``."""
@@ -125,13 +145,16 @@ class ApiServer:
             raise UnavailableError(f"{self.url}{path}: the answer is not a list")
         return Page(items, str(version))
 
-    def create(self, path: str, item: Object) -> Object:
+    def create(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
         """Create ``item`` below ``path``, and return the created object.
+
+        With ``dry_run`` nothing is created; the object is returned as it would have been.
 
         Raises:
             ConflictError: An object of that name exists.
         """
-        return self._ask("POST", path, body=item)
+        query: Query | None = {"dryRun": "All"} if dry_run else None
+        return self._ask("POST", path, query, item)
 
     def replace(self, path: str, item: Object) -> Object:
         """Put ``item`` in place of the object at ``path``.
@@ -201,7 +224,7 @@ class ApiServer:
     ) -> BaseHTTPResponse:
         status = 0
         try:
-            answer = self._account.pool().request(
+            answer = self.credentials.pool().request(
                 method,
                 f"{self.url}{quote(path)}{_suffix(query)}",
                 body=None if body is None else json.dumps(body),
@@ -213,7 +236,7 @@ class ApiServer:
             )
             status = answer.status
         except (HTTPError, OSError, ValueError) as error:
-            raise UnavailableError(f"{self.url}: {_why(error)}") from error
+            raise UnavailableError(f"{self.url}: {reason_of(error)}") from error
         finally:
             self._count(method, status)
         if status < _FIRST_ERROR:
@@ -222,7 +245,7 @@ class ApiServer:
         raise error_of(status, _parsed(body_read), answer.headers.get("Retry-After", ""))
 
     def _headers(self, kind: str) -> dict[str, str]:
-        token = self._account.token()
+        token = self.credentials.token()
         headers = {"Content-Type": kind, "Accept": _JSON, "User-Agent": self._name}
         return headers | ({"Authorization": f"Bearer {token}"} if token else {})
 
@@ -242,7 +265,7 @@ class ApiServer:
                 elif self._clock.now() > deadline:
                     problem = "the answer took too long"
         except (HTTPError, OSError) as error:
-            problem = _why(error)
+            problem = reason_of(error)
         if problem:
             answer.close()
             raise UnavailableError(f"{self.url}: {problem}")
@@ -272,9 +295,3 @@ def _parsed(body: bytes) -> object:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
-
-
-def _why(error: BaseException) -> str:
-    """Return the root cause of an error of urllib3, which is at the end of a chain."""
-    reason = getattr(error, "reason", None)
-    return _why(reason) if isinstance(reason, BaseException) else str(error)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from deviceplugin._platform.api_errors import ApiServerError, GoneError, UnavailableError, error_of
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver._client import MAX_ANSWER, ApiServer, Object, Query
-from deviceplugin.apiserver._errors import ApiServerError, GoneError, UnavailableError, error_of
 
 SHORTEST: Final = 300
 LONGEST: Final = 600
@@ -29,24 +29,36 @@ _NOT_AN_OBJECT: Final = (LookupError, TypeError, AttributeError)
 """Errors from objects whose ``metadata``, or what is in it, is missing or of another type."""
 
 
+class _BrokenError(UnavailableError):
+    """The connection of a watch that had begun has ended, as when the server is restarted."""
+
+
 class Watch:
     """The objects below ``path``, kept current by ``run`` in a thread of the caller.
 
-    A broken or silent watch is resumed at its position. If the server has forgotten the position,
+    A broken or silent watch is resumed at its position; it may be silent because the connection is
+    dead, although servers send bookmarks each minute. If the server has forgotten the position,
     all objects are listed again. After errors it tries again for ever, with pauses of up to a
     minute.
+
+    A connection that ends is an error only if it cannot be resumed: a server that is restarted ends
+    all of them.
 
     Args:
         api: The API server.
         path: The path of a list, such as ``/api/v1/nodes``.
         query: Query parameters, such as ``fieldSelector``.
-        changed: Called in ``run``'s thread after the list and after each change of it, with the
-            objects by their ``namespace/name``. The objects must not be modified.
+        changed: Called in ``run``'s thread after the list, after each change of it, and when the
+            watch is back after an error, with the objects by their ``namespace/name``. The objects
+            must not be modified.
         failed: Called with each error, before the next attempt.
+        silence: Seconds without a byte after which the watch is resumed.
+        spread: Seconds within which it is resumed at first. Use it where thousands watch, such as
+            all nodes of a cluster: a server that is restarted ends all watches at once.
         clock: The clock for pauses.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most have a default
         self,
         api: ApiServer,
         path: str,
@@ -54,6 +66,8 @@ class Watch:
         *,
         changed: Callable[[dict[str, Object]], None],
         failed: Callable[[ApiServerError], None] = lambda _error: None,
+        silence: float = LONGEST + _SILENCE,
+        spread: float = 0.0,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._api = api
@@ -61,12 +75,23 @@ class Watch:
         self._query = dict(query or {})
         self._changed = changed
         self._failed = failed
+        self._silence = silence
+        self._clock = clock
         self._waiter = Waiter(clock)
-        self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT)
+        self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, spread=spread)
+        self._is_broken = False
+        """Whether the connection has ended, and nothing was heard of the server since."""
+        self._has_failed = False
+        """Whether ``failed`` was called, and ``changed`` was not since."""
         self._objects: dict[str, Object] = {}
         self._version = ""
         self._lock = threading.Lock()
         self._answer: BaseHTTPResponse | None = None
+
+    @property
+    def version(self) -> str:
+        """The version of the list that ``changed`` was last called with, or a later one."""
+        return self._version
 
     def run(self) -> None:
         """Watch until stopped."""
@@ -74,17 +99,34 @@ class Watch:
             try:
                 if not self._version:
                     self._list()
-                self._follow()
-                self._waiter.pause(
-                    self._backoff.next_wait()
-                )  # a server may end every watch at once
+                if not self._follow():  # a server may end every watch at once
+                    self._pause()
             except GoneError:
                 self._version = ""
-                self._waiter.pause(self._backoff.next_wait())
+                self._pause()
             except ApiServerError as error:
-                if not self._waiter.is_over():
-                    self._failed(error)
-                self._waiter.pause(max(self._backoff.next_wait(), error.after))
+                self._tell(error)
+                self._pause(error.after)
+
+    def _pause(self, at_least: float = 0.0) -> None:
+        # Many clients were asked to come back after the same time.
+        self._waiter.pause(at_least + self._backoff.next_wait())
+
+    def _tell(self, error: ApiServerError) -> None:
+        is_first = isinstance(error, _BrokenError) and not self._is_broken
+        self._is_broken = True
+        if not is_first and not self._waiter.is_over():
+            self._has_failed = True
+            self._failed(error)
+
+    def _well(self) -> None:
+        """Record that the server answers as it should."""
+        self._backoff.reset()
+        self._is_broken = False
+
+    def _told(self) -> None:
+        self._has_failed = False
+        self._changed(self._objects)
 
     def stop(self) -> None:
         """Make ``run`` return, even while it waits for the server."""
@@ -101,10 +143,10 @@ class Watch:
         except _NOT_AN_OBJECT as error:
             raise UnavailableError(f"{self._path}: the answer is not a list of objects") from error
         self._version = page.version
-        self._changed(self._objects)
+        self._told()
 
-    def _follow(self) -> None:
-        """Apply changes until the server ends the watch.
+    def _follow(self) -> bool:
+        """Apply changes until the server ends the watch; return whether it lasted as it should.
 
         Raises:
             GoneError: All objects must be listed again.
@@ -113,17 +155,24 @@ class Watch:
         seconds = random.randint(SHORTEST, LONGEST)  # noqa: S311
         more = {"watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
         query = {**self._query, **more, "resourceVersion": self._version}
-        answer = self._api.stream(self._path, query, seconds + _SILENCE)
+        began = self._clock.now()
+        answer = self._api.stream(self._path, query, min(seconds + _SILENCE, self._silence))
         with self._lock:
             self._answer = answer
         try:
+            if self._has_failed:
+                self._told()
             for event in self._events(answer):
                 if self._apply(event):
-                    self._changed(self._objects)
+                    self._told()
         finally:
             with self._lock:
                 self._answer = None
             answer.close()
+            lasted = self._clock.now() - began
+            if lasted > _LAST_WAIT:
+                self._well()
+        return lasted >= seconds
 
     def _events(self, answer: BaseHTTPResponse) -> Iterator[Any]:
         """Yield the JSON of each line of ``answer``, which should be an event."""
@@ -136,7 +185,11 @@ class Watch:
                     raise UnavailableError(
                         f"{self._path}: an event is longer than {MAX_ANSWER} bytes"
                     )
-        except (HTTPError, OSError, ValueError, RecursionError) as error:
+        except ReadTimeoutError:
+            return  # it was silent
+        except (HTTPError, OSError) as error:
+            raise _BrokenError(f"{self._path}: the watch broke: {error}") from error
+        except (ValueError, RecursionError) as error:
             raise UnavailableError(f"{self._path}: the watch broke: {error}") from error
 
     def _apply(self, event: Any) -> bool:
@@ -154,7 +207,7 @@ class Watch:
             raise UnavailableError(
                 f"{self._path}: the watch sent {kind!r} without {error}"
             ) from error
-        self._backoff.reset()
+        self._well()
         if not key:
             return False
         if kind == "DELETED":

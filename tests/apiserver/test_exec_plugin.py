@@ -1,0 +1,202 @@
+"""Programs that return credentials."""
+
+import json
+import ssl
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.certificates import certificate, make, needs_openssl
+from cluster.scripted_api import Answer, Script, running
+from deviceplugin.apiserver import ApiServer, _exec_plugin
+from deviceplugin.apiserver._entry import Entry
+from deviceplugin.apiserver._exec_plugin import ExecPlugin
+from deviceplugin.errors import ConfigError
+
+V1 = "client.authentication.k8s.io/v1"
+BETA = "client.authentication.k8s.io/v1beta1"
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+Json = dict[str, Any]
+
+
+def printed(status: object, version: str = V1) -> str:
+    return json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+
+
+def program(folder: Path, text: str) -> Path:
+    """Return a program that counts its runs, saves what it was asked, and then does ``text``."""
+    path = folder / "login"
+    path.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        f"open({str(folder / 'runs')!r}, 'a').write('run\\n')\n"
+        f"open({str(folder / 'asked')!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])\n{text}\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().splitlines())
+
+
+def plugin(folder: Path, values: Json, cluster: Json | None = None) -> ExecPlugin:
+    whole = {"apiVersion": V1, "command": "./login", **values}
+    return ExecPlugin.of(Entry("exec", folder, whole), Entry("k", folder, cluster or {}))
+
+
+def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Path) -> None:
+    program(tmp_path, f"print({printed({'token': 't'})!r})")
+    found = plugin(tmp_path, {})
+    assert ("t", "t", 1) == (found.credential().token, found.credential().token, runs(tmp_path))
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert (V1, False, None) == (
+        asked["apiVersion"],
+        asked["spec"]["interactive"],
+        asked["spec"].get("cluster"),
+    )
+
+
+def test_arguments_variables_and_the_cluster_are_passed_on(tmp_path: Path) -> None:
+    status = printed({"token": "TOKEN"}, BETA)
+    program(
+        tmp_path, f"print({status!r}.replace('TOKEN', os.environ['WHO'] + '-'.join(sys.argv[1:])))"
+    )
+    values = {"apiVersion": BETA, "args": ["a", "b"], "env": [{"name": "WHO", "value": "me"}]}
+    wanted = {"region": "eu"}
+    cluster = {
+        "server": "https://k",
+        "insecure-skip-tls-verify": False,
+        "extensions": [
+            {"name": "other", "extension": {}},
+            {"name": "client.authentication.k8s.io/exec", "extension": wanted},
+        ],
+    }
+    found = plugin(tmp_path, {**values, "provideClusterInfo": True}, cluster)
+    assert "mea-b" == found.credential().token
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert {"server": "https://k", "config": wanted} == asked["spec"]["cluster"]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(3600, 1), (11, 1), (9, 2), (-1, 2)])
+def test_a_credential_that_expires_is_renewed(tmp_path: Path, seconds: int, count: int) -> None:
+    expires = (NOW + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    status = printed({"token": "t", "expirationTimestamp": expires})
+    path = program(tmp_path, f"print({status!r})")
+    environ = {"KUBERNETES_EXEC_INFO": ""}
+    found = ExecPlugin([str(path)], environ, V1, now=lambda: NOW)
+    found.credential()
+    found.credential()
+    assert count == runs(tmp_path)
+
+
+@needs_openssl
+def test_a_client_certificate_can_come_from_a_program(tmp_path: Path) -> None:
+    context, _ = certificate(tmp_path / "server")
+    shown, key = make(tmp_path / "user")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=shown)
+    status = printed({"clientCertificateData": shown, "clientKeyData": key})
+    program(tmp_path, f"print({status!r})")
+    with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
+        cluster = {"server": script.url, "certificate-authority": "server/ca.crt"}
+        content = {
+            "current-context": "c",
+            "clusters": [{"name": "k", "cluster": cluster}],
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "users": [{"name": "u", "user": {"exec": {"apiVersion": V1, "command": "./login"}}}],
+        }
+        (tmp_path / "config").write_text(json.dumps(content))
+        api = ApiServer.of_kubeconfig([tmp_path / "config"])
+        assert [{}, {}] == [api.get("/x"), api.get("/x")]
+    assert (1, 1) == (runs(tmp_path), len(script.connections))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print('secret')",
+        f"print({printed({'token': 'secret'}, BETA)!r})",
+        f"print({printed({})!r})",
+        f"print({printed({'token': ['secret']})!r})",
+        f"print({printed({'token': 'sécret'})!r})",
+        f"print({printed({'clientCertificateData': 'secret'})!r})",
+        f"print({printed({'token': 'secret', 'expirationTimestamp': 'soon'})!r})",
+        f"print({printed(None)!r})",
+        "print('[]')",
+        "print('[' * 100000)",
+    ],
+)
+def test_an_answer_that_is_no_credential_is_refused_and_not_shown(
+    tmp_path: Path, text: str
+) -> None:
+    program(tmp_path, text)
+    with pytest.raises(ConfigError, match="did not print an ExecCredential") as error:
+        plugin(tmp_path, {}).credential()
+    assert "cret" not in str(error.value)
+
+
+def test_a_program_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
+    program(tmp_path, "sys.exit('log in first') if len(open(sys.argv[1]).read()) < 5 else None")
+    found = plugin(tmp_path, {"args": [str(tmp_path / "runs")]})
+    with pytest.raises(ConfigError, match=r"no credentials: .*/login: exit status 1"):
+        found.credential()
+    with pytest.raises(ConfigError, match="did not print"):
+        found.credential()
+
+
+def test_a_program_that_is_not_installed_is_told_with_advice(tmp_path: Path) -> None:
+    values = {"command": "no-such-program-here", "installHint": "see https://example.com"}
+    with pytest.raises(ConfigError, match=r"no-such-program-here: .*No such file.*") as error:
+        plugin(tmp_path, values).credential()
+    assert str(error.value).endswith("\nsee https://example.com")
+    with pytest.raises(ConfigError, match=r"login: .*No such file"):
+        plugin(tmp_path, {}).credential()
+
+
+def test_a_program_that_does_not_end_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_exec_plugin, "_TIMEOUT", 0.1)
+    program(tmp_path, "import threading; threading.Event().wait()")
+    with pytest.raises(ConfigError, match=r"login: no answer after 0.1 s"):
+        plugin(tmp_path, {}).credential()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"command": ""}, "exec: command: is missing"),
+        ({"apiVersion": "v1alpha1"}, "exec: apiVersion: 'v1alpha1' is not one of"),
+        ({"interactiveMode": "Sometimes"}, "exec: interactiveMode: 'Sometimes' is not one of"),
+        ({"interactiveMode": "Always"}, "exec: interactiveMode: Always needs a terminal"),
+        ({"args": "a"}, "exec: args: is not a list of strings"),
+        ({"args": [1]}, "exec: args: is not a list of strings"),
+        ({"env": [{}]}, "exec: env[0]: name: is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, values: Json, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        plugin(tmp_path, values)
+    assert said in str(error.value)
+
+
+class Terminal:
+    """A standard input that somebody types into."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("mode", "interactive"), [("Always", True), ("Never", False)])
+def test_at_a_terminal_a_program_may_ask_unless_it_never_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, interactive: bool
+) -> None:
+    program(tmp_path, f"print({printed({'token': 't'})!r})")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", Terminal())
+        plugin(tmp_path, {"interactiveMode": mode}).credential()
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert interactive == asked["spec"]["interactive"]

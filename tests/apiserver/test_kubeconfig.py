@@ -1,0 +1,241 @@
+"""Which API server kubectl would ask, and as whom."""
+
+import base64
+import json
+import os
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.certificates import certificate, make, needs_openssl
+from cluster.scripted_api import Answer, Script, running
+from deviceplugin.apiserver import ApiServer, UnavailableError
+from deviceplugin.apiserver._kubeconfig import connection
+from deviceplugin.errors import ConfigError
+
+URL = "https://127.0.0.1:6443"
+Json = dict[str, Any]
+
+
+def config(
+    cluster: Json | None = None, user: Json | None = None, current: str = "c", **more: Any
+) -> Json:
+    return {
+        "current-context": current,
+        "clusters": [{"name": "k", "cluster": {"server": URL, **(cluster or {})}}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "users": [{"name": "u", "user": user or {}}],
+        **more,
+    }
+
+
+def written(path: Path, content: Json | str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def problem(path: Path, content: Json | str, context: str = "") -> str:
+    """Return why a file is refused, without its path."""
+    with pytest.raises(ConfigError) as error:
+        connection([written(path, content)], context)
+    return str(error.value).removeprefix(str(path)).removeprefix(": ")
+
+
+@needs_openssl
+def test_a_token_and_an_authority_in_the_file_are_used(tmp_path: Path) -> None:
+    context, authority = certificate(tmp_path)
+    with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
+        cluster = {"server": script.url, "certificate-authority-data": in_base64(authority)}
+        path = written(tmp_path / "config", config(cluster, {"token": "secret"}))
+        ApiServer.of_kubeconfig([path]).get("/x")
+        ApiServer.of_kubeconfig([path], context="c", name="me").get("/x")
+    assert ["Bearer secret"] * 2 == [asked.headers["Authorization"] for asked in script.asked]
+    assert "me" == script.asked[1].headers["User-Agent"]
+
+
+@needs_openssl
+def test_a_token_in_a_file_is_read_again_and_paths_are_relative_to_the_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    context, _ = certificate(tmp_path / "keys")
+    with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
+        cluster = {"server": script.url, "certificate-authority": "keys/ca.crt"}
+        user = {"tokenFile": "token", "token": "the file wins"}
+        api = ApiServer.of_kubeconfig([written(tmp_path / "config", config(cluster, user))])
+        for token in ("first\n", "second"):
+            (tmp_path / "token").write_text(token)
+            api.get("/x")
+    sent = [asked.headers["Authorization"] for asked in script.asked]
+    assert ["Bearer first", "Bearer second"] == sent
+    assert 1 == len(script.connections)
+
+
+@needs_openssl
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_client_certificate_is_shown_to_the_server(tmp_path: Path, embedded: bool) -> None:
+    context, authority = certificate(tmp_path / "server")
+    shown, key = make(tmp_path / "user")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=shown)
+    user = {"client-certificate": "user/ca.crt", "client-key": "user/key.pem"}
+    if embedded:
+        user = {"client-certificate-data": in_base64(shown), "client-key-data": in_base64(key)}
+    with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
+        cluster = {"server": script.url, "certificate-authority-data": in_base64(authority)}
+        path = written(tmp_path / "config", config(cluster, user))
+        assert {} == ApiServer.of_kubeconfig([path]).get("/x")
+        path = written(tmp_path / "config", config(cluster))
+        with pytest.raises(UnavailableError):
+            ApiServer.of_kubeconfig([path]).get("/x")
+    assert "Authorization" not in script.asked[0].headers
+
+
+@needs_openssl
+def test_a_server_may_have_another_name_or_not_be_verified_if_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    context, authority = certificate(tmp_path, "DNS:api.example.com")
+    with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
+        known = {"server": script.url, "certificate-authority-data": in_base64(authority)}
+        for more in ({"tls-server-name": "api.example.com"}, {"insecure-skip-tls-verify": True}):
+            path = written(tmp_path / "config", config({**known, **more}))
+            assert {} == ApiServer.of_kubeconfig([path]).get("/x")
+        for wrong in (known, {"server": script.url}):  # another name, an unknown authority
+            path = written(tmp_path / "config", config(wrong))
+            with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY"):
+                ApiServer.of_kubeconfig([path]).get("/x")
+
+
+def test_of_several_files_the_first_that_says_something_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = written(tmp_path / "1", {"users": [{"name": "u", "user": {"token": "first"}}]})
+    second = written(tmp_path / "2", config(user={"token": "second"}))
+    third = written(tmp_path / "3", config({"server": "https://other"}))
+    missing = tmp_path / "missing"
+    names = [first, missing, second, third]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([*map(str, names), ""]))
+    url, user = connection([], "")
+    assert (URL, "first") == (url, user.token())
+
+
+def test_the_default_is_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"no kubeconfig: /.*/\.kube/config does not exist"):
+        connection([], "")
+    written(tmp_path / ".kube/config", config())
+    assert URL == connection([], "")[0]
+
+
+def test_a_context_needs_no_user_and_another_can_be_named(tmp_path: Path) -> None:
+    contexts = [{"name": "c", "context": {"cluster": "none"}}]
+    contexts.append({"name": "d", "context": {"cluster": "k"}})
+    path = written(tmp_path / "config", config(contexts=contexts))
+    url, user = connection([path], "d")
+    assert (URL, "") == (url, user.token())
+
+
+def test_a_token_of_digits_stays_as_it_is_written(tmp_path: Path) -> None:
+    text = json.dumps(config({"insecure-skip-tls-verify": False}, {"token": "T"}))
+    path = written(tmp_path / "config", text.replace('"T"', "0123"))
+    assert "0123" == connection([path], "")[1].token()
+
+
+def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
+    path = written(tmp_path / "config", config(user={"token": "secret\nsecret"}))
+    with pytest.raises(UnavailableError) as error:
+        ApiServer.of_kubeconfig([path]).get("/x")
+    assert "not one line of printable characters" in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "the kubeconfig has no current-context: contexts: there are none"),
+        (config(current=""), "the kubeconfig has no current-context: contexts: c"),
+        (config(current="cc"), "has no context 'cc': did you mean 'c'?"),
+        (config(clusters=[]), "the kubeconfig has no cluster 'k': there are none"),
+        (config(clusters=None, users="x"), "users: is not a list of mappings"),
+        (config(users=[]), "the kubeconfig has no user 'u': there are none"),
+        (config(users=["x"]), "users: is not a list of mappings"),
+        (config(users=[{"user": {}}]), "users[0]: name: is missing"),
+        (config(users=[{"name": "u"}]), "users[u]: user: is missing"),
+        (config(users=[{"name": "u", "user": "x"}]), "users[u]: user: is not a mapping"),
+        (config({"server": None}), "clusters[k]: cluster: server: is missing"),
+        (config({"server": []}), "clusters[k]: cluster: server: is not a string"),
+        (
+            config({"insecure-skip-tls-verify": "yes"}),
+            "clusters[k]: cluster: insecure-skip-tls-verify: is not true or false",
+        ),
+        (
+            config({"certificate-authority-data": "?"}),
+            "clusters[k]: cluster: certificate-authority-data: is not base64 of a PEM",
+        ),
+        (
+            config({"certificate-authority": "none.crt"}),
+            "clusters[k]: cluster: certificate-authority: [Errno 2]",
+        ),
+        (
+            config({"proxy-url": "http://proxy"}),
+            "clusters[k]: cluster: proxy-url: is not supported: use kubectl proxy",
+        ),
+        (config(user={"as": "me"}), "users[u]: user: as: is not supported"),
+        (config(user={"auth-provider": {"name": "gcp"}}), "auth-provider: is not supported"),
+        (config(user={"username": "me"}), "username: is not supported"),
+        (
+            config(user={"client-key-data": in_base64("x")}),
+            "users[u]: user: client-certificate and client-key are only used together",
+        ),
+        ("[]", "is not a kubeconfig"),
+        ("a: [", ":1: "),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: Json | str, said: str) -> None:
+    assert said in problem(tmp_path / "config", content)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="missing: No such file or directory"):
+        connection([tmp_path / "missing"], "")
+    (tmp_path / "odd").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"odd: .*decode"):
+        connection([tmp_path / "odd"], "")
+
+
+def test_without_a_library_for_yaml_it_is_said_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert "needs PyYAML: install deviceplugin[cluster,yaml]" == problem(
+        tmp_path / "config", config()
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "said"),
+    [
+        ({"certificate-authority-data": in_base64("x")}, {}, "certificate-authority is not a"),
+        (
+            {},
+            {"client-certificate-data": in_base64("x"), "client-key-data": in_base64("y")},
+            "the client certificate and its key cannot be used",
+        ),
+    ],
+)
+def test_certificates_that_are_none_are_told(
+    tmp_path: Path, cluster: Json, user: Json, said: str
+) -> None:
+    path = written(tmp_path / "config", config(cluster, user))
+    with pytest.raises(ConfigError, match=said):
+        ApiServer.of_kubeconfig([path]).get("/x")
