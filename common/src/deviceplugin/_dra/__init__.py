@@ -1,0 +1,1 @@
+"""The DRA protocol: a driver for the node, with its claims and its ResourceSlices."""

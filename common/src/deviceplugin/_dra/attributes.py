@@ -1,0 +1,127 @@
+"""What slices say about a device: its attributes and its capacity, as the API server takes them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin._dra.naming import attribute_names, shortened
+from deviceplugin._dra.shares import SHARES, counted, uncounted
+from deviceplugin.model import Attribute, Device, Version
+from deviceplugin.topology import SYSFS
+
+MAX_DESCRIPTIONS: Final = 32
+"""Most attributes and capacities of a device, together."""
+_TOO_MANY: Final = f"a device has at most {MAX_DESCRIPTIONS} attributes and capacities in slices"
+_MAX_BYTES: Final = 64
+"""Longest string or version."""
+_STANDARD: Final = "resource.kubernetes.io"
+NUMA_NODE: Final = f"{_STANDARD}/numaNode"
+PCI_BUS_ID: Final = f"{_STANDARD}/pciBusID"
+PCIE_ROOT: Final = f"{_STANDARD}/pcieRoot"
+_OURS: Final = ("id", "resource", "numaNode")
+_ADDRESS: Final = re.compile(r"(?:0000)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+_VERSION: Final = re.compile(
+    r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?"
+    r"((?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"
+)
+_LEADING_ZERO: Final = re.compile(r"[-.]0[0-9]+(?=[.+]|\Z)")
+
+Described = dict[str, Any]
+"""What slices say about a device, as JSON: its attributes, its capacity, and if it is shared."""
+
+
+@dataclass(frozen=True)
+class Describer:
+    """Describes devices of ``driver``; ``sysfs`` is where PCI devices are looked up."""
+
+    driver: str
+    sysfs: Path = SYSFS
+
+    def describe(
+        self, device: Device, resource: str, shares: int = 0
+    ) -> tuple[Described, list[str]]:
+        """Return what slices say about ``device``, and a message for all that had to be cut.
+
+        If it has ``shares``, several claims can have it at a time.
+        """
+        cuts: list[str] = []
+        names = attribute_names(device.attributes, self.driver, _OURS)
+        amounts = attribute_names(device.capacity, self.driver, [SHARES] if shares else ())
+        most = MAX_DESCRIPTIONS - bool(shares)
+        attributes = dict(self._ours(device, resource, cuts))
+        for key in sorted(device.attributes, key=lambda key: names[key] not in attributes):
+            if names[key] in attributes or len(attributes) + len(amounts) < most:
+                attributes[names[key]] = _value(key, device.attributes[key], cuts)
+            else:
+                cuts.append(f"{key}: {_TOO_MANY}")
+        room = most - len(attributes)
+        cuts += [f"{key}: {_TOO_MANY}" for key in list(amounts)[room:]]
+        kept = list(amounts)[:room]
+        capacity: dict[str, Any] = {
+            amounts[key]: {"value": str(device.capacity[key])} for key in kept
+        }
+        found: Described = {"attributes": attributes}
+        if shares:
+            others = {key: uncounted(amount) for key, amount in capacity.items()}
+            found["allowMultipleAllocations"] = True
+            capacity = {SHARES: counted(shares), **others}
+        return (found | {"capacity": capacity} if capacity else found), cuts
+
+    def _ours(
+        self, device: Device, resource: str, cuts: list[str]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield "id", _string("id", device.id, cuts)
+        # Classes select by it, so that of two long names none may look like the other.
+        yield "resource", {"string": shortened(resource, _MAX_BYTES)}
+        numa = device.topology.numa_nodes if device.topology else ()
+        if len(numa) == 1:
+            yield "numaNode", {"int": numa[0]}
+            yield NUMA_NODE, {"int": numa[0]}
+        found = _ADDRESS.fullmatch(str(device.attributes.get("pci", "")).lower())
+        if found:
+            yield PCI_BUS_ID, {"string": found[1]}
+            if root := pcie_root(found[1], self.sysfs):
+                yield PCIE_ROOT, {"string": root}
+
+
+def pcie_root(address: str, sysfs: Path) -> str:
+    """Return the root complex that the PCI device at ``address`` is behind, such as pci0000:00."""
+    try:
+        path = (sysfs / "bus" / "pci" / "devices" / address).resolve(strict=True)
+    except (OSError, RuntimeError):
+        return ""
+    return next((part for part in path.parts if _ROOT.fullmatch(part)), "")
+
+
+def semantic(version: str) -> str:
+    """Return ``version`` as semver.org writes it, or an empty string if it is none.
+
+    Missing numbers are 0, and a v before and zeros before numbers are removed.
+    """
+    found = _VERSION.fullmatch(version)
+    if found is None or _LEADING_ZERO.search(found[4].partition("+")[0]):
+        return ""
+    return ".".join((number or "").lstrip("0") or "0" for number in found.groups()[:3]) + found[4]
+
+
+def _value(name: str, value: Attribute, cuts: list[str]) -> Mapping[str, Any]:
+    if isinstance(value, bool):
+        return {"bool": value}
+    if isinstance(value, int):
+        return {"int": int(value)}
+    if isinstance(value, Version):
+        written = semantic(value)
+        if written and len(written) <= _MAX_BYTES:
+            return {"version": written}
+        cuts.append(f"{name}: {str(value)!r} is not a semantic version, and is a string in slices")
+    return _string(name, value, cuts)
+
+
+def _string(name: str, value: str, cuts: list[str]) -> Mapping[str, Any]:
+    text = value.encode()[:_MAX_BYTES].decode(errors="ignore")
+    if text != value:
+        cuts.append(f"{name}: is longer than {_MAX_BYTES} bytes")
+    return {"string": text}

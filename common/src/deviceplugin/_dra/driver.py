@@ -1,0 +1,300 @@
+"""The DRA driver of a node: it restores what was prepared, serves, and is registered."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._attribution.claim_holds import Place
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.unrecorded import Unrecorded
+from deviceplugin._dra.alone import alone
+from deviceplugin._dra.claim_files import ClaimFiles
+from deviceplugin._dra.health import HealthReport
+from deviceplugin._dra.health_service import HealthStreams
+from deviceplugin._dra.located import Locator
+from deviceplugin._dra.places import claimed_places, names_of, places_of
+from deviceplugin._dra.plugin_calls import PluginCalls
+from deviceplugin._dra.preparing import ClaimReader, Preparing
+from deviceplugin._dra.record import Record
+from deviceplugin._dra.records import Records
+from deviceplugin._dra.registration import Registration
+from deviceplugin._dra.server import SERVICE_SOCKET, Server, check_paths, registry_socket
+from deviceplugin._dra.service import DraPlugin
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._platform.unix_sockets import advised
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.kit.log import Problems
+
+log = logging.getLogger(__name__)
+
+_CLAIMS: Final = "claims"
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_AGAIN: Final = 1.0
+"""Seconds until a failure is tried again, unless a directory changes before."""
+_AFTER_FAILURE: Final = 5.0
+"""Seconds after an error of the framework itself."""
+_CHECK: Final = 30.0
+"""Seconds between checks of the CDI files, in case an event was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSettings:
+    """What a driver is called, and its directories."""
+
+    name: str
+    """The name of the driver, such as ``gopher.example.com``."""
+    node: str
+    driver_dir: Path
+    """The directory of all drivers; each has one of its own in it."""
+    registry_dir: Path
+    """The directory in which the kubelet finds plugins."""
+    cdi_dir: Path
+    """A directory from which container runtimes read CDI specifications."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of this driver."""
+        return self.driver_dir / self.name
+
+    @property
+    def claims_dir(self) -> Path:
+        """The directory of the records of claims."""
+        return self.directory / _CLAIMS
+
+
+class Driver:
+    """Serves claims of one driver. ``run`` is its thread; the rest is thread-safe.
+
+    Only one process at a time serves a driver: another one waits until the first is gone.
+
+    Args:
+        settings: Its name and its directories.
+        resources: Returns the resources of this process, by name.
+        discovered: Returns whether all plugins have discovered their devices at least once.
+        ownership: Decides who gets a device.
+        claims: Reads claims from the API server.
+        watcher: Watches the directories.
+        metrics: The metrics of this process.
+        registered: Called when the kubelet has registered the driver.
+        boot: Identifies the boot of the machine; by default the kernel's.
+        clock: The clock of all waits.
+
+    Raises:
+        ConfigError: A directory has a path that is too long for sockets.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts that meet here
+        self,
+        settings: DriverSettings,
+        *,
+        resources: Callable[[], Mapping[str, Resource]],
+        discovered: Callable[[], bool],
+        ownership: Ownership,
+        claims: ClaimReader,
+        watcher: FileWatcher,
+        metrics: Metrics,
+        registered: Callable[[], None] = lambda: None,
+        boot: str = "",
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        check_paths(settings.driver_dir, settings.registry_dir, settings.name)
+        self._settings = settings
+        self._ownership = ownership
+        self._watcher = watcher
+        self._metrics = metrics
+        self._clock = clock
+        self._waiter = Waiter(clock)
+        self._calls = PluginCalls()
+        self._records = Records(settings.claims_dir)
+        self._files = ClaimFiles(settings.cdi_dir, settings.name)
+        preparing = Preparing(
+            settings.name,
+            boot or _BOOT.read_text().strip(),
+            records=self._records,
+            claim_files=self._files,
+            ownership=ownership,
+            claims=claims,
+            locator=Locator(settings.node, resources, discovered),
+            calls=self._calls,
+            metrics=metrics,
+        )
+        self._plugin = DraPlugin(settings.name, preparing, metrics, clock)
+        self._report = HealthReport(
+            settings.node,
+            resources=resources,
+            ownership=ownership,
+            records=self._records.all,
+            discovered=discovered,
+        )
+        self._streams = HealthStreams(self._report.read, clock)
+        self._tell_registered = registered
+        self._registered = False
+        self._alone = False
+        self._problem = "not started"
+        self._problems = Problems(log)
+        self.release = preparing.unprepare
+        """Releases a claim, as the kubelet's call does."""
+        self._unrecorded = Unrecorded(
+            settings.name,
+            files=self._records.set_aside,
+            recorded=lambda: claimed_places(settings.name, self._records.all().values()),
+            places_of=lambda key: names_of(
+                settings.name, settings.node, key, resources().get(key[0])
+            ),
+        )
+        self._end = ownership.subscribe(self.changed)
+
+    def records(self) -> Mapping[str, Record]:
+        """Return the records of prepared claims, by uid."""
+        return self._records.all()
+
+    def places(self) -> Mapping[Place, Collection[Key]]:
+        """Return the devices of recorded claims by their names in slices."""
+        return places_of(self._settings.name, self._records.all().values())
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether claims are prepared, or may be."""
+        return bool(self._records.all()) or bool(self._unrecorded)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process serves the driver, and no other one does."""
+        return self._alone
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the kubelet has the driver."""
+        return self._registered
+
+    def problem(self) -> str:
+        """Return why claims cannot be prepared now; empty if they can."""
+        if self._problem:
+            return self._problem
+        return "" if self._registered else "waiting for the kubelet"
+
+    def changed(self) -> None:
+        """Report the health of devices to the kubelet, because it may have changed."""
+        self._streams.poke()
+
+    def restore(self) -> None:
+        """Withhold the devices of the recorded claims. Call it before anything is given out.
+
+        Raises:
+            OSError: The records cannot be read.
+        """
+        before = self._records.all()
+        found = self._records.load()
+        held = {record.claim: record.held for record in found.values()}
+        shares = {key for one in found.values() for key in one.shares}
+        self._ownership.restore(held, shares, unreadable=self._unrecorded)
+        for uid in before.keys() - found.keys():  # another process has released it
+            self._ownership.unprepare(uid)
+        self._metrics.claims_prepared.labels(self._settings.name).set(len(found))
+
+    def stop(self) -> None:
+        """Make ``run`` return without waiting for hooks."""
+        self._end()
+        self._report.stop()
+        self._waiter.end()
+        self._calls.close()
+
+    def run(self) -> None:
+        """Serve until stopped. The records and the CDI files stay: their pods go on running."""
+        settings = self._settings
+        with ExitStack() as stack:
+            for path in (settings.registry_dir, settings.directory, settings.cdi_dir):
+                stack.callback(self._watcher.watch(path, lambda _name: self._waiter.poke()))
+            while not self._waiter.is_over():
+                try:
+                    with alone(settings.directory) as is_alone:
+                        if is_alone:
+                            self._live()
+                        else:
+                            self._failed("another process serves this driver")
+                except OSError as error:
+                    self._failed(_text(error))
+                except Exception as error:
+                    self._failed(f"{type(error).__name__}: {error}", error)
+                    self._waiter.pause(_AFTER_FAILURE)
+                self._waiter.until_poked(_AGAIN)
+        self._problem = "stopped"
+
+    def _live(self) -> None:
+        """Serve, again and again whenever the sockets are lost, until stopped."""
+        self.restore()
+        documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
+        self._files.restore(documents)
+        self._alone = True
+        try:
+            while not self._waiter.is_over():
+                self._serve()
+        finally:
+            self._alone = False
+
+    def _serve(self) -> None:
+        settings, streams = self._settings, HealthStreams(self._report.read, self._clock)
+        service = settings.directory / SERVICE_SOCKET
+        registration = Registration(settings.name, service, self._notified)
+        handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
+        self._registered = False
+        server = Server(service, registry_socket(settings.registry_dir, settings.name), handlers)
+        self._streams = streams
+        self._served()
+        try:
+            while not self._waiter.is_over() and not server.gone:
+                self._waiter.until_poked(self._repair())
+        finally:
+            self._registered = False
+            streams.close()
+            server.stop()
+        if not self._waiter.is_over():
+            log.warning(
+                "sockets of the driver removed, serving again",
+                extra={"driver": self._settings.name},
+            )
+
+    def _repair(self) -> float:
+        """Restore CDI files that are lost; return the seconds until the next check."""
+        try:
+            for name in self._files.repair():
+                log.warning(
+                    "CDI file of a claim restored",
+                    extra={"driver": self._settings.name, "file": name},
+                )
+        except OSError as error:
+            event = "CDI file of a claim cannot be written"
+            self._problems.say("cdi", event, driver=self._settings.name, error=_text(error))
+            return _AGAIN
+        self._problems.over("cdi")
+        return _CHECK
+
+    def _notified(self, refusal: str) -> None:
+        self._registered = not refusal
+        if refusal:
+            self._failed(f"refused by the kubelet: {refusal}")
+        else:
+            self._problem = ""
+            self._problems.over("driver")
+            log.info("driver registered", extra={"driver": self._settings.name})
+            self._tell_registered()
+
+    def _served(self) -> None:
+        self._problem = ""
+        self._problems.over("driver")
+
+    def _failed(self, problem: str, cause: Exception | None = None) -> None:
+        self._problem = problem
+        name = self._settings.name
+        self._problems.say("driver", "driver cannot serve", cause=cause, driver=name, error=problem)
+
+
+def _text(error: OSError) -> str:
+    return f"{error.filename}: {advised(error)}" if error.filename else str(error)

@@ -1,0 +1,134 @@
+"""Names that the API server accepts, for devices, pools, slices and attributes.
+
+Each is computed from one id or name alone, so it is the same after a restart and on every version
+of this program. What is valid stays as it is. Anything else is changed as little as possible and
+ends in a hash of what it was, so that two ids never get one name. A valid name that ends as if it
+had such a hash gets one too.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from hashlib import sha256
+from typing import Final
+
+MAX_LABEL: Final = 63
+_MAX_DOMAIN: Final = 63
+_MAX_SUBDOMAIN: Final = 253
+MAX_IDENTIFIER: Final = 32
+_HASH: Final = 8
+"""Hexadecimal digits of a hash."""
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HASHED: Final = re.compile(rf"(.*[-_])?[0-9a-f]{{{_HASH}}}", re.DOTALL)
+"""What looks as if it ended in a hash."""
+_NOT_IN_LABEL: Final = re.compile(r"[^a-z0-9]+")
+_NOT_IN_IDENTIFIER: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def device_name(device_id: str) -> str:
+    """Return the name in slices of the device ``device_id``, a DNS label."""
+    return _label(device_id, MAX_LABEL)
+
+
+def device_names(ids: Iterable[str]) -> dict[str, str]:
+    """Return the ids by the names of their devices.
+
+    Two ids whose names are the same are both absent: a name never means two devices.
+    """
+    named = {device_id: device_name(device_id) for device_id in ids}
+    uses = Counter(named.values())
+    return {name: device_id for device_id, name in named.items() if uses[name] == 1}
+
+
+def shortened(name: str, longest: int) -> str:
+    """Return ``name``, or if it is longer, as much of it as leaves room for a hash, and that."""
+    return name if len(name) <= longest else f"{name[: longest - _HASH - 1]}-{_hash(name)}"
+
+
+def pool_name(node: str, resource: str) -> str:
+    """Return the name of the pool with the devices of ``resource`` on ``node``."""
+    domain, _, last = resource.partition("/")
+    name = f"{node}/{domain}/{_subdomain(last)}"
+    if len(name) > _MAX_SUBDOMAIN:
+        name = f"{node}/{_hash(resource)}"
+    return name if len(name) <= _MAX_SUBDOMAIN else f"{_hash(node)}/{_hash(resource)}"
+
+
+def slice_name(driver: str, node: str, pool: str, index: int) -> str:
+    """Return the name of a slice of ``pool``, which sorts by ``index`` among those of the pool.
+
+    The scheduler takes devices of the first slices first. Each name belongs to one driver, node,
+    pool and index, so creating a slice twice cannot make two.
+    """
+    end = f"-{_hash(driver, node, pool)}-{index:04x}"
+    return f"{node}-{driver}"[: _MAX_SUBDOMAIN - len(end)].rstrip("-.") + end
+
+
+def attribute_names(
+    given: Iterable[str], driver: str, taken: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the names in slices of the attributes, or capacities, ``given`` for a device.
+
+    A name can have a domain, as in ``resource.kubernetes.io/pciBusID``; without one it belongs to
+    ``driver``. Of names that become the same, only one that was valid keeps it; the others, and
+    those that become one in ``taken``, get a hash.
+    """
+    wishes = {name: _attribute(name, driver) for name in given}
+    uses = Counter(wishes.values())
+    return {
+        name: wish
+        if wish not in taken and (uses[wish] == 1 or wish == name)
+        else _hashed(_as_identifier(name), name, "_", MAX_IDENTIFIER)
+        for name, wish in wishes.items()
+    }
+
+
+def _attribute(name: str, driver: str) -> str:
+    domain, slash, last = name.partition("/")
+    if not slash or not _is_identifier(last) or not _is_domain(domain):
+        return _identifier(name)
+    return last if domain == driver else name
+
+
+def _identifier(name: str) -> str:
+    found = _as_identifier(name)
+    if len(found) > MAX_IDENTIFIER or _HASHED.fullmatch(found):
+        return _hashed(found, name, "_", MAX_IDENTIFIER)
+    return found
+
+
+def _is_domain(name: str) -> bool:
+    return len(name) <= _MAX_DOMAIN and bool(_SUBDOMAIN.fullmatch(name))
+
+
+def _is_identifier(name: str) -> bool:
+    return len(name) <= MAX_IDENTIFIER and bool(_IDENTIFIER.fullmatch(name))
+
+
+def _as_identifier(name: str) -> str:
+    found = _NOT_IN_IDENTIFIER.sub("_", name)
+    return found if _IDENTIFIER.fullmatch(found) else f"_{found}"
+
+
+def _label(text: str, longest: int) -> str:
+    if len(text) <= longest and _LABEL.fullmatch(text) and not _HASHED.fullmatch(text):
+        return text
+    return _hashed(_NOT_IN_LABEL.sub("-", text.lower()).strip("-"), text, "-", longest)
+
+
+def _subdomain(text: str) -> str:
+    if _SUBDOMAIN.fullmatch(text) and not _HASHED.fullmatch(text):
+        return text
+    return _label(text, MAX_LABEL)
+
+
+def _hashed(base: str, of: str, separator: str, longest: int) -> str:
+    base = base[: longest - _HASH - 1].rstrip(separator)
+    return f"{base}{separator}{_hash(of)}" if base or separator == "_" else _hash(of)
+
+
+def _hash(*texts: str) -> str:
+    joined = "\0".join(texts)
+    return sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]

@@ -1,0 +1,234 @@
+"""Preparing claims for containers, and undoing that. Knows nothing of gRPC.
+
+The order in a Prepare: the devices are withheld from others; that is recorded on the disk; the
+plugin's hooks are called; the CDI file is written; the answer is recorded. If the process is killed
+in between, the next one answers the same names or begins again, and nobody else gets the devices
+meanwhile.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+from deviceplugin._attribution.ownership import Claim, Ownership
+from deviceplugin._dra.answers import Asking, unanswered
+from deviceplugin._dra.claim_files import ClaimFiles, kind_of
+from deviceplugin._dra.claim_locks import ClaimLocks
+from deviceplugin._dra.claim_results import Result, results
+from deviceplugin._dra.located import Candidates, Locator
+from deviceplugin._dra.parameters import ParameterReader
+from deviceplugin._dra.plugin_calls import PluginCalls, limit
+from deviceplugin._dra.record import Record, RecordedDevice, is_uid
+from deviceplugin._dra.records import Records
+from deviceplugin._dra.taking import take
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import AllocationError, DevicePluginError
+from deviceplugin.model import Device
+
+log = logging.getLogger(__name__)
+
+_MANY: Final = 10
+"""Most devices that one log line names."""
+
+
+class ClaimReader(Protocol):
+    """Reads claims from the API server."""
+
+    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the object of a claim.
+
+        Raises:
+            DevicePluginError: It does not exist, or cannot be read now.
+        """
+
+
+class Preparing:
+    """Prepares claims, and undoes it. Thread-safe; one claim is one thread's at a time.
+
+    Args:
+        driver: The name of the driver.
+        boot: Identifies the boot of the machine.
+        records: The records, which must have been loaded.
+        claim_files: The CDI files.
+        ownership: Decides who gets a device. It must have what the records say.
+        claims: The API server.
+        locator: Finds devices.
+        calls: Calls the plugins.
+        metrics: The metrics of this process.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts that meet here
+        self,
+        driver: str,
+        boot: str,
+        *,
+        records: Records,
+        claim_files: ClaimFiles,
+        ownership: Ownership,
+        claims: ClaimReader,
+        locator: Locator,
+        calls: PluginCalls,
+        metrics: Metrics,
+    ) -> None:
+        self._driver = driver
+        self._boot = boot
+        self._records = records
+        self._files = claim_files
+        self._ownership = ownership
+        self._claims = claims
+        self._locator = locator
+        self._calls = calls
+        self._asking = Asking(kind_of(driver), calls)
+        self._parameters = ParameterReader(driver)
+        self._metrics = metrics
+        self._locks = ClaimLocks()
+
+    def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
+        """Make the devices of ``claim`` ready for its containers, and return them.
+
+        A claim that is prepared gets the same answer, and what its containers need is checked
+        again. ``left`` returns the seconds that are left of the call.
+
+        Raises:
+            DevicePluginError: It is not prepared, and the devices are given to nobody. Try again.
+        """
+        if not is_uid(claim.uid):
+            raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
+        with self._locks.hold(claim.uid, left()):
+            try:
+                return self._prepare(claim, left)
+            except OSError as error:
+                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+
+    def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
+        record = self._records.get(claim.uid)
+        is_prepared = (
+            record is not None and record.state == "prepared" and record.boot == self._boot
+        )
+        try:
+            document = self._claims.get(claim.namespace, claim.name)
+        except DevicePluginError:
+            if record is not None and is_prepared:
+                return self._given_again(record)
+            raise
+        wanted = results(document, claim, self._driver)
+        if record is not None and is_prepared and _has(record, wanted):
+            return self._given_again(record)
+        return self._give(claim, self._locator.find(wanted), record, left)
+
+    def _given_again(self, record: Record) -> Sequence[RecordedDevice]:
+        if record.document is not None:
+            self._files.put(record.claim.uid, record.document)
+        return record.given
+
+    def _give(
+        self,
+        claim: Claim,
+        candidates: Sequence[Candidates],
+        before: Record | None,
+        left: Callable[[], float],
+    ) -> Sequence[RecordedDevice]:
+        # Before anything is withheld: what a user got wrong must cost no device.
+        parameters = self._parameters.read(claim, candidates, before.parameters if before else ())
+        used = [one.recorded for one in parameters.values()]
+        found = take(self._ownership, claim, candidates, before)
+        devices = unanswered(found)
+        kept = _kept(before, devices)
+        record = Record(claim, self._boot, "preparing", [*devices, *kept], parameters=used)
+        with ExitStack() as undo:
+            if before is None:  # otherwise its containers may still be running
+                undo.callback(self._undo, claim)
+            if before is None or before.held != record.held:
+                self._records.write(record)
+            answer = self._asking.ask(claim.uid, found, parameters, left)
+            if answer.document is None:
+                self._files.drop(claim.uid)
+            else:
+                self._files.put(claim.uid, answer.document)
+            record = replace(
+                record,
+                state="prepared",
+                devices=[*answer.devices, *kept],
+                document=answer.document,
+            )
+            self._records.write(record)
+            undo.pop_all()
+        self._changed()
+        log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})
+        self._metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
+        return record.given
+
+    def _changed(self) -> None:
+        self._metrics.claims_prepared.labels(self._driver).set(len(self._records.all()))
+
+    def _undo(self, claim: Claim) -> None:
+        try:
+            self._files.drop(claim.uid)
+            self._records.remove(claim.uid)
+        except OSError as error:  # it is recorded, so its devices stay withheld
+            fields = {"claim": str(claim), "error": f"{error.filename}: {error.strerror}"}
+            log.warning("claim not released", extra=fields)
+        else:
+            self._ownership.unprepare(claim.uid)
+
+    def unprepare(self, claim: Claim, left: Callable[[], float]) -> None:
+        """Release the devices of ``claim``; of one that is unknown there are none.
+
+        The plugin's ``released`` is called first, so nobody gets the devices before it returns.
+
+        Raises:
+            DevicePluginError: It is still prepared. Try again.
+        """
+        if not is_uid(claim.uid):
+            return
+        with self._locks.hold(claim.uid, left()):
+            record = self._records.get(claim.uid)
+            try:
+                self._files.drop(claim.uid)
+                if record is not None:
+                    self._release(record, left)
+                self._records.remove(claim.uid)
+            except OSError as error:
+                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+            self._ownership.unprepare(claim.uid)
+        if record is not None:
+            self._changed()
+            log.info("claim released", extra={"claim": str(claim), "devices": _listed(record)})
+            self._metrics.events.add("claim released", device=_listed(record), detail=str(claim))
+
+    def _release(self, record: Record, left: Callable[[], float]) -> None:
+        for name, keys in groupby(sorted(record.held), key=lambda key: key[0]):
+            resource = self._locator.resource(name)
+            ids = sorted((device_id for _, device_id in keys), key=natural_key)
+            if resource is None:
+                continue
+            known = resource.devices
+            devices = [known.get(one, Device(one, resource=name)) for one in ids]
+            if self._calls.released(resource, devices, limit(left())):
+                self._metrics.released.labels(name).inc(len(ids))
+
+
+def _has(record: Record, wanted: Sequence[Result]) -> bool:
+    given = {(one.request, one.pool, one.name, one.admin, one.share) for one in record.given}
+    same = given == {(one.request, one.pool, one.device, one.admin, one.share) for one in wanted}
+    parameters = {one.request: one.given for one in record.parameters}
+    return same and all(one.parameters == parameters.get(one.request) for one in wanted)
+
+
+def _kept(before: Record | None, devices: Sequence[RecordedDevice]) -> Sequence[RecordedDevice]:
+    """Return what the claim held before it was allocated again, which a container may still use."""
+    held = {one.key for one in devices if not one.admin}
+    return [
+        replace(one, request="", cdi_names=())
+        for one in (before.devices if before else ())
+        if not one.admin and one.key not in held
+    ]
+
+
+def _listed(record: Record) -> str:
+    ids = [one.id for one in record.devices]
+    return ", ".join(ids[:_MANY]) + (f" and {len(ids) - _MANY} more" if ids[_MANY:] else "")

@@ -1,0 +1,172 @@
+"""What is recorded of a claim that is prepared, as JSON."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
+
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._attribution.schedule import Key
+from deviceplugin._dra.naming import device_name
+
+_VERSION: Final = 1
+_UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
+State = Literal["preparing", "prepared"]
+
+
+def is_uid(text: str) -> bool:
+    """Return whether ``text`` can be the uid of a claim: it becomes the name of a file."""
+    return _UID.fullmatch(text) is not None
+
+
+class Place(NamedTuple):
+    """A result of a claim, as the kubelet knows it."""
+
+    request: str
+    pool: str
+    device: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDevice:
+    """One device of a claim, with the answer that the kubelet gets about it.
+
+    A share that consumes several ids is several of them, with one place.
+    """
+
+    resource: str
+    id: str
+    request: str
+    """Empty if the claim had it before it was allocated again: it is held, and not given out."""
+    pool: str
+    name: str
+    """Its name in the pool."""
+    admin: bool = False
+    """Whether it is access to a device that others may hold meanwhile."""
+    share: str = ""
+    cdi_names: Sequence[str] = ()
+
+    @property
+    def key(self) -> Key:
+        """The resource and the id."""
+        return self.resource, self.id
+
+    @property
+    def place(self) -> Place:
+        """What the kubelet calls it."""
+        return Place(self.request, self.pool, self.name, self.share)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is held as a share: its name in the pool is that of a shared device."""
+        return self.name != device_name(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedParameters:
+    """The parameters of the devices of one resource that a request has."""
+
+    request: str
+    resource: str
+    given: Any
+    """What the claim said, as JSON; None if it said nothing."""
+    used: Mapping[str, Any]
+    """All parameters, with the defaults of that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One claim. Its devices are withheld from others for as long as it is recorded."""
+
+    claim: Claim
+    boot: str
+    """Identifies the boot of the machine in which the claim was prepared."""
+    state: State
+    devices: Sequence[RecordedDevice]
+    document: Mapping[str, Any] | None = None
+    """The CDI specification; None if nothing but CDI names of the plugin's own is needed."""
+    parameters: Sequence[RecordedParameters] = ()
+    """Those of devices that take some."""
+
+    @property
+    def held(self) -> frozenset[Key]:
+        """The devices that nobody else may have."""
+        return frozenset(one.key for one in self.devices if not one.admin)
+
+    @property
+    def given(self) -> Sequence[RecordedDevice]:
+        """The devices that the kubelet is told, one for each result of the claim."""
+        places: dict[Place, RecordedDevice] = {}
+        for one in self.devices:
+            if one.request:
+                places.setdefault(one.place, one)  # the first has the names of all
+        return [*places.values()]
+
+    @property
+    def shares(self) -> frozenset[Key]:
+        """Those of ``held`` that are held as shares of another device."""
+        return frozenset(one.key for one in self.devices if not one.admin and one.is_share)
+
+    def written(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "version": _VERSION,
+            "state": self.state,
+            "boot": self.boot,
+            "claim": self.claim._asdict(),
+            "devices": [asdict(one) for one in self.devices],
+            "document": self.document,
+            "parameters": [asdict(one) for one in self.parameters],
+        }
+
+    @classmethod
+    def read(cls, found: Any) -> Self:
+        """Return the record that `written` made. What a newer version has added is ignored.
+
+        Raises:
+            ValueError: It is not a record.
+        """
+        try:
+            state, document = found["state"], found["document"]
+            record = cls(
+                claim=Claim(**{name: _text(found["claim"][name]) for name in Claim._fields}),
+                boot=_text(found["boot"]),
+                state=state,
+                devices=[_device(one) for one in found["devices"]],
+                document=document,
+                # Records of earlier versions have none.
+                parameters=tuple(_parameters(one) for one in found.get("parameters", ())),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a record: {error!r}") from error
+        if state not in get_args(State) or not isinstance(document, dict | None):
+            raise ValueError(f"not a record: state {state!r}")
+        return record
+
+
+def _device(found: Mapping[str, Any]) -> RecordedDevice:
+    given = {one.name: found[one.name] for one in fields(RecordedDevice)}
+    device = RecordedDevice(**{**given, "cdi_names": tuple(given["cdi_names"])})
+    for text in (device.resource, device.id, device.request, device.pool, device.name):
+        _text(text)
+    for text in (device.share, *device.cdi_names):
+        _text(text)
+    if not isinstance(device.admin, bool):
+        raise TypeError(f"admin: {device.admin!r}")
+    return device
+
+
+def _parameters(found: Mapping[str, Any]) -> RecordedParameters:
+    used = found["used"]
+    if not isinstance(used, dict):
+        raise TypeError(f"used: {used!r}")
+    return RecordedParameters(
+        _text(found["request"]), _text(found["resource"]), found["given"], used
+    )
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is not a string")
+    return found

@@ -1,0 +1,131 @@
+"""The service of a DRA driver, which the kubelet calls to prepare claims and to undo that."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.preparing import Preparing
+from deviceplugin._dra.record import RecordedDevice
+from deviceplugin._platform import rpc
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.reasons import reason_of
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.proto.dra import CALL_TIMEOUT
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+from deviceplugin.proto.dra import dra_v1beta1_pb2 as beta_pb
+
+log = logging.getLogger(__name__)
+
+_SERVICES: Final = (pb.DESCRIPTOR, beta_pb.DESCRIPTOR)
+_PREPARE, _UNPREPARE = "prepare", "unprepare"
+_OK, _FAILED = "OK", "FAILED"
+_RESERVE: Final = 5.0
+"""Seconds of a call that are left for everything but hooks."""
+
+
+class DraPlugin:
+    """The methods of the DRAPlugin services, with the names of the protocol.
+
+    Its messages are those of v1. On the wire, those of v1beta1 are the same without shares.
+    """
+
+    def __init__(
+        self, driver: str, preparing: Preparing, metrics: Metrics, clock: Clock = MONOTONIC
+    ) -> None:
+        self._driver = driver
+        self._preparing = preparing
+        self._metrics = metrics
+        self._clock = clock
+        self._problems = Problems(log)
+        for method in (_PREPARE, _UNPREPARE):  # so that the first failure is an increase
+            for code in (_OK, _FAILED):
+                metrics.claim_calls.labels(driver, method, code)
+
+    def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
+        """Return the handlers of both versions."""
+        return [rpc.service(one.services_by_name["DRAPlugin"], self) for one in _SERVICES]
+
+    # The service, in the order of the protocol.
+
+    def NodePrepareResources(  # noqa: N802
+        self, request: pb.NodePrepareResourcesRequest, _context: grpc.ServicerContext
+    ) -> pb.NodePrepareResourcesResponse:
+        left = self._time_left()
+        return pb.NodePrepareResourcesResponse(
+            claims={one.uid: self._prepare(_claim(one), left) for one in request.claims}
+        )
+
+    def NodeUnprepareResources(  # noqa: N802
+        self, request: pb.NodeUnprepareResourcesRequest, _context: grpc.ServicerContext
+    ) -> pb.NodeUnprepareResourcesResponse:
+        left = self._time_left()
+        return pb.NodeUnprepareResourcesResponse(
+            claims={one.uid: self._unprepare(_claim(one), left) for one in request.claims}
+        )
+
+    # What the methods share.
+
+    def _time_left(self) -> Callable[[], float]:
+        end = self._clock.now() + CALL_TIMEOUT - _RESERVE
+        return lambda: end - self._clock.now()
+
+    def _prepare(self, claim: Claim, left: Callable[[], float]) -> pb.NodePrepareResourceResponse:
+        try:
+            with self._counted(_PREPARE):
+                devices = self._preparing.prepare(claim, left)
+        except DevicePluginError as error:
+            reason = self._failed(claim, "claim not prepared", error)
+            return pb.NodePrepareResourceResponse(error=reason)
+        self._problems.over(claim.uid)
+        return pb.NodePrepareResourceResponse(devices=[_device(one) for one in devices])
+
+    def _unprepare(
+        self, claim: Claim, left: Callable[[], float]
+    ) -> pb.NodeUnprepareResourceResponse:
+        try:
+            with self._counted(_UNPREPARE):
+                self._preparing.unprepare(claim, left)
+        except DevicePluginError as error:
+            reason = self._failed(claim, "claim not released", error)
+            return pb.NodeUnprepareResourceResponse(error=reason)
+        self._problems.over(claim.uid)
+        return pb.NodeUnprepareResourceResponse()
+
+    @contextmanager
+    def _counted(self, method: str) -> Iterator[None]:
+        code = _FAILED
+        try:
+            with self._metrics.claim_seconds.labels(self._driver, method).time():
+                yield
+            code = _OK
+        finally:
+            self._metrics.claim_calls.labels(self._driver, method, code).inc()
+
+    def _failed(self, claim: Claim, event: str, error: DevicePluginError) -> str:
+        reason = reason_of(error)
+        # The kubelet tries again every few seconds, and whenever the pod changes.
+        if self._problems.say(
+            claim.uid, event, cause=error.__cause__, claim=str(claim), error=reason
+        ):
+            self._metrics.events.add(event, detail=f"{claim}: {reason}")
+        return reason
+
+
+def _claim(message: pb.Claim) -> Claim:
+    return Claim(message.namespace, message.name, message.uid)
+
+
+def _device(one: RecordedDevice) -> pb.Device:
+    return pb.Device(
+        request_names=[one.request],
+        pool_name=one.pool,
+        device_name=one.name,
+        cdi_device_ids=one.cdi_names,
+        share_id=one.share or None,
+    )

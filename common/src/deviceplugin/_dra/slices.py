@@ -1,0 +1,210 @@
+"""What has to be written so that the API server has the slices that a driver offers."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, Literal, NamedTuple
+
+from deviceplugin._dra.layout import lay_out
+from deviceplugin._dra.naming import slice_name
+from deviceplugin._dra.offer import Entry, Pool
+from deviceplugin._dra.slice_store import Object
+
+CONTENT: Final = "dra.deviceplugin.dev/content"
+"""The annotation with the hash of what was sent. The API server writes quantities in its own way
+and drops fields that it does not know, so its answer cannot be compared with what was sent."""
+_DIGITS: Final = 32
+_MOST: Final = 0x2000
+"""More slices than a pool can have, for more devices than a plugin can."""
+_KEPT: Final = ("labels", "finalizers")
+
+
+class Site(NamedTuple):
+    """Whose slices these are."""
+
+    driver: str
+    node: str
+    owner: Mapping[str, Any] | None = None
+    """A reference to the Node, with which slices are removed; None if its UID is unknown."""
+
+
+class Write(NamedTuple):
+    """A request to the API server."""
+
+    action: Literal["create", "replace", "delete"]
+    name: str
+    uid: str = ""
+    """Of the slice that is to be deleted."""
+    body: Object | None = None
+    entries: Sequence[Entry] = ()
+    """The devices of ``body``, in its order."""
+
+
+def plan(
+    have: Iterable[Object],
+    want: Iterable[Pool],
+    site: Site,
+    intact: Callable[[Object], bool] = lambda _one: True,
+) -> list[Write]:
+    """Return what to write, in order; nothing if the slices are right.
+
+    A changed device is one request, for its slice. Slices of a pool get a new generation, all of
+    them, only if their number changes or a device moves to another slice. Until then consumers
+    could see a device twice or not at all, and with it they wait until they see all slices.
+
+    Args:
+        have: All slices of the driver on the node.
+        want: All pools that there should be. A pool without devices has an empty slice, for the
+            driver is up and has none.
+        site: The driver and its node.
+        intact: Whether nobody else has changed the content of a slice.
+    """
+    by_pool: dict[str, list[Object]] = {}
+    for one in have:
+        by_pool.setdefault(one["spec"]["pool"]["name"], []).append(one)
+    writes = [
+        write for pool in want for write in _plan(by_pool.pop(pool.name, []), pool, site, intact)
+    ]
+    return writes + [_delete(one) for others in by_pool.values() for one in others]
+
+
+def _plan(
+    have: Iterable[Object], pool: Pool, site: Site, intact: Callable[[Object], bool]
+) -> Iterator[Write]:
+    have = sorted(have, key=_generation, reverse=True)
+    present = {one["metadata"]["name"]: one for one in have}
+    indices = _indices(present, pool.name, site)
+    slots = {index: device_names_in(present[name]) for name, index in indices.items()}
+    count = have[0]["spec"]["pool"]["resourceSliceCount"] if have else 0
+    entries = {entry.name: entry for entry in pool.entries}
+    layout = lay_out(list(entries), slots, count)
+    same = bool(have) and len(layout) == count and not _moves(layout, slots)
+    same = same and len(indices) == len(have)
+    generation = max(map(_generation, have), default=0) + (not same)
+    times = _times(have)
+    for index, names in enumerate(layout):
+        name = slice_name(site.driver, site.node, pool.name, index)
+        chosen = [entries[device] for device in names]
+        body = _slice(name, pool.name, chosen, site)
+        body["spec"]["pool"] |= {"generation": generation, "resourceSliceCount": len(layout)}
+        old = present.pop(name, None)
+        if old is None:
+            yield Write("create", name, body=_with_times(body, times), entries=chosen)
+        elif not (intact(old) and _same(old, body)):
+            yield Write("replace", name, body=_over(old, _with_times(body, times)), entries=chosen)
+    yield from map(_delete, present.values())
+
+
+def _indices(names: Iterable[str], pool: str, site: Site) -> dict[str, int]:
+    """Return the index of each slice that is named as ours are."""
+    found = {}
+    for name in names:
+        try:
+            index = int(name.rpartition("-")[2], 16)
+        except ValueError:
+            continue
+        if index < _MOST and name == slice_name(site.driver, site.node, pool, index):
+            found[name] = index
+    return found
+
+
+def _moves(layout: Sequence[Sequence[str]], slots: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether a device would be in another slice than now."""
+    now: dict[str, set[int]] = {}
+    for index, names in slots.items():
+        for name in names:
+            now.setdefault(name, set()).add(index)
+    return any(
+        now.get(name, {index}) != {index} for index, names in enumerate(layout) for name in names
+    )
+
+
+def _slice(name: str, pool: str, entries: Sequence[Entry], site: Site) -> Object:
+    devices = [dict(entry.body) for entry in entries]
+    owners = [dict(site.owner)] if site.owner else []
+    content = json.dumps([pool, site.driver, site.node, owners, devices], sort_keys=True)
+    annotations = {CONTENT: sha256(content.encode()).hexdigest()[:_DIGITS]}
+    metadata: Object = {"name": name, "annotations": annotations}
+    spec = {"driver": site.driver, "nodeName": site.node, "pool": {"name": pool}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
+        "spec": {**spec, "devices": devices},
+    }
+
+
+def _same(old: Object, new: Object) -> bool:
+    """Return whether ``old`` is what ``new`` became when it was sent.
+
+    The hash says so unless somebody has edited the slice while nobody watched. What matters most is
+    therefore compared as well, and the API server does not rewrite that.
+    """
+    content = new["metadata"]["annotations"][CONTENT]
+    return (
+        old["metadata"].get("annotations", {}).get(CONTENT) == content
+        and old["spec"]["pool"] == new["spec"]["pool"]
+        and [*map(_outline, _devices(old))] == [*map(_outline, _devices(new))]
+    )
+
+
+def _outline(device: Object) -> tuple[str, list[tuple[Any, ...]]]:
+    return device["name"], [_taint(taint) for taint in device.get("taints", ())]
+
+
+def _over(old: Object, new: Object) -> Object:
+    """Return ``new`` in place of ``old``, with what others may have added to its metadata."""
+    metadata = old["metadata"]
+    kept = {field: metadata[field] for field in _KEPT if field in metadata}
+    annotations = {**metadata.get("annotations", {}), **new["metadata"]["annotations"]}
+    version = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
+    return {
+        **new,
+        "metadata": {**kept, **new["metadata"], "annotations": annotations, **version},
+    }
+
+
+def _times(have: Iterable[Object]) -> dict[tuple[Any, ...], str]:
+    """Return since when devices have had their taints."""
+    return {
+        (device["name"], *_taint(taint)): taint["timeAdded"]
+        for one in have
+        for device in _devices(one)
+        for taint in device.get("taints", ())
+        if "timeAdded" in taint
+    }
+
+
+def _with_times(body: Object, times: Mapping[tuple[Any, ...], str]) -> Object:
+    """Add the times to the taints: without them, claims would tolerate these for longer."""
+    for device in _devices(body):
+        if "taints" in device:
+            device["taints"] = [
+                {**taint, "timeAdded": since}
+                if (since := times.get((device["name"], *_taint(taint))))
+                else taint
+                for taint in device["taints"]
+            ]
+    return body
+
+
+def _taint(taint: Mapping[str, Any]) -> tuple[Any, ...]:
+    return taint["key"], taint.get("value", ""), taint["effect"]
+
+
+def _delete(one: Object) -> Write:
+    return Write("delete", one["metadata"]["name"], one["metadata"]["uid"])
+
+
+def _devices(one: Object) -> list[Object]:
+    found: list[Object] = one["spec"].get("devices") or []
+    return found
+
+
+def device_names_in(one: Object) -> list[str]:
+    """Return the names of the devices in a slice."""
+    return [device["name"] for device in _devices(one)]
+
+
+def _generation(one: Object) -> int:
+    return int(one["spec"]["pool"].get("generation", 0))

@@ -1,0 +1,188 @@
+"""What slices say about a device."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deviceplugin as dp
+from deviceplugin._dra.attributes import Describer, pcie_root, semantic
+from deviceplugin._inventory.validation import device_problem
+from dra.slice_rules import SEMVER, problems
+
+DRIVER = "gopher.example.com"
+RESOURCE = "example.com/gopher"
+
+
+def described(device: dp.Device, sysfs: Path = Path("/nowhere")) -> dict[str, Any]:
+    found, cuts = Describer(DRIVER, sysfs).describe(device, RESOURCE)
+    assert [] == cuts
+    return found
+
+
+def test_a_device_has_its_id_and_its_resource() -> None:
+    expected = {"id": {"string": "Gerd:1"}, "resource": {"string": RESOURCE}}
+    assert {"attributes": expected} == described(dp.Device("Gerd:1"))
+
+
+def test_values_keep_their_types() -> None:
+    device = dp.Device(
+        "x",
+        attributes={"a": "12", "b": 12, "c": True, "d": dp.Version("1.2.3"), "e": False},
+        capacity={"memory": "80Gi", "lenses": 3},
+    )
+    found = described(device)
+    assert {
+        "a": {"string": "12"},
+        "b": {"int": 12},
+        "c": {"bool": True},
+        "d": {"version": "1.2.3"},
+        "e": {"bool": False},
+    } == {name: found["attributes"][name] for name in "abcde"}
+    assert {"memory": {"value": "80Gi"}, "lenses": {"value": "3"}} == found["capacity"]
+
+
+def test_the_numa_node_of_a_device_that_is_near_one() -> None:
+    found = described(dp.Device("x", topology=dp.Topology([1])))["attributes"]
+    assert [{"int": 1}] * 2 == [found["numaNode"], found["resource.kubernetes.io/numaNode"]]
+    for topology in (None, dp.Topology(), dp.Topology([0, 1])):
+        assert "numaNode" not in described(dp.Device("x", topology=topology))["attributes"]
+
+
+@pytest.mark.parametrize("address", ["0000:3b:00.0", "0000:3B:00.0", "00000000:3B:00.0"])
+def test_a_pci_device_has_its_address_and_its_root(tmp_path: Path, address: str) -> None:
+    folder = tmp_path / "devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0"
+    folder.mkdir(parents=True)
+    bus = tmp_path / "bus/pci/devices"
+    bus.mkdir(parents=True)
+    (bus / "0000:3b:00.0").symlink_to(folder)
+    found = described(dp.Device("x", attributes={"pci": address}), tmp_path)["attributes"]
+    assert {"string": address} == found["pci"]
+    assert {"string": "0000:3b:00.0"} == found["resource.kubernetes.io/pciBusID"]
+    assert {"string": "pci0000:3a"} == found["resource.kubernetes.io/pcieRoot"]
+
+
+@pytest.mark.parametrize("pci", ["0000:3b:00.0,0000:3c:00.0", "x", "", 7, True])
+def test_what_is_not_one_pci_address_stays_an_attribute(pci: str | int) -> None:
+    found = described(dp.Device("x", attributes={"pci": pci}))["attributes"]
+    assert "resource.kubernetes.io/pciBusID" not in found
+
+
+def test_a_root_that_is_not_known_is_not_there(tmp_path: Path) -> None:
+    assert "" == pcie_root("0000:3b:00.0", tmp_path)
+    place = tmp_path / "bus/pci/devices/0000:3b:00.0"
+    place.mkdir(parents=True)
+    assert "" == pcie_root("0000:3b:00.0", tmp_path)
+    loop = place.parent / "loop"
+    loop.symlink_to(loop)
+    assert "" == pcie_root("loop", tmp_path)
+
+
+def test_what_an_author_says_of_a_standard_attribute_counts() -> None:
+    given_root = {"resource.kubernetes.io/pciBusID": "0000:01:00.0", "pci": "0000:3b:00.0"}
+    found = described(dp.Device("x", attributes=given_root))["attributes"]
+    assert {"string": "0000:01:00.0"} == found["resource.kubernetes.io/pciBusID"]
+
+
+@pytest.mark.parametrize(
+    ("given_version", "expected"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("535.104", "535.104.0"),
+        ("595.58.03", "595.58.3"),
+        ("v1", "1.0.0"),
+        ("000", "0.0.0"),
+        ("1.2.3-rc.1+01.a", "1.2.3-rc.1+01.a"),
+        ("1-rc", "1.0.0-rc"),
+        ("1.2.3-01", ""),
+        ("1.2.3-rc.01", ""),
+        ("1.2.3.4", ""),
+        ("1.2.3-", ""),
+        ("1.2.3+", ""),
+        ("x", ""),
+        ("", ""),
+    ],
+)
+def test_versions(given_version: str, expected: str) -> None:
+    assert expected == semantic(given_version)
+    assert not expected or SEMVER.fullmatch(expected)
+
+
+def test_long_resource_names_that_begin_alike_are_told_apart() -> None:
+    names = ["example.com/" + "x" * 60 + end for end in "ab"]
+    found = [Describer(DRIVER).describe(dp.Device("d"), name) for name in names]
+    shown = [described["attributes"]["resource"]["string"] for described, _ in found]
+    assert [64, 64] == [len(one) for one in shown]
+    assert 2 == len(set(shown))
+    assert [[], []] == [cuts for _, cuts in found]
+
+
+def test_what_had_to_be_cut_is_said() -> None:
+    device = dp.Device(
+        "x",
+        attributes={
+            "long": "ä" * 40,
+            "version": dp.Version("one"),
+            "far": dp.Version("1" * 65),
+            **{f"a{i}": i for i in range(26)},
+        },
+        capacity={f"c{i}": i for i in range(2)},
+    )
+    found, cuts = Describer(DRIVER).describe(device, RESOURCE)
+    assert {"string": "ä" * 32} == found["attributes"]["long"]
+    assert {"string": "one"} == found["attributes"]["version"]
+    assert {"string": "1" * 64} == found["attributes"]["far"]
+    assert (30, 2) == (len(found["attributes"]), len(found["capacity"]))
+    assert [
+        "long: is longer than 64 bytes",
+        "version: 'one' is not a semantic version, and is a string in slices",
+        f"far: '{'1' * 65}' is not a semantic version, and is a string in slices",
+        "far: is longer than 64 bytes",
+        "a25: a device has at most 32 attributes and capacities in slices",
+    ] == cuts
+
+
+def test_capacities_that_there_is_no_room_for_are_said() -> None:
+    device = dp.Device("x", capacity={f"c{i}": i for i in range(31)})
+    found, cuts = Describer(DRIVER).describe(device, RESOURCE)
+    assert 30 == len(found["capacity"])
+    assert ["c30: a device has at most 32 attributes and capacities in slices"] == cuts
+
+
+VALUES = (
+    st.text(max_size=90)
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.booleans()
+    | st.text(max_size=90).map(dp.Version)
+    | st.from_regex(r"v?[0-9]{1,5}(\.[0-9]{1,5}){0,3}(-[0-9a-z.-]{1,8})?", fullmatch=True).map(
+        dp.Version
+    )
+)
+NAMES = st.text(max_size=40) | st.sampled_from(["id", "pci", "numaNode", "a-b", "a_b"])
+AMOUNTS = st.integers(0, 2**63 - 1) | st.from_regex(
+    r"[0-9]{1,5}(\.[0-9]{1,3})?([numkMGTPE]|[KMGTPE]i|e[0-9])?", fullmatch=True
+)
+DEVICES = st.builds(
+    dp.Device,
+    st.text(min_size=1, max_size=63),
+    attributes=st.dictionaries(NAMES, VALUES, max_size=40),
+    capacity=st.dictionaries(NAMES, AMOUNTS, max_size=40),
+    topology=st.none() | st.builds(dp.Topology, st.lists(st.integers(0, 8), max_size=2)),
+).filter(lambda device: not device_problem(device))
+
+
+@given(DEVICES)
+def test_whatever_a_device_has_the_api_server_accepts_it(device: dp.Device) -> None:
+    found, _ = Describer(DRIVER).describe(device, RESOURCE)
+    assert [] == problems(
+        {
+            "metadata": {"name": "x"},
+            "spec": {
+                "driver": DRIVER,
+                "pool": {"name": "n/example.com/gopher"},
+                "devices": [{"name": "x", **found}],
+            },
+        }
+    )

@@ -1,0 +1,375 @@
+"""A driver on its sockets, as the kubelet, a reboot and other processes meet it."""
+
+import fcntl
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra import driver as driver_module
+from deviceplugin._dra import server as server_module
+from deviceplugin._dra.driver import DriverSettings
+from deviceplugin._platform import open_files
+from deviceplugin.proto.dra import HEALTH, V1, V1BETA1, dra_v1_pb2, dra_v1beta1_pb2
+from deviceplugin.proto.dra.dra_health_v1alpha1_pb2 import HEALTHY, UNHEALTHY
+from drivers.driver_client import Registered, connected, register
+from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, cdi_name, result
+from drivers.running_driver import RunningDriver
+from full_disk import full_disk
+from patience import eventually
+
+
+@pytest.fixture
+def running() -> Iterator[RunningDriver]:
+    with TemporaryDirectory(prefix="dra-") as path:
+        found = RunningDriver(Path(path))
+        yield found
+        found.close()
+
+
+def test_the_kubelet_finds_the_driver_and_both_versions_answer_alike(
+    running: RunningDriver,
+) -> None:
+    driver = running.start()
+    eventually(lambda: driver.problem() == "waiting for the kubelet")
+    found = running.register()
+    versions = [V1, V1BETA1, HEALTH]
+    assert Registered("DRAPlugin", DRIVER, running.service_socket, versions) == found
+    assert "" == driver.problem()
+    claim = running.node.allocate("one", result("gary", shareID="s-1"), result("gerd"))
+    for messages in (dra_v1_pb2, dra_v1beta1_pb2):
+        with connected(found.endpoint, messages) as kubelet:
+            answer = kubelet.prepare(claim)[claim.uid]
+        assert "" == answer.error
+        assert [
+            (["one"], POOL, "gary", [cdi_name(claim)]),
+            (["one"], POOL, "gerd", []),
+        ] == [
+            (list(one.request_names), one.pool_name, one.device_name, list(one.cdi_device_ids))
+            for one in answer.devices
+        ]
+        if messages is dra_v1_pb2:
+            shares = [one.share_id for one in answer.devices if one.HasField("share_id")]
+            assert ["s-1"] == shares
+
+
+@pytest.mark.parametrize("messages", [dra_v1_pb2, dra_v1beta1_pb2])
+def test_each_claim_of_a_call_has_its_own_answer(
+    running: RunningDriver, messages: ModuleType
+) -> None:
+    running.start()
+    good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
+    with connected(running.register().endpoint, messages) as kubelet:
+        for _ in range(2):
+            answers = kubelet.prepare(bad, good)
+            assert f"unknown device: device nobody of pool {POOL}" == answers[bad.uid].error
+            assert ["gary"] == [one.device_name for one in answers[good.uid].devices]
+        running.node.plugin.errors["released"] = dp.AllocationError("busy")
+        answers = kubelet.unprepare(good, bad, Claim("default", "unknown", "unknown"))
+        assert {good.uid: "busy", bad.uid: "", "unknown": ""} == {
+            uid: one.error for uid, one in answers.items()
+        }
+        running.node.plugin.errors.clear()
+        assert "" == kubelet.unprepare(good)[good.uid].error
+
+
+def test_claims_are_counted(running: RunningDriver) -> None:
+    driver = running.start()
+    good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
+    metrics = running.node.metrics
+
+    def value(name: str, **labels: str) -> float | None:
+        wanted = {"driver": DRIVER, **labels}
+        for family in metrics.exposition.families():
+            for sample in family.samples:
+                if (f"deviceplugin_{name}", wanted) == (sample.name, sample.labels):
+                    return sample.value
+        return None
+
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.prepare(good, bad)
+        assert 1 == value("claims_prepared")
+        assert 1 == value("claim_calls_total", method="prepare", code="OK")
+        assert 1 == value("claim_calls_total", method="prepare", code="FAILED")
+        assert 2 == value("claim_call_duration_seconds_count", method="prepare")
+        assert 0 == value("claim_calls_total", method="unprepare", code="FAILED")
+        assert ["claim prepared", "claim not prepared"] == [
+            one.event for one in reversed(metrics.events.latest())
+        ]
+        running.stop(driver)
+    running.start()
+    metrics = running.node.metrics
+    assert 1 == value("claims_prepared")
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.unprepare(good)
+    assert 0 == value("claims_prepared")
+
+
+def test_a_failure_is_logged_once_however_often_the_kubelet_tries(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.start()
+    claim = running.node.allocate("one", result("nobody"))
+    with connected(running.register().endpoint) as kubelet:
+        for _ in range(3):
+            kubelet.prepare(claim)
+    assert ["claim not prepared"] == [
+        one.message for one in caplog.records if one.name.endswith("_dra.service")
+    ]
+
+
+def test_files_are_there_before_the_kubelet_is_answered_after_a_reboot(
+    running: RunningDriver,
+) -> None:
+    driver = running.start()
+    claim = running.node.allocate("one", result("gary"))
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.prepare(claim)
+    (path,) = running.settings.cdi_dir.iterdir()
+    content = path.read_text()
+    running.stop(driver)
+    path.unlink()
+    running.settings.cdi_dir.rmdir()
+    running.node.boot_id = "boot-2"
+    running.start()
+    eventually(running.registry_socket.exists)
+    assert content == path.read_text()
+    running.node.store.away = True
+    with connected(running.register().endpoint) as kubelet:
+        assert "the API server is away" in kubelet.prepare(claim)[claim.uid].error
+        running.node.store.away = False
+        (device,) = kubelet.prepare(claim)[claim.uid].devices
+    assert [cdi_name(claim)] == list(device.cdi_device_ids)
+
+
+def test_a_cdi_file_that_is_removed_is_there_again_within_a_second(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.start()
+    claim = running.node.allocate("one", result("gary"))
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.prepare(claim)
+    (path,) = running.settings.cdi_dir.iterdir()
+    path.unlink()
+    eventually(path.exists, "the file", timeout=1.0)
+    running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
+    eventually(path.exists, "the directory", timeout=1.0)
+    restored = [one.__dict__["file"] for one in caplog.records if "restored" in one.message]
+    assert {path.name} == set(restored)
+
+
+def test_a_file_that_cannot_be_restored_is_tried_again(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.start()
+    claim = running.node.allocate("one", result("gary"))
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.prepare(claim)
+    (path,) = running.settings.cdi_dir.iterdir()
+    with full_disk():
+        path.unlink()
+        eventually(lambda: any("cannot be written" in one.message for one in caplog.records))
+    eventually(path.exists)
+
+
+def test_the_driver_serves_again_when_its_sockets_are_removed(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = running.start()
+    for path in (running.registry_socket, running.service_socket):
+        running.register()
+        assert "" == driver.problem()
+        path.unlink()
+        eventually(lambda: driver.problem() == "waiting for the kubelet")
+    running.register()
+    assert 2 == [one.message for one in caplog.records].count(
+        "sockets of the driver removed, serving again"
+    )
+
+
+def test_sockets_that_a_killed_process_left_are_replaced(running: RunningDriver) -> None:
+    running.settings.directory.mkdir()
+    for path in (running.registry_socket, running.service_socket):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+    running.start()
+    assert running.service_socket == running.register().endpoint
+
+
+def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) -> None:
+    first = running.start()
+    running.register()
+    claim, other = (running.node.allocate(name, result(name)) for name in ("gary", "gerd"))
+    second = running.start()
+    eventually(lambda: second.problem() == "another process serves this driver")
+    assert "" == first.problem()
+    with connected(running.service_socket) as kubelet:
+        kubelet.prepare(claim, other)
+        kubelet.unprepare(other)
+    # What the first process has done meanwhile is known to the second before it serves.
+    running.stop(first)
+    eventually(lambda: second.problem() == "waiting for the kubelet")
+    assert {(RESOURCE, "gary"): claim} == running.node.ownership.claims()
+    assert {claim.uid} == second.records().keys()
+
+
+def test_what_the_first_process_released_is_free_in_the_second(running: RunningDriver) -> None:
+    directory = running.settings.directory
+    directory.mkdir()
+    first = running.start()
+    claim = running.node.allocate("gary", result("gary"))
+    running.register()
+    with connected(running.service_socket) as kubelet:
+        kubelet.prepare(claim)
+    second = running.start()
+    assert {claim.uid} == second.records().keys()
+    with connected(running.service_socket) as kubelet:
+        kubelet.unprepare(claim)
+    running.stop(first)
+    eventually(lambda: second.problem() == "waiting for the kubelet")
+    assert ({}, {}) == (running.node.ownership.claims(), dict(second.records()))
+
+
+def test_a_directory_that_is_not_mounted_is_named_and_waited_for(running: RunningDriver) -> None:
+    running.settings.registry_dir.rmdir()
+    driver = running.start()
+    expected = f"{running.settings.registry_dir}: no such directory"
+    eventually(lambda: driver.problem() == expected)
+    running.settings.registry_dir.mkdir()
+    running.register()
+    assert "" == driver.problem()
+
+
+def test_a_directory_of_drivers_that_is_not_mounted_is_not_created(running: RunningDriver) -> None:
+    running.settings.driver_dir.rmdir()
+    driver = running.start()
+    expected = f"{running.settings.directory}: No such file or directory"
+    eventually(lambda: driver.problem() == expected)
+    running.settings.driver_dir.mkdir()
+    running.register()
+
+
+def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
+    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        registry = running.settings.registry_dir
+        patch.setattr(server_module, "try_socket", lambda _: shutil.rmtree(registry))
+        patch.setattr(server_module, "check_exists", lambda _: registry.mkdir(exist_ok=True))
+        driver = running.start()
+        eventually(lambda: driver.problem().endswith("cannot listen"))
+
+
+def test_a_driver_waits_for_files_that_it_may_open(
+    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(open_files, "shortage", lambda: "too few open files are left")
+        driver = running.start()
+        expected = f"{running.settings.directory}: cannot serve in it: too few open files are left"
+        eventually(lambda: driver.problem() == expected)
+    running.register()
+
+
+def test_a_driver_that_the_kubelet_refuses_says_so(running: RunningDriver) -> None:
+    driver = running.start()
+    register(running.registry_socket, "no such version")
+    assert "refused by the kubelet: no such version" == driver.problem()
+    running.register()
+    assert "" == driver.problem()
+
+
+def test_records_that_cannot_be_read_keep_the_driver_from_serving(running: RunningDriver) -> None:
+    running.settings.directory.mkdir()
+    driver = running.start()
+    running.register()
+    running.stop(driver)
+    running.settings.claims_dir.write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        running.start()
+    assert not running.registry_socket.exists()
+
+
+def test_an_error_of_the_framework_itself_is_logged_and_tried_again(
+    running: RunningDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver_module, "_AFTER_FAILURE", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver_module, "Server", None)
+        driver = running.start()
+        eventually(lambda: "TypeError" in driver.problem())
+    running.register()
+    assert "" == driver.problem()
+    (record,) = [one for one in caplog.records if one.message == "driver cannot serve"]
+    assert record.exc_info
+
+
+def test_a_lock_that_cannot_be_taken_is_an_error(
+    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int, _operation: int) -> None:
+        raise OSError(37, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", fail)
+        driver = running.start()
+        eventually(lambda: "No locks available" in driver.problem())
+
+
+def test_paths_that_are_too_long_for_sockets_are_named(running: RunningDriver) -> None:
+    running.settings = DriverSettings(
+        name=DRIVER,
+        node=NODE,
+        driver_dir=Path("/tmp") / ("x" * 100),
+        registry_dir=Path("/tmp"),
+        cdi_dir=Path("/tmp"),
+    )
+    with pytest.raises(dp.ConfigError, match=r"driver-dir '/tmp/x+/gopher\.example\.com' is too"):
+        running.start()
+
+
+def test_the_boot_is_the_kernels(running: RunningDriver) -> None:
+    running.node.boot_id = ""
+    running.start()
+    claim = running.node.allocate("one", result("gary"))
+    with connected(running.register().endpoint) as kubelet:
+        kubelet.prepare(claim)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert {boot} == {one.boot for one in running.started[0][0].records().values()}
+
+
+def test_pods_see_that_a_driver_stops_whose_devices_need_it(running: RunningDriver) -> None:
+    running.node.plugin.needs_process = True
+    driver = running.start()
+    running.register()
+    with connected(running.service_socket) as kubelet:
+        stream = kubelet.watch()
+        first = next(stream)
+        assert {HEALTHY} == {one.health for one in first.devices}
+        stopping = threading.Thread(target=running.stop, args=(driver,))
+        stopping.start()
+        last = next(stream)
+        stopping.join()
+    assert {("its plugin has stopped", UNHEALTHY)} == {
+        (one.message, one.health) for one in last.devices
+    }
+
+
+def test_a_record_that_was_set_aside_is_replaced_when_its_claim_is_prepared_again(
+    running: RunningDriver,
+) -> None:
+    node = running.node
+    claim = node.allocate("one", result("gary"))
+    node.claims_dir.mkdir()
+    (node.claims_dir / f"{claim.uid}.json").write_text("{")
+    node.restart()
+    assert [f"{claim.uid}.json.bad"] == node.recorded()
+    node.prepare(claim)
+    assert [f"{claim.uid}.json"] == node.recorded()

@@ -1,0 +1,40 @@
+"""Every plugin of this repository gives containers the same through DRA as by its own protocol.
+
+The GPU plugin is in tests/plugins/gpu.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.plugin import Plugin
+from served.both_protocols import by_both
+from served.every_plugin import PLUGINS
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="dp"))
+    yield path
+    shutil.rmtree(path)
+
+
+def make(name: str, path: Path) -> Plugin:
+    """Return the plugin with its devices, in an empty directory."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    return PLUGINS[name](path)
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_a_container_gets_the_same_through_either_protocol(
+    name: str, root: Path, tmp_path: Path
+) -> None:
+    expected, found = by_both(root, partial(make, name, tmp_path / "hw"))
+    assert found
+    assert expected == found

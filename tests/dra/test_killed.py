@@ -1,0 +1,121 @@
+"""A driver that is killed between any two steps: nothing is lost, and nothing is given twice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin.kit import files
+from drivers.driver_node import DriverNode, gopher, result
+
+
+class KilledError(BaseException):
+    """Ends the process here; nothing that comes later has an effect on the disk."""
+
+
+@contextmanager
+def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """Kill whoever writes or removes files, before the step of this number or after it.
+
+    An odd number is after a step. What is yielded returns whether it came to that.
+    """
+    left, killed = [steps], []
+
+    def count() -> None:
+        if not left[0]:
+            killed.append(True)
+            raise KilledError
+        left[0] -= 1
+
+    def step(do: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **options: Any) -> Any:
+            count()
+            done = do(*args, **options)
+            count()
+            return done
+
+        return run
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", step(files.write))
+        patch.setattr(files, "remove", step(files.remove))
+        with suppress(KilledError):
+            yield lambda: bool(killed)
+
+
+def kills(
+    monkeypatch: pytest.MonkeyPatch, path: Path, do: Callable[[DriverNode], None]
+) -> Iterator[DriverNode]:
+    """Yield a node on which ``do`` was killed after each number of steps, started again."""
+    for steps in range(100):
+        node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd"))
+        node.allocate("one", result("gary"), result("gerd"))
+        with killed_after(steps, monkeypatch) as was_killed:
+            do(node)
+        if not was_killed():
+            assert steps > 3
+            return
+        yield node
+    raise AssertionError("there is no end to the steps")
+
+
+@pytest.mark.parametrize("reboots", [False, True])
+def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reboots: bool
+) -> None:
+    whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd"))
+    expected = whole.prepare(whole.allocate("one", result("gary"), result("gerd")))
+
+    def prepare(node: DriverNode) -> None:
+        node.prepare(node.allocate("one", result("gary"), result("gerd")))
+
+    for node in kills(monkeypatch, tmp_path, prepare):
+        claim = node.allocate("one", result("gary"), result("gerd"))
+        other = node.allocate("two", result("gary"))
+        if reboots:
+            node.boot()
+        else:
+            node.restart()
+        if node.recorded():  # whether anything was given is not known
+            assert "gary is held by claim default/one" == node.refusal(other)
+        assert expected == node.prepare(claim)
+        assert ["k8s.gopher.example.com-claim_uid-one.json"] == node.cdi_files()
+        assert "gary is held by claim default/one" == node.refusal(other)
+        node.unprepare(claim)
+        node.prepare(other)
+
+
+def test_a_prepare_that_was_killed_and_is_not_repeated_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(node: DriverNode) -> None:
+        node.prepare(node.allocate("one", result("gary"), result("gerd")))
+
+    for node in kills(monkeypatch, tmp_path, prepare):
+        node.restart()
+        node.unprepare(node.allocate("one", result("gary"), result("gerd")))
+        assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+
+
+def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for steps in range(100):
+        node = DriverNode(tmp_path / str(steps), gopher("gary"), gopher("gerd"))
+        claim = node.allocate("one", result("gary"))
+        node.prepare(claim)
+        with killed_after(steps, monkeypatch) as was_killed:
+            node.unprepare(claim)
+        if not was_killed():
+            assert steps > 3
+            return
+        node.restart()
+        if node.recorded():
+            other = node.allocate("two", result("gary"))
+            assert "gary is held by claim default/one" == node.refusal(other)
+        node.unprepare(claim)
+        assert ("released", ["gary"]) in node.plugin.calls
+        assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+    raise AssertionError("there is no end to the steps")

@@ -1,0 +1,235 @@
+"""A node of a simulated cluster in odd states: no pods, lost records, two processes."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from cluster.dra_objects import RESOURCE
+from deviceplugin._app.dra import Dra
+from deviceplugin._app.host import Host
+from deviceplugin.simulator import Pod
+from drivers.dual_node import IDS, DualNode, Gophers, gopher
+from patience import PATIENCE, eventually
+
+ALL = set(IDS)
+DRIVER = "gopher.example.com"
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="dra-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def node(root: Path) -> Iterator[DualNode]:
+    with DualNode(root) as running:
+        yield running
+        running.check()
+
+
+# A node without any pod. The plugin's own is the only one elsewhere.
+
+
+def test_a_node_without_pods_offers_its_devices(node: DualNode) -> None:
+    node.kubelet.delete(Pod.of("plugin", plugin={}))
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    assert node.host
+    eventually(lambda: node.host and not node.host.ready(), "readiness")
+    assert 1 == len(node.run("one"))
+
+
+def test_on_a_node_without_pods_the_protocol_can_be_switched(node: DualNode) -> None:
+    node.kubelet.delete(Pod.of("plugin", plugin={}))
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    node.switch("dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    node.switch("device-plugin")
+    node.wait_for(plugin=ALL, dra=set())
+
+
+def test_a_kubelet_that_does_not_know_its_pods_yet_is_why_nothing_is_offered(
+    node: DualNode,
+) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    held = node.run("one")
+    node.stop()
+    node.kubelet.restart(readmit=False)
+    node.start(protocol="dra")
+    why = "DRA: waiting for pod resources: it is not known what pods hold"
+    eventually(lambda: node.host and why in node.host.ready(), "the reason")
+    assert node.host
+    assert why in "".join(node.host.troubles())
+    assert set() == node.by_dra()
+    node.kubelet.readmit()
+    node.wait_for(plugin=set(), dra=ALL - held)
+    eventually(lambda: node.host and not node.host.ready(), "readiness")
+
+
+# A record that cannot be read.
+
+
+def records(root: Path) -> list[str]:
+    return sorted(one.name for one in (root / "plugins" / DRIVER / "claims").iterdir())
+
+
+def damage_the_record(node: DualNode, root: Path) -> str:
+    """Let a pod run by a claim, damage its record while the plugin is away, and start that."""
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    (held,) = node.run("one")
+    node.stop()
+    (name,) = records(root)
+    (root / "plugins" / DRIVER / "claims" / name).write_text("{")
+    return held
+
+
+def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there(
+    node: DualNode, root: Path
+) -> None:
+    held = damage_the_record(node, root)
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL - {held})
+    assert records(root)[0].endswith(".json.bad")
+    node.end("one")
+    node.wait_for(plugin=set(), dra=ALL)
+    eventually(lambda: not records(root), "the release")
+
+
+def test_they_are_withheld_from_the_device_plugin_too(node: DualNode, root: Path) -> None:
+    held = damage_the_record(node, root)
+    node.start()
+    node.wait_for(plugin=ALL - {held}, dra=set())
+    node.end("one")
+    node.wait_for(plugin=ALL, dra=set())
+
+
+def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
+    node: DualNode, root: Path
+) -> None:
+    folder = root / "plugins" / DRIVER / "claims"
+    folder.mkdir(parents=True)
+    (folder / "uid.json.bad").write_text("{")
+    node.start(pod_resources_interval=node.settings().pod_resources_interval)
+    node.wait_for(plugin=ALL, dra=set())
+    eventually(lambda: not node.sockets(), "the end of the driver")
+    eventually(lambda: not list(folder.iterdir()), "the removal")
+
+
+# Two processes of one driver.
+
+
+@pytest.mark.parametrize("protocol", ["dra", "device-plugin"])
+def test_a_second_process_waits_and_says_so_and_leaves_the_slices_alone(
+    node: DualNode, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    (held,) = node.run("one")
+    before = node.cluster.list("ResourceSlice")
+    asked, usual = [], Dra._offers
+
+    def noted(dra: Dra) -> object:
+        asked.append(usual(dra))
+        return asked[-1]
+
+    monkeypatch.setattr(Dra, "_offers", noted)
+    second = Host([node.plugin], node.settings(protocol=protocol))
+    thread = threading.Thread(target=second.run)
+    thread.start()
+    try:
+        why = "DRA: another process serves this driver"
+        eventually(lambda: why in second.troubles(), "the reason")
+        eventually(lambda: second.inventory()["resources"], "its devices")
+        if protocol == "dra":
+            eventually(lambda: why in second.ready(), "that it is not ready")
+            eventually(lambda: None in asked, "the publisher to ask for slices")
+        assert before == node.cluster.list("ResourceSlice")
+    finally:
+        second.stop()
+        thread.join(PATIENCE)
+    assert before == node.cluster.list("ResourceSlice")
+    assert {held} == node.held("one")
+
+
+def test_the_second_process_goes_on_when_the_first_is_gone(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    (held,) = node.run("one")
+    second = Host([node.plugin], node.settings(protocol="dra"))
+    thread = threading.Thread(target=second.run)
+    thread.start()
+    try:
+        eventually(lambda: "another process" in second.ready(), "the wait")
+        node.stop()
+        eventually(lambda: not second.ready(), "its turn")
+        assert 2 == len(node.run("two", 2))
+        assert {held} == node.held("one")
+    finally:
+        second.stop()
+        thread.join(PATIENCE)
+
+
+# Parameters, from the API server to the container.
+
+
+@dataclass(frozen=True)
+class Say:
+    greeting: str = "hello"
+
+
+class Talking(Gophers):
+    parameters = Say
+
+    @override
+    def allocate_with(self, devices: Sequence[dp.Device], parameters: Say) -> dp.Allocation:
+        return self.allocate(devices) + dp.Allocation(envs={"SAY": parameters.greeting})
+
+
+def run_with_claim(node: DualNode, name: str, **parameters: object) -> None:
+    body = {"apiVersion": f"{DRIVER}/v1", "kind": "Say", **parameters}
+    request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
+    config = [{"opaque": {"driver": DRIVER, "parameters": body}}]
+    node.make.claim_of(name, [request], config=config)
+    container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "d"}]}}
+    node.make.pod_with(name, name, containers=[container])
+
+
+def test_a_pod_gets_what_its_claim_says(node: DualNode) -> None:
+    node.plugin = Talking(*map(gopher, IDS), resource=RESOURCE)
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    run_with_claim(node, "one", greeting="good day")
+    node.wait_for_phase("one", "Running")
+    options = node.kubelet.pod(node.node.pod("one")).started["main"]
+    assert options
+    assert "good day" == options.envs["SAY"]
+
+
+def test_a_pod_whose_claim_is_wrong_waits_and_harms_nobody(
+    node: DualNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.plugin = Talking(*map(gopher, IDS), resource=RESOURCE)
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    run_with_claim(node, "one", greting="good day")
+    why = (
+        "claim default/one: request r: in the claim itself: parameters.greting: unknown key: did "
+        "you mean 'greeting'?"
+    )
+    eventually(lambda: why in [getattr(one, "error", "") for one in caplog.records], "the reason")
+    # Whose fault it is, is known: no traceback is needed.
+    assert not [one for one in caplog.records if one.exc_info]
+    assert "Pending" == node.make.status("one")["phase"]
+    assert 2 == len(node.run("two", 2))
+    node.remove("one")
+    assert 1 == len(node.run("three"))

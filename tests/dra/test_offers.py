@@ -1,0 +1,42 @@
+"""How many devices each protocol offers."""
+
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._http.offers import offered
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.offers import Offered, Offers
+from drivers.driver_node import RESOURCE, DriverNode, gopher, result
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> DriverNode:
+    return DriverNode(
+        tmp_path, gopher("gary"), gopher("gerd"), gopher("hot", health=dp.Health.unhealthy("hot"))
+    )
+
+
+def counts(node: DriverNode) -> list[Offered]:
+    return list(offered(node.ownership, node.resources.values()))
+
+
+def test_each_device_is_offered_by_one_protocol_or_by_none(node: DriverNode) -> None:
+    assert [Offered(RESOURCE, by_plugin=0, by_dra=2, leaving=0)] == counts(node)
+    node.hold("gary")
+    assert [Offered(RESOURCE, by_plugin=0, by_dra=1, leaving=0)] == counts(node)
+    node.ownership.switch("device-plugin")
+    assert [Offered(RESOURCE, by_plugin=0, by_dra=0, leaving=3)] == counts(node)
+    node.prepare(node.allocate("one", result("gerd")))
+    node.ownership.published([])
+    assert [Offered(RESOURCE, by_plugin=1, by_dra=0, leaving=0)] == counts(node)
+
+
+def test_without_dra_there_are_no_such_metrics(node: DriverNode) -> None:
+    node.ownership = Ownership(resources=lambda: node.resources)
+    assert [] == counts(node)
+    metrics = Metrics()
+    metrics.sources.append(lambda _: Offers(lambda: counts(node)))
+    assert b"deviceplugin_devices_offered{" not in metrics.expose("")[1]

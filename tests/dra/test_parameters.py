@@ -1,0 +1,281 @@
+"""Claims that say something about their devices, from the claim to the plugin and to the record."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.naming import pool_name
+from deviceplugin._inventory.published import Resource
+from drivers.driver_node import DRIVER, NODE, RESOURCE, DriverNode, Gophers, gopher, result
+
+
+@dataclass(frozen=True)
+class GopherParameters:
+    greeting: str = "hello"
+    """What they say."""
+    volume: int = 1
+
+    def __post_init__(self) -> None:
+        if self.greeting == "crash":
+            raise KeyError("greeting")
+
+
+class Talkative(Gophers):
+    """Gophers that take parameters."""
+
+    parameters = GopherParameters
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[GopherParameters] = []
+
+    @override
+    def allocate_with(
+        self, devices: Sequence[dp.Device], parameters: GopherParameters
+    ) -> dp.Allocation:
+        self.given.append(parameters)
+        return self.allocate(devices) + dp.Allocation(envs={"GREETING": parameters.greeting})
+
+
+class TalkativeNode(DriverNode):
+    def __init__(self, path: Path, *names: str) -> None:
+        super().__init__(path)
+        self.talkative = Talkative()
+        self.resources[RESOURCE] = Resource(RESOURCE, self.talkative)
+        self.resources[RESOURCE].publish([gopher(name) for name in names])
+
+    def greetings(self, claim: Claim) -> list[str]:
+        """Return the greetings in the containers of ``claim``, by request."""
+        document: Any = self.records.all()[claim.uid].document
+        edits = [one["containerEdits"] for one in document["devices"]]
+        return [text.partition("=")[2] for one in edits for text in one["env"] if "GREET" in text]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> TalkativeNode:
+    return TalkativeNode(tmp_path, "gary", "gerd", "gina")
+
+
+def say(*requests: str, source: str = "FromClaim", **parameters: object) -> dict[str, Any]:
+    body = {"apiVersion": f"{DRIVER}/v1", "kind": "GopherParameters", **parameters}
+    found = {"source": source, "opaque": {"driver": DRIVER, "parameters": body}}
+    return {**found, **({"requests": list(requests)} if requests else {})}
+
+
+def test_a_plugin_gets_the_parameters_of_the_claim(node: TalkativeNode) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(greeting="hi", volume=11)])
+    node.prepare(claim)
+    assert [GopherParameters("hi", 11)] == node.talkative.given
+    assert ["hi"] == node.greetings(claim)
+
+
+def test_without_parameters_a_plugin_gets_the_defaults(node: TalkativeNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    assert [GopherParameters()] == node.talkative.given
+    (used,) = node.records.all()[claim.uid].parameters
+    assert (None, {"greeting": "hello", "volume": 1}) == (used.given, used.used)
+
+
+def test_each_request_has_its_own_parameters(node: TalkativeNode) -> None:
+    claim = node.allocate(
+        "one",
+        result("gary", "a"),
+        result("gerd", "b"),
+        result("gina", "b"),
+        config=[say("b", greeting="b"), say(source="FromClass", greeting="class")],
+    )
+    node.prepare(claim)
+    assert ["class", "b"] == node.greetings(claim)
+
+
+def test_a_configuration_replaces_the_weaker_one_and_is_not_merged_with_it(
+    node: TalkativeNode,
+) -> None:
+    config = [say(source="FromClass", greeting="class", volume=9), say(greeting="mine")]
+    node.prepare(node.allocate("one", result("gary"), config=config))
+    assert [GopherParameters("mine", 1)] == node.talkative.given
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            say(greting="hi"),
+            "in the claim itself: parameters.greting: unknown key: did you mean 'greeting'?",
+        ),
+        (
+            say(source="FromClass", volume="loud"),
+            "in its class: parameters.volume: 'loud' is not a whole number",
+        ),
+        (
+            say(kind="ParrotParameters"),
+            "in the claim itself: parameters.kind: 'ParrotParameters' is not GopherParameters",
+        ),
+        (
+            say(apiVersion="v1"),
+            f"in the claim itself: parameters.apiVersion: 'v1' is not {DRIVER}/v1",
+        ),
+        (
+            {"opaque": {"driver": DRIVER, "parameters": [1]}},
+            "in the claim itself: parameters: a list is not a mapping with keys",
+        ),
+        (say(greeting="crash"), "KeyError: 'greeting' (tests/dra/test_parameters.py:"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_claim_request_and_key(
+    node: TalkativeNode, config: Any, expected: str
+) -> None:
+    claim = node.allocate("one", result("gary"), config=[config])
+    text = node.refusal(claim)
+    assert text.startswith("claim default/one: request one: "), text
+    assert expected in text
+    # Nothing is lost, and nothing is kept from others.
+    assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+    assert [] == node.talkative.given
+    node.prepare(node.allocate("two", result("gary")))
+
+
+def test_also_a_configuration_that_another_one_replaces_must_be_right(node: TalkativeNode) -> None:
+    config = [say(source="FromClass", volume="loud"), say(volume=2)]
+    claim = node.allocate("one", result("gary"), config=config)
+    assert "in its class: parameters.volume: 'loud'" in node.refusal(claim)
+
+
+def test_all_faults_are_in_one_line(node: TalkativeNode) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(volume="x", greeting=3, mood="y")])
+    text = node.refusal(claim)
+    assert "mood: unknown key" in text
+    assert "; parameters.volume: 'x'" in text
+
+
+def test_a_plugin_that_takes_no_parameters_refuses_them(tmp_path: Path) -> None:
+    node = DriverNode(tmp_path, gopher("gary"))
+    claim = node.allocate("one", result("gary"), config=[say(greeting="hi")])
+    assert (
+        f"claim default/one: request one: it has parameters for driver {DRIVER}, from the claim "
+        f"itself, but {RESOURCE} takes none: remove them"
+    ) == node.refusal(claim)
+    assert ([], {}) == (node.recorded(), node.ownership.claims())
+
+
+def test_plugins_of_one_driver_have_different_parameters(node: TalkativeNode) -> None:
+    other = Resource("example.com/marmot", Gophers())
+    other.publish([gopher("mary")])
+    node.resources[other.name] = other
+    pool = pool_name(NODE, other.name)
+    claim = node.allocate(
+        "one", result("gary", "a"), result("mary", "b", pool), config=[say("a", greeting="a")]
+    )
+    node.prepare(claim)
+    assert ["a"] == node.greetings(claim)
+    both = node.allocate(
+        "two", result("gerd", "a"), result("mary", "b", pool), config=[say(greeting="a")]
+    )
+    assert f"request b: it has parameters for driver {DRIVER}" in node.refusal(both)
+
+
+# Once more.
+
+
+def test_a_prepared_claim_is_not_asked_for_again(node: TalkativeNode) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(greeting="hi")])
+    given = node.prepare(claim)
+    node.restart()
+    assert given == node.prepare(claim)
+    assert 1 == len(node.talkative.given)
+
+
+def test_a_claim_that_was_allocated_again_with_other_parameters_is_asked_for_again(
+    node: TalkativeNode,
+) -> None:
+    node.prepare(node.allocate("one", result("gary"), config=[say(greeting="hi")]))
+    claim = node.allocate("one", result("gary"), config=[say(greeting="ho")])
+    node.prepare(claim)
+    assert ["ho"] == node.greetings(claim)
+
+
+def test_after_a_reboot_the_parameters_are_those_of_the_first_time(
+    node: TalkativeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(volume=3)])
+    node.prepare(claim)
+
+    @dataclass(frozen=True)
+    class Newer:
+        greeting: str = "good evening"
+        volume: int = 1
+        pitch: int = 440
+
+    Newer.__name__ = "GopherParameters"
+    monkeypatch.setattr(Talkative, "parameters", Newer)
+    node.boot()
+    node.prepare(claim)
+    last: Any = node.talkative.given[-1]
+    assert Newer("hello", 3, 440) == last
+    other = node.allocate("two", result("gerd"))
+    node.prepare(other)
+    assert "good evening" == node.talkative.given[-1].greeting
+
+
+def test_parameters_that_the_plugin_no_longer_has_are_read_from_the_claim_again(
+    node: TalkativeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(greeting="hi")])
+    node.prepare(claim)
+
+    @dataclass(frozen=True)
+    class Newer:
+        greeting: str = "hello"
+
+    Newer.__name__ = "GopherParameters"
+    monkeypatch.setattr(Talkative, "parameters", Newer)
+    node.boot()
+    node.prepare(claim)
+    last: Any = node.talkative.given[-1]
+    assert Newer("hi") == last
+
+
+def test_a_process_killed_while_it_asked_asks_the_same_again(node: TalkativeNode) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(greeting="hi")])
+    node.prepare(claim)
+    record = node.records.all()[claim.uid]
+    node.records.write(replace(record, state="preparing", document=None))
+    node.restart()
+    node.prepare(claim)
+    assert [GopherParameters("hi")] * 2 == node.talkative.given
+
+
+def test_the_record_says_what_was_used(node: TalkativeNode) -> None:
+    config = say(greeting="hi")
+    claim = node.allocate("one", result("gary"), config=[config])
+    node.prepare(claim)
+    written = json.loads((node.claims_dir / f"{claim.uid}.json").read_text())
+    assert [
+        {
+            "request": "one",
+            "resource": RESOURCE,
+            "given": config["opaque"]["parameters"],
+            "used": {"greeting": "hi", "volume": 1},
+        }
+    ] == written["parameters"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [[{}], [{"request": "a", "resource": "b", "given": None, "used": []}], 3, [3]]
+)
+def test_a_record_with_broken_parameters_is_set_aside(node: TalkativeNode, wrong: Any) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    path = node.claims_dir / f"{claim.uid}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "parameters": wrong}))
+    node.restart()
+    assert {} == node.records.all()
+    assert [f"{claim.uid}.json.bad"] == node.recorded()

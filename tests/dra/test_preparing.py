@@ -1,0 +1,490 @@
+"""Claims that are prepared and released, on a node that everything can happen to."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.hooks import HookFailedError, HookTimeoutError
+from drivers.driver_node import (
+    DRIVER,
+    NODE,
+    POOL,
+    RESOURCE,
+    DriverNode,
+    Gophers,
+    cdi_name,
+    gopher,
+    result,
+)
+from full_disk import full_disk
+from patience import eventually
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> DriverNode:
+    return DriverNode(tmp_path, gopher("gary"), gopher("gerd"), gopher("gina"))
+
+
+# What a claim gets.
+
+
+def test_devices_of_a_request_are_allocated_together_as_for_one_container(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gina"), result("gary"))
+    given = node.prepare(claim)
+    assert [("pre_start", ["gary", "gina"]), ("allocate", ["gary", "gina"])] == node.plugin.calls
+    assert [("one", POOL, "gina"), ("one", POOL, "gary")] == [
+        (one.request, one.pool, one.name) for one in given
+    ]
+    # The kubelet hides the health of a second device with the same names.
+    assert [(cdi_name(claim),), ()] == [tuple(one.cdi_names) for one in given]
+    (name,) = node.cdi_files()
+    assert f"k8s.{DRIVER}-claim_uid-one.json" == name
+    assert {
+        "cdiVersion": "0.3.0",
+        "kind": f"k8s.{DRIVER}/claim",
+        "devices": [
+            {
+                "name": "uid-one-one",
+                "containerEdits": {
+                    "env": ["BOTH=yes", "GOPHER=gary,gina"],
+                    "deviceNodes": [
+                        {"path": "/dev/gary", "permissions": "rw"},
+                        {"path": "/dev/gina", "permissions": "rw"},
+                    ],
+                },
+            }
+        ],
+    } == json.loads((node.cdi_dir / name).read_text())
+
+
+def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: DriverNode) -> None:
+    other = Resource("example.com/marmot", Gophers())
+    other.publish([gopher("mary")])
+    node.resources[other.name] = other
+    claim = node.allocate(
+        "two",
+        result("gary", "first"),
+        result("mary", "second", pool_name(NODE, other.name)),
+        result("gerd", "second"),
+    )
+    given = node.prepare(claim)
+    assert [
+        ("gary", [cdi_name(claim, "first")]),
+        ("mary", [cdi_name(claim, "second.1")]),
+        ("gerd", [cdi_name(claim, "second")]),
+    ] == [(one.id, [*one.cdi_names]) for one in given]
+
+
+def test_a_mount_has_the_options_that_it_has_through_the_device_plugin(tmp_path: Path) -> None:
+    device = dp.Device("a", mounts=[dp.Mount("/dev/snd"), dp.Mount("/lib/a", read_only=True)])
+    node = DriverNode(tmp_path, device)
+    claim = node.allocate("one", result("a"))
+    node.prepare(claim)
+    document = node.records.all()[claim.uid].document
+    assert document is not None
+    mounts = document["devices"][0]["containerEdits"]["mounts"]
+    assert [["rw", "rbind", "rprivate"], ["ro", "rbind", "rprivate"]] == [
+        one["options"] for one in mounts
+    ]
+
+
+class Bare(Gophers):
+    """Gives containers nothing but CDI names of its own."""
+
+    def allocate(self, devices: Any) -> dp.Allocation:
+        return dp.Allocation(cdi_names=[f"acme.com/npu={one.id}" for one in devices])
+
+
+def test_cdi_names_of_the_plugin_are_given_even_if_there_is_nothing_else(tmp_path: Path) -> None:
+    node = DriverNode(tmp_path, dp.Device("a"), dp.Device("b"))
+    node.resources[RESOURCE] = Resource(RESOURCE, Bare())
+    node.resources[RESOURCE].publish([dp.Device("a"), dp.Device("b")])
+    claim = node.allocate("one", result("a"), result("b"))
+    given = node.prepare(claim)
+    assert [["acme.com/npu=a", "acme.com/npu=b"], []] == [[*one.cdi_names] for one in given]
+    assert [] == node.cdi_files()
+    assert given == node.prepare(claim)
+    node.restart()
+    assert given == node.prepare(claim)
+
+
+def test_annotations_that_have_no_way_into_a_claim_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = DriverNode(tmp_path, gopher("a", annotations={"acme.com/a": "1"}))
+    node.prepare(node.allocate("one", result("a")))
+    assert ["annotations have no way into a claim"] == [
+        one.message for one in caplog.records if one.levelname == "WARNING"
+    ]
+
+
+def test_a_name_that_slices_cannot_have_means_the_same_device_again(tmp_path: Path) -> None:
+    node = DriverNode(tmp_path, gopher("0000:3b:00.0"), gopher("0000-3b-00-0"))
+    (given,) = node.prepare(node.allocate("one", result("0000:3b:00.0")))
+    assert "0000:3b:00.0" == given.id
+    assert device_name("0000:3b:00.0") == given.name
+
+
+# Once more.
+
+
+def test_a_prepared_claim_gets_the_same_answer_without_hooks(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"), result("gina"))
+    given = node.prepare(claim)
+    node.plugin.calls.clear()
+    assert given == node.prepare(claim)
+    node.restart()
+    assert given == node.prepare(claim)
+    assert [] == node.plugin.calls
+
+
+def test_what_the_containers_need_is_written_again_before_the_same_answer(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    (name,) = node.cdi_files()
+    (node.cdi_dir / name).write_text("{}")
+    node.prepare(claim)
+    assert "gary" in (node.cdi_dir / name).read_text()
+
+
+def test_a_recorded_claim_is_prepared_while_the_api_server_is_away(node: DriverNode) -> None:
+    claim, other = (
+        node.allocate(name, result(device)) for name, device in (("a", "gary"), ("b", "gina"))
+    )
+    given = node.prepare(claim)
+    node.store.away = True
+    assert given == node.prepare(claim)
+    node.restart()
+    assert given == node.prepare(claim)
+    assert "the API server is away" == node.refusal(other)
+
+
+def test_a_device_that_has_become_unhealthy_does_not_keep_its_claim_from_starting_again(
+    node: DriverNode,
+) -> None:
+    claim = node.allocate("one", result("gary"))
+    given = node.prepare(claim)
+    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
+    assert given == node.prepare(claim)
+
+
+def test_after_a_reboot_hooks_are_called_again_for_the_same_names(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    given, files = node.prepare(claim), node.cdi_files()
+    node.plugin.calls.clear()
+    node.boot()
+    assert files == node.cdi_files()
+    assert given == node.prepare(claim)
+    assert [("pre_start", ["gary"]), ("allocate", ["gary"])] == node.plugin.calls
+    node.store.away = True
+    assert given == node.prepare(claim)
+
+
+def test_after_a_reboot_a_claim_waits_for_the_discovery_and_keeps_its_devices(
+    node: DriverNode,
+) -> None:
+    claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
+    given = node.prepare(claim)
+    node.resources.clear()
+    node.discovered = False
+    node.boot()
+    expected = f"not known yet: device gary of pool {POOL}: devices are still being discovered"
+    assert expected == node.refusal(claim)
+    node.resources[RESOURCE] = node.resource
+    node.plugin.errors["allocate"] = dp.AllocationError("warming up")
+    assert "warming up" == node.refusal(claim)
+    assert "gary is held by claim default/one" == node.refusal(other)
+    node.plugin.errors.clear()
+    assert given == node.prepare(claim)
+
+
+def test_a_claim_that_was_allocated_again_keeps_what_it_had_until_it_is_released(
+    node: DriverNode,
+) -> None:
+    node.prepare(node.allocate("one", result("gary"), result("gerd", "more")))
+    claim = node.allocate("one", result("gerd", "more"), result("gina"))
+    assert ["gerd", "gina"] == [one.id for one in node.prepare(claim)]
+    for name in ("gary", "gerd", "gina"):
+        assert f"{name} is held by claim default/one" == node.refusal(
+            node.allocate("x", result(name))
+        )
+    node.restart()
+    assert ["gerd", "gina"] == [one.id for one in node.prepare(claim)]
+    node.unprepare(claim)
+    assert ("released", ["gary", "gerd", "gina"]) == node.plugin.calls[-1]
+    assert {} == node.ownership.claims()
+
+
+# Who gets a device.
+
+
+def test_a_device_is_never_given_to_two_claims(node: DriverNode) -> None:
+    one, two = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
+    node.prepare(one)
+    assert "gary is held by claim default/one" == node.refusal(two)
+    node.restart()
+    assert "gary is held by claim default/one" == node.refusal(two)
+    node.unprepare(one)
+    assert ["gary"] == [each.id for each in node.prepare(two)]
+
+
+def test_a_device_that_a_pod_holds_through_the_device_plugin_is_not_given(node: DriverNode) -> None:
+    node.hold("gary")
+    claim = node.allocate("one", result("gary"))
+    expected = "gary is held by pod default/pod through the device plugin"
+    assert expected == node.refusal(claim)
+    assert [] == node.recorded()
+
+
+def test_nothing_is_given_before_it_is_known_what_pods_hold(tmp_path: Path) -> None:
+    node = DriverNode(tmp_path, gopher("gary"), known=False)
+    assert "not known yet" in node.refusal(node.allocate("one", result("gary")))
+    assert [] == node.plugin.calls
+
+
+def test_admin_access_holds_nothing_and_does_not_disturb_who_does(node: DriverNode) -> None:
+    user, watcher = (
+        node.allocate("user", result("gary")),
+        node.allocate("watcher", result("gary", adminAccess=True)),
+    )
+    node.prepare(watcher)
+    node.prepare(user)
+    node.plugin.calls.clear()
+    node.unprepare(watcher)
+    node.prepare(watcher)
+    assert [("allocate", ["gary"])] == node.plugin.calls  # neither pre_start nor released
+    node.restart()
+    assert {(RESOURCE, "gary"): user} == node.ownership.claims()
+
+
+def test_a_device_with_and_without_admin_access_is_held(node: DriverNode) -> None:
+    results = result("gary", "a"), result("gary", "b", adminAccess=True)
+    claim = node.allocate("both", *results)
+    given = node.prepare(claim)
+    assert [(cdi_name(claim, "a"),), (cdi_name(claim, "b"),)] == [
+        tuple(one.cdi_names) for one in given
+    ]
+    assert {(RESOURCE, "gary"): claim} == node.ownership.claims()
+
+
+def test_two_calls_for_one_claim_prepare_it_once(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    threads = [threading.Thread(target=node.prepare, args=(claim,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [("pre_start", ["gary"]), ("allocate", ["gary"])] == node.plugin.calls
+
+
+def test_a_call_gives_up_while_an_earlier_one_for_the_claim_is_under_way(node: DriverNode) -> None:
+    claim, wait = node.allocate("one", result("gary")), threading.Event()
+    node.plugin.pre_start = lambda _devices: wait.wait(30)  # type: ignore[assignment, method-assign]
+    first = threading.Thread(target=node.prepare, args=(claim,))
+    first.start()
+    eventually(node.recorded)
+    with pytest.raises(dp.AllocationError, match="an earlier call for this claim is still"):
+        node.prepare(claim, seconds=0.01)
+    wait.set()
+    first.join()
+
+
+# What is refused.
+
+
+def refused(node: DriverNode, *results: Any, **more: Any) -> str:
+    before = node.recorded(), node.cdi_files(), dict(node.ownership.claims())
+    text = node.refusal(node.allocate("refused", *results, **more))
+    assert before == (node.recorded(), node.cdi_files(), dict(node.ownership.claims()))
+    return text
+
+
+def test_a_claim_that_was_made_again_under_its_name_is_another(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    node.allocate("one", result("gary"), uid="other")
+    expected = (
+        "claim default/one has uid other instead of uid-one: it was deleted and created again"
+    )
+    assert expected == node.refusal(claim)
+
+
+def test_devices_that_are_not_there_are_named(node: DriverNode) -> None:
+    expected = f"unknown device: device nobody of pool {POOL}"
+    assert expected == refused(node, result("nobody"))
+    assert "unknown device: device gary of pool elsewhere" == refused(
+        node, result("gary", pool="elsewhere")
+    )
+
+
+def test_an_unhealthy_device_is_given_only_to_claims_that_tolerate_that(node: DriverNode) -> None:
+    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
+    assert "unhealthy device: gary (hot)" == refused(node, result("gary"))
+    tolerating = node.allocate("one", result("gary", tolerations=[{"operator": "Exists"}]))
+    assert ["gary"] == [one.id for one in node.prepare(tolerating)]
+    watching = node.allocate("two", result("gary", adminAccess=True))
+    assert ["gary"] == [one.id for one in node.prepare(watching)]
+
+
+@pytest.mark.parametrize("hook", ["pre_start", "allocate"])
+def test_whatever_a_hook_raises_gives_nothing_to_anybody(node: DriverNode, hook: str) -> None:
+    for error, expected in (
+        (dp.AllocationError("no"), "no"),
+        (KeyError("model"), "KeyError: 'model'"),
+        (SystemExit(3), "SystemExit: 3"),
+    ):
+        node.plugin.errors[hook] = error
+        assert refused(node, result("gary")).startswith(expected)
+    node.plugin.errors.clear()
+    node.prepare(node.allocate("one", result("gary")))
+
+
+def test_an_allocation_that_no_runtime_takes_is_refused(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong: Any = "nothing"
+    monkeypatch.setattr(node.plugin, "allocate", lambda _devices: wrong)
+    assert "must return an Allocation, not 'nothing'" in refused(node, result("gary"))
+    wrong = dp.Allocation(nodes=[dp.DeviceNode("dev/relative")])
+    assert "is not absolute" in refused(node, result("gary"))
+    wrong = dp.Allocation(envs={"A": "1"})
+    with pytest.raises(dp.AllocationError, match=r"no runtime would accept its CDI file: .*is not"):
+        node.prepare(node.allocate("one", result("gary", "odd request")))
+
+
+def test_a_hook_that_hangs_is_given_up(node: DriverNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = threading.Event()
+    monkeypatch.setattr(node.plugin, "allocate", lambda _devices: wait.wait(30))
+    claim = node.allocate("one", result("gary"))
+    with pytest.raises(HookTimeoutError, match=r"did not return within 0\.05 s"):
+        node.prepare(claim, seconds=0.05)
+    wait.set()
+    assert [] == node.recorded()
+    with pytest.raises(dp.AllocationError, match="no time is left"):
+        node.prepare(claim, seconds=0)
+
+
+def test_a_uid_that_is_a_path_is_refused(node: DriverNode) -> None:
+    claim = Claim("default", "one", "../../etc/passwd")
+    assert "'../../etc/passwd' is not the uid of a claim" == node.refusal(claim)
+    node.unprepare(claim)
+
+
+def test_on_a_full_disk_nothing_is_given(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    with full_disk():
+        assert f"{node.claims_dir / 'uid-one.json'}: File too large" == node.refusal(claim)
+    assert ([], []) == (node.plugin.calls, node.recorded())
+    assert {} == node.ownership.claims()
+    node.prepare(claim)
+
+
+def test_a_cdi_directory_that_cannot_be_written_gives_nothing(node: DriverNode) -> None:
+    node.cdi_dir.write_text("a file")
+    claim = node.allocate("one", result("gary"))
+    assert "File exists" in node.refusal(claim)
+    assert ([], {}) == (node.recorded(), node.ownership.claims())
+    node.cdi_dir.unlink()
+    node.prepare(claim)
+
+
+def test_what_cannot_be_undone_stays_withheld(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_uid: str) -> None:
+        raise OSError(30, "Read-only file system", "/claims")
+
+    claim = node.allocate("one", result("gary"))
+    node.plugin.errors["allocate"] = dp.AllocationError("no")
+    with monkeypatch.context() as patch:
+        patch.setattr(node.records, "remove", fail)
+        assert "no" == node.refusal(claim)
+        assert ["claim not released"] == [one.message for one in caplog.records]
+        with pytest.raises(dp.AllocationError, match="/claims: Read-only file system"):
+            node.unprepare(claim)
+    other = node.allocate("two", result("gary"))
+    assert "gary is held by claim default/one" == node.refusal(other)
+    node.restart()
+    assert "gary is held by claim default/one" == node.refusal(other)
+    node.unprepare(claim)
+    node.plugin.errors.clear()
+    node.prepare(other)
+
+
+# Release.
+
+
+def test_a_released_claim_leaves_nothing_and_its_hook_is_called_once(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gina"), result("gary"))
+    node.prepare(claim)
+    node.store.objects.clear()  # the claim may be deleted by now
+    node.unprepare(claim)
+    node.unprepare(claim)
+    assert [("released", ["gary", "gina"])] == [
+        one for one in node.plugin.calls if one[0] == "released"
+    ]
+    assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+
+
+def test_a_claim_that_is_unknown_is_released(node: DriverNode) -> None:
+    node.unprepare(Claim("default", "one", "unknown"))
+    assert [] == node.plugin.calls
+
+
+def test_a_claim_stays_prepared_until_its_cleaning_up_succeeds(node: DriverNode) -> None:
+    claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
+    given = node.prepare(claim)
+    node.plugin.errors["released"] = OSError("stuck")
+    with pytest.raises(HookFailedError, match="OSError: stuck"):
+        node.unprepare(claim)
+    assert "gary is held by claim default/one" == node.refusal(other)
+    assert given == node.prepare(claim)  # a second pod may use it
+    assert 1 == len(node.cdi_files())
+    node.plugin.errors.clear()
+    node.unprepare(claim)
+    node.prepare(other)
+
+
+def test_a_device_that_is_gone_is_cleaned_up_by_its_id(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    node.resource.publish([])
+    node.unprepare(claim)
+    assert ("released", ["gary"]) == node.plugin.calls[-1]
+
+
+def test_a_claim_of_a_resource_that_is_gone_is_released(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.prepare(claim)
+    node.resources.clear()
+    node.unprepare(claim)
+    assert ([], {}) == (node.recorded(), node.ownership.claims())
+
+
+def test_a_plugin_without_hooks_needs_none(tmp_path: Path) -> None:
+    class Plain(dp.Plugin):
+        resource = RESOURCE
+
+        def discover(self) -> list[dp.Device]:
+            return []
+
+    node = DriverNode(tmp_path)
+    node.resources[RESOURCE] = Resource(RESOURCE, Plain())
+    node.resources[RESOURCE].publish([gopher("a")])
+    claim = node.allocate("one", result("a"))
+    node.prepare(claim)
+    node.unprepare(claim)
+    assert [] == node.recorded()
+
+
+def test_a_driver_that_stops_does_not_wait_for_hooks(node: DriverNode) -> None:
+    node.calls.close()
+    with pytest.raises(HookTimeoutError, match="the plugin is stopping"):
+        node.prepare(node.allocate("one", result("gary")))

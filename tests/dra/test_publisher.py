@@ -1,0 +1,424 @@
+"""Keeping slices current, whatever the API server, the kubelet and people do to them."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
+from deviceplugin._attribution.schedule import Key
+from deviceplugin._dra.attributes import Describer
+from deviceplugin._dra.naming import pool_name, slice_name
+from deviceplugin._dra.offer import Catalogue, Offers
+from deviceplugin._dra.publisher import BURST, REFILL, Publisher
+from deviceplugin._dra.slices import Site
+from deviceplugin._platform.api_errors import (
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
+from deviceplugin.model import Device
+from dra.memory_store import MemoryStore
+from held_clock import HeldClock
+from patience import PATIENCE, eventually
+
+DRIVER, NODE, RESOURCE = "gopher.example.com", "n1", "example.com/gopher"
+POOL = pool_name(NODE, RESOURCE)
+
+
+def name(index: int) -> str:
+    return slice_name(DRIVER, NODE, POOL, index)
+
+
+class Publishing:
+    """A publisher in its thread, the API server that it has, and the devices that it offers."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = HeldClock()
+        self.devices: dict[str, str] | None = {"a": "", "b": ""}
+        self.published: list[frozenset[Key]] = []
+        self.counted: list[tuple[str, bool]] = []
+        self.error: Exception | None = None
+        self.looked = 0
+        self.publisher = Publisher(
+            self.store,
+            Site(DRIVER, NODE),
+            catalogue=Catalogue(Describer(DRIVER), NODE, "no-schedule"),
+            offers=self.offers,
+            published=lambda keys: self.published.append(frozenset(keys)),
+            count=lambda action, succeeded: self.counted.append((action, succeeded)),
+            clock=self.clock,
+        )
+        self.thread = threading.Thread(target=self._run)
+
+    def offers(self) -> Offers | None:
+        self.looked += 1
+        if self.devices is None:
+            return None
+        if not self.devices:
+            return {}
+        states = {
+            key: OfferState(Device(key), True, taint, "") for key, taint in self.devices.items()
+        }
+        return {RESOURCE: states}
+
+    def _run(self) -> None:
+        try:
+            self.publisher.run()
+        except RuntimeError as error:
+            self.error = error
+
+    def offer(self, devices: dict[str, str] | None) -> None:
+        self.devices = devices
+        self.publisher.poke()
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        """Let all waits pass until ``condition()``."""
+
+        def checked() -> Any:
+            if found := condition():
+                return found
+            self.clock.end_waits()
+            return None
+
+        eventually(checked, what)
+
+    def look(self, times: int) -> None:
+        """Make the publisher look at what is offered so many times."""
+        for _ in range(times):
+            before = self.looked
+            self.publisher.poke()
+            self.until(lambda: self.looked > before, "a look")  # noqa: B023
+
+    def has(self, *device_ids: str) -> Callable[[], bool]:
+        return lambda: self.names() == [*device_ids] and self.settled(device_ids)
+
+    def settled(self, device_ids: Any) -> bool:
+        wanted = frozenset((RESOURCE, device_id) for device_id in device_ids)
+        return bool(self.published) and self.published[-1] == wanted
+
+    def names(self) -> list[str] | None:
+        one = self.store.slices.get(name(0))
+        return None if one is None else [device["name"] for device in one["spec"]["devices"]]
+
+    def writes(self) -> list[str]:
+        return [text for text in self.store.asked if text != "list"]
+
+
+@pytest.fixture
+def publishing() -> Iterator[Publishing]:
+    publishing = Publishing()
+    yield publishing
+    publishing.publisher.stop()
+    if publishing.thread.ident:
+        publishing.thread.join(PATIENCE)
+    assert not publishing.thread.is_alive()
+
+
+@pytest.fixture
+def running(publishing: Publishing) -> Publishing:
+    publishing.thread.start()
+    publishing.until(publishing.has("a", "b"), "the first slices")
+    return publishing
+
+
+def test_slices_are_published_and_follow_the_devices(running: Publishing) -> None:
+    assert [f"create {name(0)}"] == running.store.asked
+    assert [("create", True)] == running.counted
+    running.offer({"a": UNHEALTHY, "b": ""})
+    running.until(lambda: "taints" in running.store.slices[name(0)]["spec"]["devices"][0], "taint")
+    running.offer({"b": "", "c": HELD})
+    running.until(running.has("b", "c"), "other devices")
+    assert 3 == len(running.writes())
+    assert "" == running.publisher.problem()
+
+
+def test_nothing_is_written_until_it_is_known_what_is_offered(publishing: Publishing) -> None:
+    publishing.devices = None
+    publishing.thread.start()
+    publishing.until(lambda: publishing.store.watches, "the watch")
+    publishing.look(3)
+    assert [] == publishing.store.asked
+    publishing.offer({"a": ""})
+    publishing.until(publishing.has("a"), "the slices")
+
+
+def test_what_becomes_unknown_leaves_the_slices_as_they_are(running: Publishing) -> None:
+    running.offer(None)
+    running.store.wipe()
+    running.look(3)
+    assert 1 == len(running.writes())
+    running.offer({"a": ""})
+    running.until(running.has("a"), "the slices")
+
+
+def test_all_is_withdrawn_and_that_is_acknowledged(running: Publishing) -> None:
+    running.offer({})
+    running.until(lambda: running.settled(()), "the acknowledgement")
+    assert {} == running.store.slices
+
+
+def test_a_device_is_acknowledged_only_once_the_server_has_answered(running: Publishing) -> None:
+    running.store.lost = True
+    running.store.errors.append(UnavailableError("timeout"))
+    before = len(running.published)
+    running.offer({"a": ""})
+    running.until(running.publisher.problem, "the timeout")
+    assert before == len(running.published)
+    running.until(running.has("a"), "the slices")
+
+
+def test_slices_that_are_wiped_are_written_again(running: Publishing) -> None:
+    running.store.wipe()
+    running.until(lambda: name(0) in running.store.slices, "the slices")
+    assert [f"create {name(0)}"] * 2 == running.writes()
+
+
+def test_an_edit_by_hand_is_restored_and_a_label_is_not_touched(running: Publishing) -> None:
+    running.store.edit(name(0), lambda one: one["metadata"].update(labels={"x": "y"}))
+    running.store.edit(
+        name(0), lambda one: one["spec"]["devices"][0]["attributes"].update(id={"string": "evil"})
+    )
+    running.until(lambda: len(running.writes()) == 2, "the repair")
+    one = running.store.slices[name(0)]
+    assert {"string": "a"} == one["spec"]["devices"][0]["attributes"]["id"]
+    assert {"x": "y"} == one["metadata"]["labels"]
+
+
+def test_a_label_alone_is_no_reason_to_write(running: Publishing) -> None:
+    running.store.edit(name(0), lambda one: one["metadata"].update(labels={"x": "y"}))
+    running.offer({"a": "", "b": UNHEALTHY})
+    running.until(lambda: len(running.writes()) == 2, "the taint")
+    running.until(lambda: len(running.published) > 2, "its acknowledgement")
+    assert 1 == running.counted.count(("replace", True))
+
+
+def test_a_driver_that_comes_back_writes_nothing(running: Publishing) -> None:
+    running.publisher.stop()
+    running.thread.join(PATIENCE)
+    again = Publishing()
+    again.store = running.store
+    again.publisher._store = running.store
+    again.thread.start()
+    again.until(again.has("a", "b"), "the slices")
+    again.publisher.stop()
+    again.thread.join(PATIENCE)
+    assert 1 == len(running.writes())
+
+
+def test_a_wipe_that_the_watch_missed_is_found_by_a_conflict(running: Publishing) -> None:
+    running.store.deaf = True
+    running.store.wipe()
+    running.offer({"a": ""})
+    running.until(running.has("a"), "the slices")
+    assert [f"replace {name(0)}", "list", f"create {name(0)}"] == running.store.asked[1:]
+
+
+def test_it_stops_between_two_writes(publishing: Publishing) -> None:
+    publishing.devices = {f"d{i:03}": "" for i in range(130)}
+    publishing.store.on_write = publishing.publisher.stop
+    publishing.thread.start()
+    publishing.until(lambda: not publishing.thread.is_alive(), "the end")
+    assert 1 == len(publishing.writes())
+
+
+def test_after_a_registration_slices_are_listed_though_the_watch_is_dead(
+    running: Publishing,
+) -> None:
+    running.store.deaf = True
+    running.store.wipe()
+    running.publisher.registered()
+    running.until(lambda: name(0) in running.store.slices, "the slices")
+    assert 1 == running.store.asked.count("list")
+    assert running.clock.now() >= 5
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnavailableError("away"), "away"),
+        (
+            ForbiddenError("no", status=403),
+            "no; apply the ClusterRole, its binding and the policy of the component dra",
+        ),
+        (ForbiddenError("who", status=401), "who; is the token of the component dra mounted?"),
+        (InvalidError("bad", status=400), "bad"),
+    ],
+)
+def test_an_error_is_reported_once_and_tried_again_ever_later(
+    running: Publishing, caplog: pytest.LogCaptureFixture, error: ApiServerError, text: str
+) -> None:
+    running.store.errors += [error] * 4
+    began = running.clock.now()
+    running.offer({"a": ""})
+    running.until(lambda: text == running.publisher.problem(), "the problem")
+    running.until(running.has("a"), "the slices")
+    running.until(lambda: not running.publisher.problem(), "no problem")
+    assert running.clock.now() - began >= 4
+    (line,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert ("slices not published", text) == (line.message, vars(line)["error"])
+    assert 4 == running.counted.count(("replace", False))
+
+
+def test_the_server_is_given_the_time_that_it_asks_for(running: Publishing) -> None:
+    running.store.errors.append(UnavailableError("busy", status=429, after=100))
+    began = running.clock.now()
+    running.offer({"a": ""})
+    running.until(running.publisher.problem, "the problem")
+    running.publisher.registered()
+    running.until(running.has("a"), "the slices")
+    assert running.clock.now() - began >= 100
+
+
+def test_a_registration_ends_a_long_wait(running: Publishing) -> None:
+    running.store.errors += [UnavailableError("away")] * 12
+    running.offer({"a": ""})
+    running.until(lambda: len(running.store.errors) == 4, "many failures")
+    del running.store.errors[1:]
+    running.until(lambda: not running.store.errors, "one more")
+    began = running.clock.now()
+    running.publisher.registered()
+    running.until(running.has("a"), "the slices")
+    assert running.clock.now() - began < 60
+
+
+@pytest.mark.parametrize("error", [ConflictError("changed", status=409), NotFoundError("gone")])
+def test_after_a_conflict_the_slices_are_listed_and_written_at_once(
+    running: Publishing, caplog: pytest.LogCaptureFixture, error: ApiServerError
+) -> None:
+    running.store.errors.append(error)
+    began = running.clock.now()
+    running.offer({"a": ""})
+    running.until(running.has("a"), "the slices")
+    assert running.clock.now() - began < 1
+    assert 1 == running.store.asked.count("list")
+    assert [] == [one for one in caplog.records if one.levelno == logging.WARNING]
+
+
+def test_a_name_that_somebody_else_has_is_not_tried_all_the_time(publishing: Publishing) -> None:
+    publishing.store.errors += [ConflictError("exists", status=409)] * 20
+    publishing.thread.start()
+    publishing.until(lambda: publishing.publisher.problem() == "exists", "the problem")
+    publishing.until(publishing.has("a", "b"), "the slices")
+    assert publishing.clock.now() > 30
+
+
+def test_a_slice_that_somebody_else_deletes_meanwhile_is_gone(running: Publishing) -> None:
+    running.store.errors.append(NotFoundError("gone", status=404))
+    running.store.deaf = True
+    running.offer({})
+    running.until(lambda: running.settled(()), "no slices")
+    assert [f"delete {name(0)}"] == running.writes()[1:]
+
+
+def test_a_refused_device_hides_no_other(
+    publishing: Publishing, caplog: pytest.LogCaptureFixture
+) -> None:
+    causes = [("spec.devices[1].name", "ugly"), ("spec.devices[1]", "odd"), ("spec", "x")]
+    causes += [("spec.devices[9].name", "who")]
+    publishing.store.errors.append(InvalidError("invalid", status=422, causes=causes))
+    publishing.devices = {"a": "", "b": "", "c": ""}
+    publishing.thread.start()
+    publishing.until(publishing.has("a", "c"), "the others")
+    assert {(RESOURCE, "b"): "odd"} == publishing.publisher.refused()
+    assert "" == publishing.publisher.problem()
+    lines = [vars(one) for one in caplog.records if one.levelno == logging.WARNING]
+    assert ["name: ugly", "odd"] == [line["error"] for line in lines]
+    assert {("b", RESOURCE)} == {(line["device"], line["resource"]) for line in lines}
+    publishing.offer({"a": "", "b": HELD, "c": ""})
+    publishing.until(publishing.has("a", "b", "c"), "the device, which has changed")
+    assert {} == publishing.publisher.refused()
+
+
+def test_a_refused_slice_hides_no_other(publishing: Publishing) -> None:
+    publishing.devices = {f"d{i:03}": "" for i in range(130)}
+    publishing.store.errors.append(InvalidError("bad", status=422, causes=[("spec.pool", "bad")]))
+    publishing.thread.start()
+    publishing.until(lambda: name(2) in publishing.store.slices, "the others")
+    publishing.until(lambda: len(publishing.store.slices) == 3, "all")
+
+
+def test_devices_whose_health_flaps_do_not_keep_the_server_busy(running: Publishing) -> None:
+    began = running.clock.now()
+
+    def flap() -> bool:
+        done = running.counted.count(("replace", True))
+        devices = {"a": "" if done % 2 else UNHEALTHY, "b": ""}
+        if devices != running.devices:
+            running.offer(devices)
+        return done >= BURST + 5
+
+    running.until(flap, "many changes")
+    assert running.clock.now() - began >= 4 * REFILL
+
+
+def test_another_who_writes_our_slices_does_not_either(running: Publishing) -> None:
+    began, before = running.clock.now(), len(running.writes())
+
+    def fight() -> bool:
+        running.store.wipe(set(running.store.slices))
+        return len(running.writes()) >= before + BURST + 5
+
+    running.until(fight, "many repairs")
+    assert running.clock.now() - began >= 4 * REFILL
+
+
+def test_a_watch_that_fails_is_a_problem_until_it_is_back(
+    running: Publishing, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.store.failed(UnavailableError("away"))
+    running.store.failed(UnavailableError("away"))
+    assert "away" == running.publisher.problem()
+    running.offer({"a": ""})
+    running.until(running.has("a"), "the slices")
+    assert "" == running.publisher.problem()
+    assert 1 == len([one for one in caplog.records if one.levelno == logging.WARNING])
+
+
+def test_slices_that_are_right_do_not_end_the_problem_of_the_watch(running: Publishing) -> None:
+    running.store.deaf = True
+    running.store.failed(UnavailableError("away"))
+    before = len(running.published)
+    running.publisher.poke()
+    running.until(lambda: len(running.published) > before, "a look at the slices")
+    assert "away" == running.publisher.problem()
+
+
+def test_a_defect_of_the_watch_ends_the_publisher(publishing: Publishing) -> None:
+    publishing.store.defect = RuntimeError("a defect")
+    publishing.thread.start()
+    publishing.until(lambda: not publishing.thread.is_alive(), "the end")
+    assert publishing.error is publishing.store.defect
+
+
+def test_it_can_be_stopped_between_two_waits(publishing: Publishing) -> None:
+    publishing.publisher.stop()
+    publishing.thread.start()
+    publishing.thread.join(PATIENCE)
+    assert [] == publishing.store.asked
+
+
+def test_without_the_uid_of_the_node_slices_have_no_owner(publishing: Publishing) -> None:
+    publishing.store.node_uid = ""
+    publishing.thread.start()
+    publishing.until(publishing.has("a", "b"), "the slices")
+    assert "ownerReferences" not in publishing.store.slices[name(0)]["metadata"]
+
+
+def test_what_had_to_be_cut_is_logged_once(
+    publishing: Publishing, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = "ä" * 63
+    publishing.devices = {device: ""}
+    publishing.thread.start()
+    publishing.until(publishing.names, "the slices")
+    publishing.offer({device: HELD})
+    publishing.until(lambda: len(publishing.writes()) == 2, "a change")
+    (line,) = [vars(one) for one in caplog.records if one.message == "device cut in slices"]
+    assert line["problem"].endswith("id: is longer than 64 bytes")

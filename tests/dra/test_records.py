@@ -1,0 +1,163 @@
+"""Records of claims on a disk that is full, is read by another version, or was damaged."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.record import Record, RecordedDevice, is_uid
+from deviceplugin._dra.records import Records, any_recorded
+from full_disk import full_disk
+
+DEVICE = RecordedDevice(
+    "example.com/gopher",
+    "0000:3b:00.0",
+    "one",
+    "node/pool",
+    "0000-3b",
+    share="s",
+    cdi_names=("a/b=c",),
+)
+
+
+def record(uid: str = "uid-1", **more: Any) -> Record:
+    fields = {"boot": "boot", "state": "prepared", "devices": [DEVICE], "document": {"kind": "a/b"}}
+    return Record(claim=Claim("default", "one", uid), **{**fields, **more})
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path / "claims")
+
+
+def loaded(records: Records) -> dict[str, Record]:
+    return dict(Records(records.directory).load())
+
+
+def test_a_record_is_read_as_it_was_written(records: Records) -> None:
+    assert {} == records.load()
+    assert not any_recorded(records.directory)
+    admin = record("uid-2", state="preparing", devices=[], document=None)
+    for one in (record(), admin):
+        records.write(one)
+    assert {"uid-1": record(), "uid-2": admin} == loaded(records) == dict(records.all())
+    assert any_recorded(records.directory)
+    records.remove("uid-1")
+    records.remove("uid-1")
+    assert {"uid-2": admin} == loaded(records) == dict(records.all())
+
+
+def test_a_record_is_written_for_root_alone(records: Records) -> None:
+    records.write(record())
+    assert 0o600 == (records.directory / "uid-1.json").stat().st_mode & 0o777
+
+
+def test_only_what_a_container_may_use_waits_for_the_disk(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    records.write(record(state="preparing"))
+    assert [] == synced
+    records.write(record())
+    assert 2 == len(synced)  # the file, and its directory
+    records.remove("uid-1")
+    assert 3 == len(synced)
+
+
+def test_admin_access_and_what_the_claim_had_before_are_told_apart() -> None:
+    had = RecordedDevice("r", "had", "", "p", "had")
+    admin = RecordedDevice("r", "admin", "one", "p", "admin", admin=True)
+    both = record(devices=[DEVICE, had, admin])
+    assert {DEVICE.key, ("r", "had")} == both.held
+    assert [DEVICE, admin] == both.given
+
+
+def test_what_a_newer_version_adds_is_ignored(records: Records) -> None:
+    written = record().written()
+    written["version"], written["more"] = 2, True
+    written["devices"][0]["more"] = written["claim"]["more"] = "yes"
+    records.directory.mkdir()
+    (records.directory / "uid-1.json").write_text(json.dumps(written))
+    assert {"uid-1": record()} == records.load()
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**record().written(), **changes})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        "\udcff",
+        changed(state="lost"),
+        changed(document=[]),
+        changed(boot=None),
+        changed(claim={"namespace": "a", "name": "b"}),
+        changed(claim={"namespace": "a", "name": "b", "uid": 3}),
+        changed(claim={"namespace": "a", "name": "b", "uid": "another"}),
+        changed(devices=None),
+        changed(devices=[{}]),
+        changed(devices=[{**record().written()["devices"][0], "admin": "yes"}]),
+        changed(devices=[{**record().written()["devices"][0], "id": 3}]),
+        changed(devices=[{**record().written()["devices"][0], "cdi_names": [3]}]),
+    ],
+)
+def test_a_file_that_is_not_a_record_is_set_aside_and_the_others_are_used(
+    records: Records, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.write(record("uid-2"))
+    path = records.directory / "uid-1.json"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    assert {"uid-2"} == records.load().keys()
+    assert ["record of a claim cannot be read"] == [one.message for one in caplog.records]
+    assert [path.with_name("uid-1.json.bad")] == records.set_aside()
+    assert {"uid-2"} == records.load().keys()
+    assert 1 == len(caplog.records)
+    records.remove("uid-1")  # the kubelet releases it
+    assert [] == records.set_aside()
+
+
+def test_a_file_that_cannot_even_be_set_aside_hinders_nothing(
+    records: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.write(record("uid-2"))
+    (records.directory / "uid-1.json").mkdir()
+    (records.directory / "uid-1.json.bad").touch()
+    assert {"uid-2"} == records.load().keys()
+    assert ["Not a directory" in str(one.__dict__["kept"]) for one in caplog.records] == [True]
+
+
+def test_drafts_are_not_records(records: Records) -> None:
+    records.directory.mkdir()
+    (records.directory / ".uid-1.json").touch()
+    assert {} == records.load()
+
+
+def test_a_directory_that_cannot_be_read_is_not_an_empty_one(records: Records) -> None:
+    records.directory.write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        records.load()
+    with pytest.raises(NotADirectoryError):
+        any_recorded(records.directory)
+
+
+def test_on_a_full_disk_the_record_stays_as_it_was(records: Records) -> None:
+    records.write(record())
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        records.write(record(state="preparing"))
+    assert {"uid-1": record()} == loaded(records) == dict(records.all())
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "a/b", "-a", "a-", "a\0", "ä", "a" * 129, "a b"])
+def test_only_what_can_be_the_name_of_a_file_is_a_uid(uid: str) -> None:
+    assert not is_uid(uid)
+    assert is_uid("5f0c7b7e-22a4-4f6f-a14f-5c1f6f0e8d11")

@@ -1,0 +1,269 @@
+"""Both protocols on one node of a simulated cluster, and the switch from one to the other."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from cluster.dra_objects import RESOURCE
+from deviceplugin._app.dra import Dra
+from deviceplugin._app.dra_settings import DraSettings
+from deviceplugin._app.reload import reload
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._config.settings import Settings
+from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.apiserver import NotFoundError
+from deviceplugin.errors import ConfigError
+from drivers.dual_node import IDS, DualNode, gopher
+from held_clock import HeldClock
+from patience import eventually
+from scripted_plugin import sick
+
+ALL = set(IDS)
+
+
+@pytest.fixture
+def node() -> Iterator[DualNode]:
+    with TemporaryDirectory(prefix="dra-") as path, DualNode(Path(path)) as running:
+        yield running
+        running.check()
+
+
+def test_a_pod_runs_by_both_protocols_unchanged(node: DualNode) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    by_plugin = node.run("one", 2)
+    node.end("one")
+    node.switch("dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    assert 2 == len(by_plugin) == len(node.run("two", 2))
+
+
+def test_devices_are_handed_over_to_dra_as_their_pods_end(node: DualNode) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    held = node.run("one", 2)
+    node.switch("dra")
+    node.wait_for(plugin=set(), dra=ALL - held)
+    assert ALL - held == node.run("two")
+    node.end("one")
+    node.wait_for(plugin=set(), dra=ALL)
+    assert held == node.run("three", 2)
+
+
+def test_devices_are_handed_back_as_their_claims_end(node: DualNode) -> None:
+    node.start(protocol="dra", pod_resources_interval=timedelta(seconds=30))
+    node.wait_for(plugin=set(), dra=ALL)
+    held = node.run("one", 2)
+    node.switch("device-plugin")
+    node.wait_for(plugin=ALL - held, dra=set())
+    node.end("one")
+    node.wait_for(plugin=ALL, dra=set())
+    assert 3 == len(node.run("two", 3))  # the plugin is not registered anew just then
+
+
+def test_the_driver_stays_for_pods_that_may_be_on_their_way(node: DualNode) -> None:
+    watcher, clock = FileWatcher(1.0), HeldClock()
+    settings = node.settings(pod_resources_interval=timedelta(seconds=30))
+    dra = Dra(
+        settings,
+        DraSettings.of(settings, [node.plugin]),
+        ownership=Ownership(),
+        resources=dict,
+        discovered=lambda: True,
+        watcher=watcher,
+        metrics=Metrics(),
+        thread=lambda name, run: threading.Thread(target=run, name=name),
+        clock=clock,
+    )
+    for _ in range(2):
+        clock.advance(299)
+        assert not dra.is_idle
+        with pytest.raises(NotFoundError):  # the kubelet has asked for a claim
+            dra.claims.get("default", "gone")
+    clock.advance(300)
+    assert dra.is_idle
+    watcher.close()
+
+
+def test_containers_of_both_protocols_start_again_after_every_switch(node: DualNode) -> None:
+    """With a hook for starts, a 1.36 kubelet would not start those that have it through DRA."""
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    by_plugin = node.run("one")
+    node.switch("dra")
+    node.wait_for(plugin=set(), dra=ALL - by_plugin)
+    by_dra = node.run("two")
+    assert (by_plugin, by_dra) == (node.start_again("one"), node.start_again("two"))
+    node.switch("device-plugin")
+    node.wait_for(plugin=ALL - by_dra, dra=set())
+    assert (by_plugin, by_dra) == (node.start_again("one"), node.start_again("two"))
+    node.end("two")
+    node.wait_for(plugin=ALL, dra=set())
+    assert by_plugin == node.start_again("one")
+    eventually(lambda: node.kubelet.options(RESOURCE).pre_start_required, "the old options")
+
+
+def test_after_a_restart_dra_offers_what_no_pod_of_the_device_plugin_holds(node: DualNode) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    held = node.run("one", 2)
+    node.stop()
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL - held)
+    node.end("one")
+    node.wait_for(plugin=set(), dra=ALL)
+
+
+def test_after_a_restart_the_device_plugin_offers_what_no_claim_holds(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    held = node.run("one", 2)
+    node.stop()
+    node.start()
+    node.wait_for(plugin=ALL - held, dra=set())
+    node.end("one")
+    node.wait_for(plugin=ALL, dra=set())
+    eventually(lambda: [] == node.sockets(), "the driver to be gone")
+    node.stop()
+    node.start(node_name="", api_server="")  # nothing of DRA is left
+    node.wait_for(plugin=ALL, dra=set())
+
+
+def test_what_dra_has_left_cannot_be_ended_without_the_name_of_the_node(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    node.stop()
+    with pytest.raises(ConfigError, match=r"^node-name is needed: .* offered devices through DRA"):
+        node.start(node_name="")
+
+
+def test_dra_outside_a_cluster_needs_the_address_of_its_api_server(node: DualNode) -> None:
+    with pytest.raises(ConfigError, match=r"^api-server is needed for DRA: this is not a pod"):
+        node.start(protocol="dra", api_server="")
+
+
+def test_records_that_cannot_be_read_keep_the_process_from_starting(node: DualNode) -> None:
+    claims = node.settings().driver_dir / "gopher.example.com/claims"
+    claims.parent.mkdir()
+    claims.touch()
+    with pytest.raises(ConfigError, match=f"^driver-dir: {claims}: Not a directory$"):
+        node.start(protocol="dra")
+
+
+def reloaded(node: DualNode, **changes: object) -> Settings | None:
+    """Read these settings as after SIGHUP, and return them unless they are ignored."""
+    assert node.host
+    before, new = node.settings(), node.settings(**changes)
+    return reload(node.host, before, lambda: new, lambda _settings: [node.plugin])
+
+
+def test_the_protocol_is_switched_by_the_file_without_a_restart(
+    node: DualNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    assert reloaded(node, protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    assert reloaded(node)
+    node.wait_for(plugin=ALL, dra=set())
+    said = [record.getMessage() for record in caplog.records]
+    assert (2, 0) == (said.count("protocol switched"), said.count("restart required"))
+
+
+def test_a_protocol_that_cannot_be_used_here_is_ignored(
+    node: DualNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.start(node_name="")
+    node.wait_for(plugin=ALL, dra=set())
+    assert reloaded(node, protocol="dra") is None
+    (record,) = [r for r in caplog.records if r.getMessage() == "invalid configuration ignored"]
+    assert "protocol dra: node-name is needed, in a pod spec.nodeName" == vars(record)["error"]
+    assert ALL == node.by_plugin()
+
+
+def test_the_device_plugin_goes_on_while_the_api_server_is_away(node: DualNode) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    node.cluster.go_away()
+    node.switch("dra")
+    eventually(lambda: node.host and node.host.troubles(), "the trouble")
+    assert ALL == node.by_plugin()
+    node.cluster.come_back()
+    node.wait_for(plugin=set(), dra=ALL)
+
+
+def test_readiness_is_that_of_the_protocol_that_is_wanted(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    assert node.host
+    eventually(lambda: node.host and not node.host.ready(), "the kubelet")
+    node.kubelet.stop()
+    node.cluster.go_away()
+    eventually(lambda: node.host and node.host.ready(), "the loss of the kubelet")
+
+
+def test_health_and_the_end_of_a_resource_reach_the_slices(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    node.plugin.set(gopher("gary"), sick("gerd"))
+    node.wait_for(plugin=set(), dra={"gary"})
+    node.plugin.set(gopher("gary"), replace(gopher("x"), resource="example.com/other"))
+    node.wait_for(plugin=set(), dra={"gary", "x"})
+    node.plugin.set(gopher("gary"))
+    node.wait_for(plugin=set(), dra={"gary"})
+    eventually(lambda: node.host and len(node.host.inventory()["resources"]) == 1, "its end")
+
+
+def test_the_page_shows_the_pod_that_has_a_claim(node: DualNode) -> None:
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    (held,) = node.run("one")
+
+    def holders() -> list[object]:
+        assert node.host
+        (resource,) = node.host.inventory()["resources"]
+        (found,) = [one["holders"] for one in resource["devices"] if one["id"] == held]
+        return [(one["pod"], bool(one["claim"])) for one in found or ()]
+
+    eventually(lambda: [("one", True)] == holders(), "the pod on the page")
+
+
+def test_no_device_is_given_out_twice_however_often_the_protocol_changes(node: DualNode) -> None:
+    node.start()
+    node.wait_for(plugin=ALL, dra=set())
+    random, running = Random(1), list[str]()
+    for number in range(30):
+        if number % 4 == 3:
+            node.switch(random.choice(["dra", "device-plugin"]))
+        name = f"pod-{number}"
+        node.make.pod(name, {RESOURCE: str(random.randint(1, 2))})
+        running.append(name)
+        while len(running) > 2:
+            node.remove(running.pop(random.randrange(len(running))))
+        node.check()
+    for name in running:
+        node.remove(name)
+    node.switch("dra")
+    node.wait_for(plugin=set(), dra=ALL)
+    node.switch("device-plugin")
+    node.wait_for(plugin=ALL, dra=set())
+
+
+def test_a_process_without_dra_does_not_load_the_client_of_the_api_server() -> None:
+    code = (
+        "import sys; from deviceplugin._app.host import Host; "
+        "print([name for name in sys.modules if name in ('urllib3', 'deviceplugin._dra')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stdout
