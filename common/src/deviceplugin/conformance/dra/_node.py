@@ -1,0 +1,287 @@
+"""A cluster with one node, and the driver that runs on it."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from deviceplugin.conformance._check import Abandoned, Failed
+from deviceplugin.conformance._limits import Limits
+from deviceplugin.conformance._place import Place
+from deviceplugin.conformance._plugin import Plugin
+from deviceplugin.conformance._subject import Subject
+from deviceplugin.errors import ConfigError
+from deviceplugin.simulator import (
+    KubeletConfig,
+    Pod,
+    SimulatedCluster,
+    SimulatedKubelet,
+    SimulatedNode,
+    allocated_claim,
+)
+
+NODE: Final = "node"
+CLASS: Final = "conformance"
+_QUICK: Final = 0.05
+_SYNC: Final = 1.0
+"""Seconds after which the kubelet tries again what failed; a real one takes 60."""
+
+Claim = dict[str, Any]
+
+
+class Offered(NamedTuple):
+    """A device in the driver's slices."""
+
+    pool: str
+    device: str
+    consumed: tuple[tuple[str, str], ...] | None = None
+    """What a claim consumes that asks for nothing special; None of a device that is not shared."""
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """What the scheduler writes about it, but for the request and the driver."""
+        found: dict[str, Any] = {"pool": self.pool, "device": self.device}
+        if self.consumed is not None:
+            found |= {"shareID": str(uuid4()), "consumedCapacity": dict(self.consumed)}
+        return found
+
+
+class DraNode:
+    """One cluster and its node, with one process of the driver at a time."""
+
+    def __init__(
+        self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
+    ) -> None:
+        self._subject = subject
+        self._place = place
+        self._over = over
+        self._claims = 0
+        self.limits = limits
+        self.driver = subject.resource
+        """The driver to check; empty until it is known."""
+        client = _client()
+        self.cluster = SimulatedCluster(seed=seed)
+        self.cluster.add_node(NODE)
+        self.cluster.start()
+        config = KubeletConfig(
+            version=subject.kubelet_version,
+            dra=True,
+            watch_interval=_QUICK,
+            sync_interval=_QUICK,
+            sync_frequency=_SYNC,
+        )
+        api = client(self.cluster.url)
+        self.node = SimulatedNode(place.root, api, NODE, interval=_QUICK, config=config, seed=seed)
+        self.plugin: Plugin | None = None
+        self.placeholders = {**place.placeholders(), **self._places()}
+
+    @property
+    def kubelet(self) -> SimulatedKubelet:
+        """The kubelet of the node."""
+        return self.node.kubelet
+
+    def _places(self) -> Mapping[str, str]:
+        kubeconfig = self._place.scratch / "kubeconfig"
+        clusters = [{"name": "c", "cluster": {"server": self.cluster.url}}]
+        contexts = [{"name": "c", "context": {"cluster": "c", "user": "c"}}]
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": clusters,
+            "contexts": contexts,
+            "users": [{"name": "c", "user": {}}],
+            "current-context": "c",
+        }
+        kubeconfig.write_text(json.dumps(document))
+        return {
+            "driver_dir": str(self._place.root / "plugins"),
+            "cdi_dir": str(self.kubelet.cdi_dirs[0]),
+            "kubeconfig": str(kubeconfig),
+            "api_server": self.cluster.url,
+            "node_name": NODE,
+        }
+
+    def start(self) -> None:
+        """Start the kubelet."""
+        for name in ("driver_dir", "cdi_dir", "registry_dir"):
+            self._place.root.joinpath(self.placeholders[name]).mkdir(parents=True, exist_ok=True)
+        self.node.start()
+        # A driver runs in a pod. A kubelet that lists none is one that does not know its pods yet.
+        self.kubelet.run(Pod.of("driver", main={}))
+
+    def launch(self) -> Plugin:
+        """Start the driver."""
+        given = self.placeholders
+        variables = ("driver_dir", "cdi_dir", "api_server")
+        environment = {f"DP_{name.upper()}": given[name] for name in variables}
+        environment |= {"KUBECONFIG": given["kubeconfig"], "NODE_NAME": NODE}
+        self.plugin = Plugin(
+            self._subject.command,
+            placeholders=given,
+            output=self._place.scratch / "output",
+            environment=environment,
+        )
+        return self.plugin
+
+    def close(self) -> None:
+        """Kill the driver and stop the node."""
+        if self.plugin is not None:
+            self.plugin.kill()
+        self.node.stop()
+        self.cluster.stop()
+
+    # Waiting
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Wait until ``condition()`` is true, and return whether it became true.
+
+        Raises:
+            Failed: The driver ended meanwhile.
+            Abandoned: The run was given up meanwhile.
+        """
+
+        def holds() -> bool:
+            if self._over.is_set():
+                raise Abandoned
+            if condition():
+                return True
+            self._check_running()
+            return False
+
+        try:
+            return self.kubelet.wait(holds, timeout=timeout)
+        except TimeoutError:
+            return False
+
+    def require(self, condition: Callable[[], object], problem: str, timeout: float = 0.0) -> None:
+        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true."""
+        seconds = timeout or self.limits.within
+        if not self.wait(condition, seconds):
+            raise Failed(f"{problem} within {seconds:g} s")
+
+    def observe(self, seconds: float) -> None:
+        """Let ``seconds`` pass; raise ``Failed`` at once if the driver ends."""
+        self.wait(lambda: False, seconds)
+
+    def _check_running(self) -> None:
+        if self.plugin is not None and self.plugin.status is not None:
+            words = self.plugin.last_words()
+            raise Failed(
+                f"the driver ended with status {self.plugin.status}" + (words and f": {words}")
+            )
+
+    def wait_up(self) -> str:
+        """Wait until the driver is connected and has slices; return the problem if it has none."""
+        try:
+            if not self.wait(self._is_connected, self.limits.start):
+                return f"not registered and connected within {self.limits.start:g} s"
+            self.driver = self.driver or min(self.kubelet.dra.connected)
+            if not self.wait(lambda: self.devices, self.limits.start):
+                return f"no complete pool of {self.driver} with a device in ResourceSlices"
+        except Failed as end:
+            return str(end)
+        selector = {"cel": {"expression": f'device.driver == "{self.driver}"'}}
+        metadata = {"name": CLASS}
+        self.cluster.create(
+            {"kind": "DeviceClass", "metadata": metadata, "spec": {"selectors": [selector]}}
+        )
+        return ""
+
+    def _is_connected(self) -> bool:
+        found = self.kubelet.dra.connected
+        return self.driver in found if self.driver else bool(found)
+
+    @property
+    def up(self) -> bool:
+        """Whether kubelet and driver run, and the driver is connected and offers devices."""
+        runs = self.plugin is not None and self.plugin.status is None
+        return runs and self.kubelet.running and self._is_connected() and bool(self.devices)
+
+    # Slices and claims
+
+    @property
+    def slices(self) -> Sequence[Mapping[str, Any]]:
+        """The driver's slices on this node."""
+        return [
+            one
+            for one in self.cluster.list("ResourceSlice")
+            if (one["spec"]["driver"], one["spec"].get("nodeName")) == (self.driver, NODE)
+        ]
+
+    @property
+    def devices(self) -> list[Offered]:
+        """The devices of complete pools, in the order of the scheduler."""
+        found = []
+        for name, slices in sorted(self.pools().items()):
+            if slices and len(slices) == slices[0]["spec"]["pool"]["resourceSliceCount"]:
+                ordered = sorted(slices, key=lambda one: str(one["metadata"]["name"]))
+                found += [
+                    Offered(name, device["name"], _consumed(device))
+                    for one in ordered
+                    for device in one["spec"].get("devices", ())
+                    if not device.get("taints")
+                ]
+        return found
+
+    def pools(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Return the slices of the newest generation, by pool."""
+        pools: dict[str, list[Mapping[str, Any]]] = {}
+        for one in self.slices:
+            pools.setdefault(one["spec"]["pool"]["name"], []).append(one)
+        for name, slices in pools.items():
+            newest = max(one["spec"]["pool"]["generation"] for one in slices)
+            pools[name] = [one for one in slices if one["spec"]["pool"]["generation"] == newest]
+        return pools
+
+    def claim(self, *devices: Offered, allocated: bool = True, **options: Any) -> Claim:
+        """Create a claim with ``devices``; ``options`` are those of ``allocated_claim``."""
+        self._claims += 1
+        name = f"claim-{self._claims}"
+        results = [{"request": "r", "driver": self.driver, **one.result} for one in devices]
+        made = allocated_claim(name, results, **options)
+        made["spec"] = {"devices": {"requests": [_REQUEST]}}
+        created = self.cluster.create(made)
+        if not allocated:
+            return created
+        status = made["status"]
+        return self.cluster.change("ResourceClaim", name, lambda draft: draft.update(status=status))
+
+    def prepare(self, *claims: Claim) -> list[Any]:
+        """Call NodePrepareResources, and return the answer for each of ``claims``.
+
+        Raises:
+            Failed: One is missing.
+        """
+        return _answers(self.kubelet.dra.prepare(self.driver, *claims), claims)
+
+    def unprepare(self, *claims: Claim) -> list[Any]:
+        """Call NodeUnprepareResources; otherwise as ``prepare``."""
+        return _answers(self.kubelet.dra.unprepare(self.driver, *claims), claims)
+
+
+def _consumed(device: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    if not device.get("allowMultipleAllocations"):
+        return None
+    return tuple(
+        (name, one.get("requestPolicy", {}).get("default") or one["value"])
+        for name, one in device.get("capacity", {}).items()
+    )
+
+
+_REQUEST: Final = {"name": "r", "exactly": {"deviceClassName": CLASS}}
+
+
+def _client() -> Any:
+    try:  # late, because checks of device plugins do not need the extra
+        from deviceplugin.apiserver import ApiServer
+    except ImportError:
+        raise ConfigError("--dra needs urllib3: pip install 'deviceplugin[cluster]'") from None
+    return ApiServer
+
+
+def _answers(answers: Mapping[str, Any], claims: Sequence[Claim]) -> list[Any]:
+    missing = [one["metadata"]["name"] for one in claims if one["metadata"]["uid"] not in answers]
+    if missing:
+        raise Failed(f"the answer lacks {len(missing)} of {len(claims)} claims")
+    return [answers[one["metadata"]["uid"]] for one in claims]

@@ -1,0 +1,139 @@
+"""Devices in containers: the CDI files that a driver writes."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance.dra._node import CLASS, DraNode
+from deviceplugin.conformance.dra._trial import DraTrial
+from deviceplugin.conformance.dra.checks._claims import first, prepared, released
+from deviceplugin.kit.cdi import least_version
+
+GROUP: Final = Group("containers", "Containers")
+
+
+def run_pod(node: DraNode, name: str) -> Any:
+    """Run a pod with a claim for any device, and return what its container got.
+
+    Raises:
+        Failed: It does not run.
+    """
+    request = {"name": "r", "exactly": {"deviceClassName": CLASS}}
+    spec = {"devices": {"requests": [request]}}
+    node.cluster.create({"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec})
+    resources = {"claims": [{"name": "c"}]}
+    container = {"name": "main", "image": "none", "resources": resources}
+    claims = [{"name": "c", "resourceClaimName": name}]
+    pod = {"containers": [container], "resourceClaims": claims}
+    node.cluster.create({"kind": "Pod", "metadata": {"name": name}, "spec": pod})
+    node.require(lambda: runs(node, name), f"a pod does not run: {why_not(node, name)}")
+    return node.kubelet.pod(node.node.pod(name)).started["main"]
+
+
+def runs(node: DraNode, name: str) -> bool:
+    """Return whether the pod runs."""
+    found = node.cluster.get("Pod", name)
+    return found is not None and found["status"].get("phase") == "Running"
+
+
+def why_not(node: DraNode, name: str) -> str:
+    """Return what keeps the pod from running."""
+    try:
+        return node.kubelet.pod(node.node.pod(name)).event
+    except LookupError:
+        return "it is not scheduled"
+
+
+def end_pod(node: DraNode, name: str) -> None:
+    """Delete a pod, and wait until it is gone; raise ``Failed`` if it stays."""
+    node.cluster.delete("Pod", name)
+    node.require(
+        lambda: node.cluster.get("Pod", name) is None,
+        f"a pod stays in Terminating: {why_not(node, name)}",
+    )
+    node.cluster.delete("ResourceClaim", name)
+
+
+def pod(trial: DraTrial) -> Any:
+    """Run a pod, end it, and return what its container got."""
+    node = trial.node()
+    got = run_pod(node, "pod")
+    end_pod(node, "pod")
+    return got
+
+
+@GROUP.check(
+    "pod",
+    "Lets a pod with a claim run and end",
+    why="It is what a driver is for.",
+)
+def _pod(trial: DraTrial) -> str:
+    trial.once_before(first)
+    got = trial.once(pod)
+    if got is None:
+        raise NotApplicable("the container gets nothing: no CDI devices in the answer")
+    return f"{len(got.envs)} variables, {len(got.devices)} device nodes, {len(got.mounts)} mounts"
+
+
+@GROUP.check(
+    "oldest-version",
+    "Declares the oldest CDI version that has all it uses",
+    why="A runtime ignores a file of a version that it does not know, with all its devices.",
+)
+def _oldest_version(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    claim = node.claim(node.devices[0])
+    prepared(node, claim)
+    found = {path.name: json.loads(path.read_text()) for path in _files(node)}
+    released(node, claim)
+    if not found:
+        raise NotApplicable("it writes no CDI file in JSON")
+    for name, document in found.items():
+        version, needed = document["cdiVersion"], least_version(document)
+        if version != needed:
+            raise Failed(f"{name} declares {version}, and needs {needed}")
+    return ", ".join(sorted({document["cdiVersion"] for document in found.values()}))
+
+
+@GROUP.check(
+    "files-removed",
+    "Removes the CDI files of a claim that is released",
+    why="Files pile up, and a stale one can give a device to a container that has no claim.",
+)
+def _files_removed(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    before = set(_files(node))
+    claim = node.claim(node.devices[0])
+    prepared(node, claim)
+    released(node, claim)
+    left = set(_files(node)) - before
+    if left:
+        raise Failed(f"left {', '.join(sorted(path.name for path in left))}")
+    return "left no file"
+
+
+@GROUP.check(
+    "own-names",
+    "Gives each claim CDI names of its own",
+    why="Runtimes may remember a name, and the pod's status shows one device for each first name.",
+)
+def _own_names(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    seen: set[str] = set()
+    for _ in range(2):
+        claim = node.claim(node.devices[0])
+        (answer,) = prepared(node, claim)
+        released(node, claim)
+        names = {name for device in answer.devices for name in device.cdi_device_ids}
+        if again := names & seen:
+            raise Failed(f"two claims got {', '.join(sorted(again))}")
+        seen |= names
+    return f"{len(seen)} names for 2 claims"
+
+
+def _files(node: DraNode) -> list[Path]:
+    return sorted(node.kubelet.cdi_dirs[0].glob("*.json"))

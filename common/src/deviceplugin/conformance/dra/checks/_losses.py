@@ -1,0 +1,106 @@
+"""Losses: restarts of kubelet, driver and machine, and the end of the driver."""
+
+from typing import Final
+
+from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance.dra._node import DraNode
+from deviceplugin.conformance.dra._trial import DraTrial
+from deviceplugin.conformance.dra.checks._claims import first, prepared, refused, released
+from deviceplugin.conformance.dra.checks._devices import end_pod, pod, run_pod
+
+GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
+
+
+def _relaunch(node: DraNode) -> None:
+    """Kill the driver, start it again, and wait until it is back."""
+    if node.plugin is not None:
+        node.plugin.kill()
+        node.plugin = None
+    node.require(lambda: not node.kubelet.dra.connected, "the connection of a killed driver stays")
+    node.launch()
+    node.require(lambda: node.up, "not registered again after a kill", node.limits.start)
+
+
+@GROUP.check(
+    "kubelet",
+    "Is registered again, with its slices, after the kubelet has restarted",
+    why="A kubelet deletes all slices of its node when it starts, while drivers register.",
+)
+def _kubelet(trial: DraTrial) -> str:
+    node = trial.node()
+    before = set(node.devices)
+    wiped = node.kubelet.metrics.slice_deletions[""]
+    node.kubelet.restart()
+    node.require(
+        lambda: node.kubelet.metrics.slice_deletions[""] > wiped, "the kubelet deletes no slices"
+    )
+    node.require(
+        lambda: node.up and set(node.devices) == before, f"not all {len(before)} devices are back"
+    )
+    return f"{len(before)} devices are back"
+
+
+@GROUP.check(
+    "kill",
+    "Knows its claims after a kill, with the same answers",
+    why="The kubelet asks again, and a device of a running pod must not be given to another.",
+)
+def _kill(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    claim = node.claim(node.devices[0])
+    before = prepared(node, claim)
+    _relaunch(node)
+    refused(node, node.claim(node.devices[0]), "the device of a claim from before the kill")
+    if prepared(node, claim) != before:
+        raise Failed("the answer differs from the one before the kill")
+    released(node, claim)
+    return "the same answer after a kill"
+
+
+@GROUP.check(
+    "lost-files",
+    "Writes a lost CDI file again when the claim is prepared again",
+    why="A machine's reboot empties /var/run; with an answer alone the container does not start.",
+)
+def _lost_files(trial: DraTrial) -> str:
+    trial.once_before(pod)
+    node = trial.node()
+    run_pod(node, "lost")
+    if node.plugin is not None:
+        node.plugin.kill()
+        node.plugin = None
+    node.kubelet.reboot()
+    node.launch()
+    node.require(
+        lambda: node.kubelet.pod(node.node.pod("lost")).running,
+        f"the pod is not back after a reboot: {_event(node, 'lost')}",
+        node.limits.start + node.limits.within,
+    )
+    end_pod(node, "lost")
+    return "the pod runs again after a reboot"
+
+
+def _event(node: DraNode, name: str) -> str:
+    return node.kubelet.pod(node.node.pod(name)).event
+
+
+@GROUP.check(
+    "shutdown",
+    "Ends soon after SIGTERM with status 0, and removes its registration socket",
+    why="The kubelet dials a socket that stays again and again, and notices the next one late.",
+)
+def _shutdown(trial: DraTrial) -> str:
+    node = trial.node()
+    plugin = node.plugin
+    if plugin is None:
+        raise NotApplicable("not started")
+    took = plugin.terminate(trial.limits.stop)
+    if took is None:
+        raise Failed(f"did not end within {trial.limits.stop:g} s")
+    if plugin.status != 0:
+        raise Failed(f"ended with status {plugin.status}")
+    left = [path.name for path in node.kubelet.registry_dir.rglob("*") if path.is_socket()]
+    if left:
+        raise Failed(f"left {', '.join(left)}")
+    return f"ended after {took:.2f} s"

@@ -1,0 +1,9 @@
+"""Run a driver: ``python -m tests.conformance.dra_drivers NAME``."""
+
+import os
+import sys
+
+from tests.conformance.dra_drivers import bad, good
+
+drivers = {**vars(good), **vars(bad)}
+drivers[sys.argv[1]](dict(os.environ)).run()

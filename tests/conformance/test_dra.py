@@ -1,0 +1,160 @@
+"""For each check of drivers there is a driver that fails it; the good one passes all."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.conformance import QUICK, Limits, Result, Subject, Verdict, run
+from deviceplugin.conformance.dra import DRA_CHECKS, DRA_GROUPS, DraTrial
+from deviceplugin.tools.conformance import main
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
+LIMITS = replace(QUICK, start=20, within=10, quiet=0.6, settle=0.2, stop=4)
+
+OWN = {
+    "driver.up": {"start": 3.0},
+    "driver.health": {"within": 1.0},
+    "slices.again": {"within": 1.0},
+    "containers.pod": {"within": 2.0},
+    "losses.kubelet": {"within": 2.0},
+    "losses.lost-files": {"start": 6.0, "within": 5.0},
+}
+"""Short for drivers that never do what is waited for."""
+
+BAD = {
+    "driver.up": "OffersNothing",
+    "driver.services": "OldServiceFirst",
+    "driver.health": "ForgetsHealth",
+    "driver.no-errors": "NeedsAClaim",
+    "slices.complete": "HalfAPool",
+    "slices.owner": "NoOwner",
+    "slices.accepted": "TriesCapitals",
+    "slices.quiet": "Heartbeat",
+    "slices.again": "PublishesOnce",
+    "claims.allocated": "AnotherPool",
+    "claims.repeatable": "ChangingAnswers",
+    "claims.missing": "Guesses",
+    "claims.uid": "IgnoresUid",
+    "claims.not-allocated": "IgnoresAllocation",
+    "claims.unknown-device": "PreparesAnything",
+    "claims.one-holder": "SharesDevices",
+    "claims.shares": "SharesWithoutIds",
+    "claims.apart": "AllOrNothing",
+    "claims.foreign-config": "RefusesForeignConfig",
+    "claims.unknown-parameters": "IgnoresParameters",
+    "claims.foreign-device": "TakesForeignDevices",
+    "claims.release-unknown": "RemembersNothingButErrors",
+    "claims.release-deleted": "ReadsToRelease",
+    "claims.server-away": "AlwaysReads",
+    "containers.pod": "WritesNoFile",
+    "containers.oldest-version": "NewestVersion",
+    "containers.files-removed": "LeavesFiles",
+    "containers.own-names": "OneNameForAll",
+    "losses.kubelet": "StopsWithoutSlices",
+    "losses.kill": "ForgetsOnStart",
+    "losses.lost-files": "AnswersFromRecord",
+    "losses.shutdown": "LeavesItsSocket",
+}
+
+
+def command(name: str) -> list[str]:
+    return [sys.executable, "-m", "tests.conformance.dra_drivers", name]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def check(name: str, only: Sequence[str], limits: Limits = LIMITS) -> dict[str, Result]:
+    """Return the results of the checks ``only``, by id."""
+    checks = [each for each in DRA_CHECKS if not only or each.id in only]
+    with DraTrial(Subject(command=command(name)), limits, 1) as trial:
+        results = run(trial, checks, lambda _result: None)
+    return {result.check.id: result for result in results}
+
+
+def test_a_good_driver_passes_everything() -> None:
+    results = check("Good", [])
+    assert {} == {
+        id_: result.text for id_, result in results.items() if result.verdict != Verdict.PASS
+    }
+
+
+def test_there_is_a_bad_driver_for_each_check() -> None:
+    assert {each.id for each in DRA_CHECKS} == BAD.keys()
+
+
+@pytest.mark.parametrize("id_", BAD)
+def test_a_bad_driver_fails_its_check(id_: str) -> None:
+    limits = replace(LIMITS, **OWN.get(id_, {}))  # type: ignore[arg-type]
+    (result,) = check(BAD[id_], [id_], limits).values()
+    assert Verdict.FAIL == result.verdict, result.text
+
+
+def test_the_page_has_all_checks() -> None:
+    page = PAGE.partition("## DRA drivers")[2]
+    shown = re.findall(r"^\| `([\w-]+\.[\w-]+)` \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    assert [(each.id, each.title, each.why) for each in DRA_CHECKS] == shown
+    assert [group.title for group in DRA_GROUPS] == re.findall(r"^### (.+)$", page, re.MULTILINE)
+
+
+# The command.
+
+
+def test_a_driver_is_checked_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--dra", "--quick", "--only=claims.allocated", "--", *command("Good")])
+    out = capsys.readouterr().out
+    assert "pass  claims.allocated" in out
+    assert "good.example.com: 1 passed, 0 failed" in out
+
+
+def test_a_driver_that_does_not_start_makes_the_status_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = [sys.executable, "-c", "raise SystemExit('no devices')"]
+    assert 1 == main(["--dra", "--only=claims.allocated", "--", *words])
+    assert "the driver ended with status 1: no devices" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--dra", "--resource=x.io/dev"], "--resource is for device plugins, not for --dra"),
+        (["--driver=x.io"], "--driver needs --dra"),
+        (["--dra", "--kubelet-version=1.31"], "--dra: Kubernetes 1.31 has no DRA to check"),
+        (["--dra", "--only=lists"], "lists"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == main([*words, "--", "driver"])
+    assert why in capsys.readouterr().err
+
+
+def test_the_checks_of_drivers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["--dra", "--list"])
+    assert "claims.one-holder" in capsys.readouterr().out
+
+
+def test_checks_of_plugins_do_not_need_the_client_of_the_api_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = """
+import sys
+sys.modules["urllib3"] = None
+from deviceplugin.tools.conformance import main
+sys.exit(main(sys.argv[1:]))
+"""
+    words = [sys.executable, "-c", code, "--list"]
+    assert subprocess.run(words, check=True, capture_output=True).stdout
+    monkeypatch.setitem(sys.modules, "deviceplugin.apiserver", None)
+    assert 2 == main(["--dra", "--", *command("Good")])
+    assert "--dra needs urllib3: pip install 'deviceplugin[cluster]'" in capsys.readouterr().err
