@@ -1,6 +1,7 @@
 """Which pod holds which device, and what is given back: with a kubelet, over its sockets."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +15,14 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
+from deviceplugin._attribution.ownership import Claim, Ownership
+from deviceplugin._attribution.podresources import (
+    ClaimedDevice,
+    Hold,
+    Holdings,
+    PodName,
+    PodResources,
+)
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
@@ -314,6 +322,21 @@ def test_without_get_an_exclusive_device_is_given_out(
         wait_held(node, ("a", "door"))
         node.allocate("a")
         assert "pod resources unavailable, allocating anyway" in caplog.messages
+
+
+def test_nobody_knows_any_more_of_a_pod_that_was_deleted_without_a_grace_period(
+    kubelet: Kubelet,
+) -> None:
+    """Its container may still run; the kubelet has forgotten it, and admits the next pod."""
+    simulated, following = kubelet.simulated, Pod.of("next", main={RESOURCE: 1})
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
+        assert simulated.run(POD)
+        wait_held(node, ("a", "door"))
+        with pytest.raises(grpc.RpcError, match="held by another pod"):
+            node.allocate("a")
+        simulated.delete(POD)
+        assert {("a", "door")} == held(node)
+        assert {"a"} == simulated.run(following).devices["main"][RESOURCE]
 
 
 def test_for_many_pods_a_list_is_asked_for(kubelet: Kubelet) -> None:
@@ -731,6 +754,7 @@ def holders(
     *,
     own_pod: str = "",
     interval: float = 0.05,
+    ownership: Ownership | None = None,
 ) -> HoldingsTracker:
     resource = Resource(RESOURCE, plugin or ScriptedPlugin("a"))
     resource.publish([dp.Device("a")])
@@ -739,6 +763,7 @@ def holders(
         AttributionTiming.of(interval),
         resources=lambda: {RESOURCE: resource},
         metrics=Metrics(),
+        ownership=ownership or Ownership(),
         own_pod=own_pod,
         checkpoint=Checkpoint(service.socket.parent),
     )
@@ -761,10 +786,10 @@ class Service(PodResources):
         return self.answer
 
     @override
-    def get(self, pods: Iterable[PodName], timeout: float = 2) -> frozenset[Hold]:
+    def get(self, pods: Iterable[PodName], timeout: float = 2) -> Holdings:
         self.got.append(frozenset(pods))
         holds = self.answer.holds or frozenset()
-        return frozenset(hold for hold in holds if hold.owner in self.got[-1])
+        return Holdings(frozenset(hold for hold in holds if hold.owner in self.got[-1]))
 
     def restart(self) -> None:
         self.socket.unlink()
@@ -800,12 +825,50 @@ def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(tmp_path: P
     assert not asking.ask().complete
 
 
+def at_once(end: Callable[[], None]) -> None:
+    end()
+
+
+def test_no_list_is_made_before_an_allocation_is_recorded(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, interval=30)
+    later: list[Callable[[], None]] = []
+    listed: list[bool] = []
+    service.on_list = lambda: listed.append(not later)
+    with asking.admit(Resource(RESOURCE, ScriptedPlugin("a")), ["a"], later.append):
+        assert not later
+    (end,) = later
+    thread = threading.Thread(target=asking.ask)
+    thread.start()
+    eventually(lambda: asking._awaits_idle, "the list to be waited for")
+    assert asking._ownership._pods.held
+    assert [] == listed
+    later.clear()
+    end()
+    thread.join(PATIENCE)
+    assert [True] == listed
+    assert [(RESOURCE, "a")] == [*asking._schedule.unseen]
+
+
+def test_an_allocation_wakes_the_thread_only_if_a_poll_is_due_earlier(tmp_path: Path) -> None:
+    asking = holders(Service(tmp_path / "kubelet.sock"), interval=30)
+    woken: list[bool] = []
+    asking._changed.notify_all = lambda: woken.append(True)  # type: ignore[method-assign]
+    asking._wakes_at = time.monotonic() + 30
+    resource = Resource(RESOURCE, ScriptedPlugin("a"))
+    for _ in range(3):
+        with asking.admit(resource, ["a"], at_once):
+            pass
+        asking._wakes_at = time.monotonic()  # as the thread does then
+    assert [True] == woken
+
+
 def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
     service = Service(tmp_path / "kubelet.sock")
     asking = holders(service, interval=30)
     resource = Resource(RESOURCE, ScriptedPlugin("a"))
     asking.ask()
-    with asking.admit(resource, ["a"]):
+    with asking.admit(resource, ["a"], at_once):
         pass
     lists: list[bool] = []
     service.on_list = lambda: lists.append(True)
@@ -849,7 +912,7 @@ def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: 
     asking = holders(service, interval=0.001)
     resource = Resource(RESOURCE, ScriptedPlugin("a"))
     for number in range(100):
-        with asking.admit(resource, [str(number)]):
+        with asking.admit(resource, [str(number)], at_once):
             pass
 
     def forgotten() -> bool:
@@ -880,3 +943,53 @@ def test_a_look_that_breaks_does_not_end_all_looks(
         thread.join(PATIENCE)
     assert not thread.is_alive()
     assert "pod resources check failed" in caplog.messages
+
+
+def test_shares_of_one_device_are_held_by_the_pods_of_their_claims(tmp_path: Path) -> None:
+    service = Service(tmp_path / "kubelet.sock")
+    asking = holders(service, ownership=(ownership := Ownership()))
+    one, two = Claim("default", "one", "uid-1"), Claim("default", "two", "uid-2")
+    ownership.restore({one: [(RESOURCE, "a::0"), (RESOURCE, "a::2")], two: [(RESOURCE, "a::1")]})
+    keys = [(RESOURCE, f"a::{number}") for number in range(4)]
+    asking.places = lambda: {("d.io", "n1/x", "a"): keys}
+    service.answer = Holdings(
+        frozenset(),
+        frozenset({("default", "first"), ("default", "second")}),
+        claimed=frozenset(
+            ClaimedDevice("d.io", "n1/x", "a", claim, "default", pod, "main")
+            for claim, pod in (("one", "first"), ("two", "second"))
+        ),
+    )
+    assert {
+        Hold(RESOURCE, "a::0", "default", "first", "main", "one"),
+        Hold(RESOURCE, "a::2", "default", "first", "main", "one"),
+        Hold(RESOURCE, "a::1", "default", "second", "main", "two"),
+    } == set(asking.ask().holds or ())
+
+
+def test_what_claims_hold_is_held_by_the_pods_that_have_them(tmp_path: Path) -> None:
+    service, claim = Service(tmp_path / "kubelet.sock"), Claim("default", "one", "uid-1")
+    asking = holders(service, ownership=(ownership := Ownership()))
+    ownership.restore({claim: [(RESOURCE, "a"), (RESOURCE, "b")]})
+    asking.places = lambda: {("d.io", "n1/x", "a-1"): [(RESOURCE, "a")]}
+    service.answer = Holdings(
+        frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
+        frozenset({("default", "door")}),
+        claimed=frozenset(
+            ClaimedDevice("d.io", "n1/x", name, "one", "default", "door", "main")
+            for name in ("a-1", "of-somebody-else")
+        ),
+    )
+    expected = frozenset(
+        {
+            Hold(RESOURCE, "a", "default", "door", "main", "one"),
+            Hold(RESOURCE, "b", "default", "", "", "one"),
+            Hold(RESOURCE, "c", "default", "gate", "main"),
+        }
+    )
+    assert expected == asking.ask().holds
+    current = asking.current()
+    assert current
+    assert expected == current.holds
+    service.answer = Holdings()
+    assert asking.ask().holds is None

@@ -9,12 +9,19 @@ from typing import Any
 import grpc
 import pytest
 
-from deviceplugin._attribution.podresources import Hold, Holdings, NoGetError, PodResources
+from deviceplugin._attribution.podresources import (
+    ClaimedDevice,
+    Hold,
+    Holdings,
+    NoGetError,
+    PodResources,
+)
 from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from kubelets.pod_resources import pod_resources
-from scripted_plugin import RESOURCE, ScriptedPlugin
+from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 DOOR = ("default", "door")
 
@@ -47,6 +54,35 @@ def test_all_pods_and_what_they_hold_are_listed(
     assert [("List", "OK")] == calls[before:]
 
 
+def test_the_healthy_devices_are_allocatable_held_or_not(
+    kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
+) -> None:
+    with kubelet.running(ScriptedPlugin("a", "b", sick("c"))) as node:
+        node.wait_for(RESOURCE, {"a", "b"}, {"c"})
+        node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
+        assert {(RESOURCE, "a"), (RESOURCE, "b")} == service.allocatable()
+    assert ("GetAllocatableResources", "OK") == calls[-1]
+
+
+def test_what_containers_have_through_claims_is_told_apart(tmp_path: Path) -> None:
+    claimed = pb.ClaimResource(driver_name="d.io", pool_name="n1/x", device_name="a-1")
+    pod = pb.PodResources(name="door", namespace="default")
+    container = pod.containers.add(name="main")
+    container.devices.add(resource_name=RESOURCE, device_ids=["b"])
+    container.dynamic_resources.add(
+        claim_name="one", claim_namespace="default", claim_resources=[claimed]
+    )
+    hold = Hold(RESOURCE, "b", *DOOR, "main")
+    one = ClaimedDevice("d.io", "n1/x", "a-1", "one", *DOOR, "main")
+    answers = [
+        pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString(),
+        pb.GetPodResourcesResponse(pod_resources=pod).SerializeToString(),
+    ]
+    with answering(tmp_path / "kubelet.sock", answers) as service:
+        for found in (service.list(), service.get([DOOR])):
+            assert (frozenset({hold}), frozenset({one})) == (found.holds, found.claimed)
+
+
 def test_single_pods_are_asked_for_and_those_that_have_gone_hold_nothing(
     kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
 ) -> None:
@@ -54,7 +90,7 @@ def test_single_pods_are_asked_for_and_those_that_have_gone_hold_nothing(
         node.wait_for(RESOURCE, {"a"})
         node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
         found = service.get([DOOR, ("default", "gone"), ("default", "plugin")])
-    assert {Hold(RESOURCE, "a", *DOOR, "main")} == found
+    assert frozenset({Hold(RESOURCE, "a", *DOOR, "main")}) == found.holds
     assert [("Get", "OK"), ("Get", "NOT_FOUND"), ("Get", "OK")] == calls
 
 

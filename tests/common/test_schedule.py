@@ -113,3 +113,10 @@ def test_what_no_list_shows_for_long_is_expected_no_longer(schedule: Schedule) -
     assert {B} == set(schedule.unseen)
     schedule.listed(listing(), schedule.begin_list(210))
     assert (set(), False) == (set(schedule.unseen), schedule.list_due)
+
+
+def test_polls_for_pods_that_do_not_change_become_rare() -> None:
+    timing = AttributionTiming.of(30.0)
+    waits = [0.0, 60.0, 120.0, 600.0, 1800.0, 1e6]
+    assert [2.0, 2.0, 2.0, 10.0, 30.0, 30.0] == [timing.while_draining(one) for one in waits]
+    assert 0.2 == AttributionTiming.of(0.2).while_draining(1e6)

@@ -1,8 +1,10 @@
 """What is known of what pods hold, without threads and without a kubelet."""
 
+from dataclasses import replace
+
 import pytest
 
-from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.podresources import ClaimedDevice, Hold, Holdings, PodName
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.view import HoldingsView
 
@@ -61,7 +63,7 @@ def test_for_more_than_a_few_pods_a_list_is_needed(pods: int, is_list: bool) -> 
 
 
 def test_a_list_is_needed_now_and_then() -> None:
-    view = listed(hold("a", DOOR)).after_get({hold("a", DOOR)}, {DOOR}, OURS, 390)
+    view = listed(hold("a", DOOR)).after_get(holdings(hold("a", DOOR)), {DOOR}, OURS, 390)
     assert [False, True] == [view.pods_to_get(OLD, OURS, at) is None for at in (399, 400)]
 
 
@@ -82,25 +84,27 @@ def test_a_list_is_needed_after_one_that_is_not_complete() -> None:
 
 
 def test_an_answer_about_some_pods_leaves_the_others_as_they_were() -> None:
-    view = listed(hold("a", DOOR), hold("b", GATE)).after_get({hold("c", DOOR)}, {DOOR}, OURS, 120)
+    view = listed(hold("a", DOOR), hold("b", GATE)).after_get(
+        holdings(hold("c", DOOR)), {DOOR}, OURS, 120
+    )
     current = view.current(200)  # as fresh as that answer
     assert current
     assert frozenset({hold("c", DOOR), hold("b", GATE)}) == current.holds
 
 
 def test_a_pod_that_has_gone_is_asked_for_until_that_is_confirmed() -> None:
-    view = listed(hold("a", DOOR)).after_get(frozenset(), {DOOR}, OURS, 110)
+    view = listed(hold("a", DOOR)).after_get(holdings(), {DOOR}, OURS, 110)
     assert {DOOR: 110} == view.gone
     assert {DOOR} == view.pods_to_get(OLD, OURS, 111)
-    view = view.after_get(frozenset(), {DOOR}, OURS, 145)
+    view = view.after_get(holdings(), {DOOR}, OURS, 145)
     assert {DOOR: 110} == view.gone
-    view = view.after_get(frozenset(), {DOOR}, OURS, 145.1)
+    view = view.after_get(holdings(), {DOOR}, OURS, 145.1)
     assert {} == view.gone
 
 
 def test_a_pod_that_is_back_has_not_gone() -> None:
-    view = listed(hold("a", DOOR)).after_get(frozenset(), {DOOR}, OURS, 110)
-    assert {} == view.after_get({hold("a", DOOR)}, {DOOR}, OURS, 115).gone
+    view = listed(hold("a", DOOR)).after_get(holdings(), {DOOR}, OURS, 110)
+    assert {} == view.after_get(holdings(hold("a", DOOR)), {DOOR}, OURS, 115).gone
 
 
 def is_complete(view: HoldingsView) -> bool:
@@ -124,3 +128,13 @@ def test_a_kubelet_that_does_not_list_our_own_pod_though_one_did_is_not_complete
         view = view.after_list(holdings(pods=pods), OLD, OURS, 100)
         known.append(is_complete(view))
     assert [True, True, False, False, True] == known
+
+
+def test_what_others_have_through_claims_stays_after_single_pods_are_asked_for() -> None:
+    of_door = ClaimedDevice("d.io", "n1/x", "a", "one", *DOOR, "main")
+    of_gate = ClaimedDevice("d.io", "n1/x", "b", "two", *GATE, "main")
+    newer = of_door._replace(name="c")
+    before = replace(holdings(), claimed=frozenset({of_door, of_gate}))
+    view = EMPTY.after_list(before, OLD, OURS, 100)
+    view = view.after_get(replace(holdings(), claimed=frozenset({newer})), {DOOR}, OURS, 110)
+    assert {of_gate, newer} == view.holdings.claimed

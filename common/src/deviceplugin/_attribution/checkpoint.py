@@ -31,7 +31,7 @@ class Checkpoint:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
-        self._known: tuple[object, Collection[Entry]] | None = None
+        self._known: tuple[object, Collection[Entry] | None] | None = None
         self._problems = Problems(log)
 
     def entries(self) -> Collection[Entry]:
@@ -50,16 +50,21 @@ class Checkpoint:
         except OSError:  # it is not there yet, or may not be read
             self._known = None
             return ()
-        return self._known[1]
+        return self._known[1] or ()
 
-    def _read(self, text: bytes) -> Collection[Entry]:
+    @property
+    def is_known(self) -> bool:
+        """Whether the last `entries` were all that is recorded."""
+        return self._known is not None and self._known[1] is not None
+
+    def _read(self, text: bytes) -> Collection[Entry] | None:
         try:
             entries = _decoded(text)
         except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"
             fields: dict[str, Any] = {"file": str(self._path), "error": reason}
             self._problems.say("checkpoint", "kubelet checkpoint ignored", **fields)
-            return ()
+            return None
         self._problems.over("checkpoint")
         return entries
 

@@ -31,7 +31,9 @@ def refuse_held(
         fields = {"resource": resource, "error": str(error)}
         log.warning("pod resources unavailable, allocating anyway", extra=fields)
         return
-    taken = sorted(hold for hold in now if hold.resource == resource and hold.device in ids)
+    taken = sorted(
+        hold for hold in now.holds or () if hold.resource == resource and hold.device in ids
+    )
     if taken:
         raise AllocationError(
             "held by another pod: "

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from deviceplugin._attribution.schedule import Key
 from deviceplugin._platform.file_identity import Identity
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What pods held at one moment."""
 
     held: AbstractSet[Key]
@@ -21,7 +21,7 @@ class Observation:
     """What that kubelet has recorded for pods that may still be there, listed or not."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Track:
     kubelet: Identity
     """The kubelet that last reported the device as held."""
@@ -45,6 +45,11 @@ class Ledger:
         self._admission = admission
         self._recorded = recorded
         self._tracks: dict[Key, _Track] = {}
+
+    @property
+    def tracked(self) -> AbstractSet[Key]:
+        """The devices that count as held: their release has not been observed."""
+        return self._tracks.keys()
 
     def allocated(self, keys: Iterable[Key], kubelet: Identity, now: float) -> None:
         """Record that ``keys`` were allocated to a pod, which may still be rejected."""

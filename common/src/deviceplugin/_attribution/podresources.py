@@ -22,6 +22,7 @@ _TOO_LONG: Final = "Received message larger than max"
 _ANSWERS: Final[Mapping[str, Any]] = {
     "List": pb.ListPodResourcesResponse,
     "Get": pb.GetPodResourcesResponse,
+    "GetAllocatableResources": pb.AllocatableResourcesResponse,
 }
 _NOT_FOUND: Final = "not found"
 """A part of the kubelet's message if a pod does not exist; the gRPC code is that of all errors."""
@@ -38,11 +39,28 @@ class Hold(NamedTuple):
     namespace: str
     pod: str
     container: str
+    """Empty, as is the pod, if a claim holds it and its pod is not listed."""
+    claim: str = ""
+    """The ResourceClaim through which it is held, in the pod's namespace; empty if the kubelet
+    gave it out through the device plugin."""
 
     @property
     def owner(self) -> PodName:
         """The pod."""
         return self.namespace, self.pod
+
+
+class ClaimedDevice(NamedTuple):
+    """One device that one container has through a ResourceClaim, by its name in the slices."""
+
+    driver: str
+    pool: str
+    name: str
+    claim: str
+    """Its namespace is the pod's."""
+    namespace: str
+    pod: str
+    container: str
 
 
 class NoGetError(KubeletUnavailableError):
@@ -62,6 +80,8 @@ class Holdings:
     recorded: frozenset[tuple[str, str]] = frozenset()
     """Resources and ids of devices that are not free whatever ``complete`` says, because the
     kubelet has recorded them for pods that may still be there. Not all are listed above."""
+    claimed: frozenset[ClaimedDevice] = frozenset()
+    """What containers have through ResourceClaims, of all drivers. It is not in ``holds``."""
     _index: dict[str, dict[str, list[Hold]]] = field(
         default_factory=dict, init=False, compare=False
     )
@@ -112,9 +132,26 @@ class PodResources:
             frozenset(hold for pod in pods for hold in _holds(pod)),
             frozenset((pod.namespace, pod.name) for pod in pods),
             complete=bool(pods),
+            claimed=frozenset(one for pod in pods for one in _claimed(pod)),
         )
 
-    def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> frozenset[Hold]:
+    def allocatable(self) -> frozenset[tuple[str, str]]:
+        """Return the resources and ids of the devices that the kubelet would give out if free.
+
+        These are the healthy ones of its last lists. It has no side effect.
+
+        Raises:
+            KubeletUnavailableError: The kubelet does not answer now.
+        """
+        with self._connected() as call:
+            answer = call("GetAllocatableResources", pb.AllocatableResourcesRequest(), _TIMEOUT)
+        return frozenset(
+            (devices.resource_name, device_id)
+            for devices in answer.devices
+            for device_id in devices.device_ids
+        )
+
+    def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> Holdings:
         """Return what ``pods`` hold; inactive ones hold nothing. It has no side effect.
 
         ``timeout`` is for all of them together.
@@ -124,6 +161,7 @@ class PodResources:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         found: set[Hold] = set()
+        claimed: set[ClaimedDevice] = set()
         deadline = time.monotonic() + timeout
         with self._connected() as call:
             for namespace, name in sorted(pods):
@@ -131,7 +169,8 @@ class PodResources:
                 answer = call("Get", request, max(0.0, deadline - time.monotonic()))
                 if answer is not None:
                     found.update(_holds(answer.pod_resources))
-        return frozenset(found)
+                    claimed.update(_claimed(answer.pod_resources))
+        return Holdings(frozenset(found), claimed=frozenset(claimed))
 
     def _exists(self, path: Path) -> bool:
         try:
@@ -193,4 +232,19 @@ def _holds(pod: pb.PodResources) -> Iterator[Hold]:
             for device_id in devices.device_ids:
                 yield Hold(
                     devices.resource_name, device_id, pod.namespace, pod.name, container.name
+                )
+
+
+def _claimed(pod: pb.PodResources) -> Iterator[ClaimedDevice]:
+    for container in pod.containers:
+        for claim in container.dynamic_resources:
+            for one in claim.claim_resources:
+                yield ClaimedDevice(
+                    one.driver_name,
+                    one.pool_name,
+                    one.device_name,
+                    claim.claim_name,
+                    pod.namespace,
+                    pod.name,
+                    container.name,
                 )

@@ -15,7 +15,7 @@ from deviceplugin._attribution.podresources import Holdings, PodName
 from deviceplugin._attribution.schedule import Key
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Device:
     """What is known of a device since it was allocated."""
 
@@ -60,6 +60,15 @@ class Recorded:
         """Record that all pods were listed, as asked for at ``moment``."""
         with self._lock:
             self._known = moment
+
+    def is_free(self, ours: Collection[str]) -> bool:
+        """Return whether nothing of the resources ``ours`` is recorded for any pod.
+
+        That is certain, listed or not: a kubelet records a device before its container starts.
+        """
+        with self._lock:
+            found = any(entry.resource in ours for entry in self._checkpoint.entries())
+            return self._checkpoint.is_known and not found
 
     def held(self, holdings: Holdings, ours: Collection[str]) -> frozenset[Key]:
         """Return the devices that pods may hold, listed or not, of the resources ``ours``.

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -66,7 +65,7 @@ class Releases:
 
         First it waits for a ``released`` that is under way for one of them, up to its time limit.
         """
-        if not Capabilities.of(resource.plugin).released:
+        if not Capabilities.of(resource.plugin).released:  # but the plugin is exclusive
             yield
             return
         keys = {(resource.name, device_id) for device_id in ids}
@@ -95,7 +94,7 @@ class Releases:
             self._kubelet = observation.kubelet
             if self._closed:
                 return
-            observation = replace(observation, held=wanted)
+            observation = observation._replace(held=wanted)
             due = sorted(self._ledger.observe(observation, self._busy, time.monotonic()))
         for name, keys in groupby(due, key=lambda key: key[0]):
             self._report(name, list(keys))

@@ -1,20 +1,23 @@
 """When to poll the kubelet for what pods hold, and whether that poll must be a List."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from deviceplugin._attribution.podresources import Holdings
 
 Key = tuple[str, str]
 """A resource and the id of a device."""
 
+_PART: Final = 1 / 60
+"""The part of the time waited so far that a poll may be late."""
 
-@dataclass(frozen=True, slots=True)
-class AttributionTiming:
+
+class AttributionTiming(NamedTuple):
     """The intervals of polls, and how long an answer is valid; in seconds."""
 
     interval: float
+    draining: float
+    """The same, at first, while another protocol waits for pods to release devices."""
     soon: float
     """From the end of an allocation to a poll: the kubelet records it and admits the pod first."""
     at_last: float
@@ -31,12 +34,15 @@ class AttributionTiming:
     recorded: float
     """From an allocation for which the kubelet's checkpoint shows that a device is not free. It
     may have a pod that was rejected for much longer."""
+    handover_confirm: float
+    """Between two polls that find a device free, before another protocol may give it out."""
 
     @classmethod
     def of(cls, interval: float) -> Self:
         """Return the timing for a poll every ``interval`` seconds."""
         return cls(
             interval=interval,
+            draining=min(interval, 2.0),
             soon=min(interval, 1.0),
             at_last=min(interval, 5.0),
             retry=min(interval, 5.0),
@@ -45,7 +51,16 @@ class AttributionTiming:
             confirm=min(interval, 5.0),
             admission=min(interval, 10.0),
             recorded=min(2880 * interval, 86400.0),
+            handover_confirm=min(interval, 2.0),
         )
+
+    def while_draining(self, waited: float) -> float:
+        """Return the interval after DRA has ``waited`` for pods that did not change.
+
+        It grows with the wait, up to the usual interval: a pod can run for months, and a device
+        that was waited for that long may be a little later.
+        """
+        return min(self.interval, max(self.draining, _PART * waited))
 
 
 class Schedule:

@@ -8,18 +8,22 @@ collect the devices of finished pods, and during an allocation it can then give 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from deviceplugin._attribution.checkpoint import Checkpoint
+from deviceplugin._attribution.claim_holds import Place, with_claims
 from deviceplugin._attribution.exclusive import refuse_held
 from deviceplugin._attribution.ledger import Ledger, Observation
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
+from deviceplugin._attribution.poll_interval import PollInterval
 from deviceplugin._attribution.recorded import Recorded
 from deviceplugin._attribution.release import Releases
-from deviceplugin._attribution.schedule import AttributionTiming, Schedule
+from deviceplugin._attribution.schedule import AttributionTiming, Key, Schedule
 from deviceplugin._attribution.view import HoldingsView
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
@@ -30,6 +34,7 @@ from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
 
+_NOT_NEEDED: Final = nullcontext()
 _IDLE_TIMEOUT: Final = 2.0
 """Most seconds to wait for an allocation to end before a List."""
 
@@ -42,19 +47,21 @@ class HoldingsTracker:
         timing: The intervals of polls.
         resources: Returns all resources of this process, by name.
         metrics: The metrics of this process.
-        exposed: Whether ``current`` may be called. If not, it polls only for plugins that override
-            ``released`` or are exclusive.
+        ownership: Decides who gets a device, and is told what pods hold.
+        exposed: Whether others want to know what pods hold. If not, it polls only for plugins that
+            override ``released`` or are exclusive.
         own_pod: Name of the pod that this process may be in.
         checkpoint: The kubelet's.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that meet here
         self,
         service: PodResources,
         timing: AttributionTiming,
         *,
         resources: Callable[[], Mapping[str, Resource]],
         metrics: Metrics,
+        ownership: Ownership,
         exposed: bool = True,
         own_pod: str = "",
         checkpoint: Checkpoint,
@@ -62,17 +69,25 @@ class HoldingsTracker:
         self._service = service
         self._timing = timing
         self._resources = resources
+        self._ownership = ownership
+        self.places: Callable[[], Mapping[Place, Collection[Key]]] = dict
+        """Returns the devices of prepared claims by their names in slices."""
         self._exposed = exposed
         self._asking = threading.Lock()
         """Held during requests to the kubelet; guards changes of the view."""
         self._view = HoldingsView(timing, own_pod)
         self._changed = threading.Condition()
         """Notified when the schedule or ``_stopped`` changes, which it guards."""
+        self._wakes_at = 0.0
+        """The time until which the thread sleeps, unless it is notified."""
+        self._awaits_idle = False
+        """Whether a poll waits for allocations to end."""
         self._schedule = Schedule(timing)
         self._stopped = False
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         self._recorded = Recorded(checkpoint)
+        self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
@@ -86,7 +101,7 @@ class HoldingsTracker:
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"
                 self._failures.say("poll", "pod resources check failed", cause=error, error=text)
-                self._poll_in(self._timing.interval)
+                self._poll_in(self._interval.seconds)
 
     def stop(self) -> None:
         """Make ``run`` return without waiting for hooks."""
@@ -109,17 +124,19 @@ class HoldingsTracker:
         with self._changed:
             while not self._stopped:
                 confirm_in = self._releases.confirm_in()
-                wait = self._schedule.wait(time.monotonic(), confirm_in)
+                now = time.monotonic()
+                wait = self._schedule.wait(now, confirm_in)
                 if wait <= 0:
                     return True
+                self._wakes_at = now + wait
                 self._changed.wait(wait)
             return False
 
     def _poll_once(self) -> None:
         with self._changed:
             self._schedule.begin_poll(time.monotonic())
-        if not any(self._matters(resource) for resource in self._resources().values()):
-            self._poll_in(self._timing.interval)
+        if not (self._ownership.wanted or any(map(self._matters, self._resources().values()))):
+            self._poll_in(self._interval.seconds)
             return
         try:
             holdings, kubelet = self._poll()
@@ -129,7 +146,9 @@ class HoldingsTracker:
             return
         self._problems.over("poll")
         self._failures.over("poll")
-        self._poll_in(self._timing.interval)
+        self._ownership.observe(holdings, kubelet)
+        self._interval.note(holdings, self._resources())
+        self._poll_in(self._interval.seconds)
         if holdings.holds is not None:
             held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
             self._releases.observe(Observation(held, kubelet, holdings.complete, holdings.recorded))
@@ -148,7 +167,7 @@ class HoldingsTracker:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._asking:
-            return self._with_recorded(self._list())
+            return self._with_claims(self._with_recorded(self._list()))
 
     def _poll(self) -> tuple[Holdings, Identity]:
         """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
@@ -159,7 +178,15 @@ class HoldingsTracker:
             return self._with_recorded(holdings), self._view.kubelet
 
     def _with_recorded(self, holdings: Holdings) -> Holdings:
-        return replace(holdings, recorded=self._recorded.held(holdings, self._resources()))
+        ours = self._resources()
+        recorded = self._recorded.held(holdings, ours)
+        # A kubelet without pods gives the same list as one that does not know its pods yet.
+        is_listed = holdings.holds is not None and not holdings.pods
+        complete = holdings.complete or (is_listed and self._recorded.is_free(ours))
+        return replace(holdings, recorded=recorded, complete=complete)
+
+    def _with_claims(self, holdings: Holdings) -> Holdings:
+        return with_claims(holdings, self._ownership.claims(), self.places())
 
     def _get(self) -> Holdings | None:
         """Return what the relevant pods hold, by Get; None if a List is needed."""
@@ -180,7 +207,9 @@ class HoldingsTracker:
 
     def _list(self) -> Holdings:
         with self._changed:
+            self._awaits_idle = True
             self._changed.wait_for(lambda: self._schedule.idle, _IDLE_TIMEOUT)
+            self._awaits_idle = False
             expected = self._schedule.begin_list(time.monotonic())
         moment = self._recorded.moment
         try:
@@ -206,28 +235,63 @@ class HoldingsTracker:
     # For other threads.
 
     def current(self) -> Holdings | None:
-        """Return what pods hold; None if that is unknown or the last answer is too old."""
-        return self._view.current(time.monotonic())
+        """Return what pods hold, also through claims; None if that is unknown or too old."""
+        holdings = self._view.current(time.monotonic())
+        return None if holdings is None else self._with_claims(holdings)
+
+    def may_wait(self, resource: Resource) -> bool:
+        """Return whether ``admit`` may wait for ``released``, or ask the kubelet."""
+        plugin = resource.plugin
+        return plugin.exclusive or Capabilities.of(plugin).released
 
     @contextmanager
-    def admit(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+    def admit(
+        self,
+        resource: Resource,
+        ids: Collection[str],
+        defer: Callable[[Callable[[], None]], Any],
+    ) -> Iterator[None]:
         """Count ``ids`` as held by a pod after the context, unless its body, an Allocate, raises.
 
+        What only attribution needs is passed to ``defer``. No List is made before that is done.
+
         Raises:
-            AllocationError: The plugin is exclusive, and a pod holds one of them now.
+            AllocationError: Ownership refuses it, or the plugin is exclusive, and a pod holds one
+                of them now.
         """
         with self._changed:
             self._schedule.begin_allocation()
+        given: list[Key] = []
         try:
-            with self._releases.allocating(resource, ids):
-                if resource.plugin.exclusive:
-                    refuse_held(resource.name, ids, self.current(), self._service)
+            checked = self._checked(resource, ids) if self.may_wait(resource) else _NOT_NEEDED
+            with checked, self._ownership.allocating(resource.name, ids):
                 yield
-            with self._changed:
-                devices = [(resource.name, device_id) for device_id in ids]
-                self._schedule.allocated(devices, time.monotonic())
-            self._recorded.allocated(devices, self._view.holdings.pods)
+            given = [(resource.name, device_id) for device_id in ids]
         finally:
-            with self._changed:
-                self._schedule.end_allocation()
-                self._changed.notify_all()
+            defer(partial(self._end_allocation, given))
+
+    def _end_allocation(self, given: Sequence[Key]) -> None:
+        if given:
+            self._recorded.allocated(given, self._view.holdings.pods)
+        with self._changed:
+            now = time.monotonic()
+            if given:
+                self._schedule.allocated(given, now)
+            self._schedule.end_allocation()
+            self._wake_if_needed(now)
+
+    @contextmanager
+    def _checked(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+        with self._releases.allocating(resource, ids):
+            if resource.plugin.exclusive:
+                remembered = self._view.current(time.monotonic())
+                refuse_held(resource.name, ids, remembered, self._service)
+            yield
+
+    def _wake_if_needed(self, now: float) -> None:
+        """Notify of the end of an allocation, unless the thread sleeps and need not wake earlier.
+
+        To wake it at each of many allocations would make all of them take longer.
+        """
+        if self._awaits_idle or now + self._schedule.wait(now) < self._wakes_at:
+            self._changed.notify_all()

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.podresources import Holdings, PodName
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._platform.file_identity import Identity
 
@@ -17,7 +17,7 @@ _LISTS: Final = 10
 """Intervals after which a List is made in any case."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HoldingsView:
     """What pods hold, as far as the kubelet's answers show.
 
@@ -71,7 +71,7 @@ class HoldingsView:
 
     def after_get(
         self,
-        found: AbstractSet[Hold],
+        found: Holdings,
         pods: AbstractSet[PodName],
         ours: Collection[str],
         now: float,
@@ -79,7 +79,14 @@ class HoldingsView:
         """Return a view in which ``pods`` hold what was ``found``; the others are unchanged."""
         before = self.holdings
         others = frozenset(hold for hold in before.holds or () if hold.owner not in pods)
-        return self._with(Holdings(others | found, before.pods, complete=True), ours, now)
+        claimed = frozenset(one for one in before.claimed if (one.namespace, one.pod) not in pods)
+        holdings = Holdings(
+            others | (found.holds or frozenset()),
+            before.pods,
+            complete=True,
+            claimed=claimed | found.claimed,
+        )
+        return self._with(holdings, ours, now)
 
     def after_list(
         self, listed: Holdings, kubelet: Identity, ours: Collection[str], now: float

@@ -1,0 +1,37 @@
+"""How long to wait between two polls, by what is waited for."""
+
+import time
+from collections.abc import Collection
+
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._attribution.schedule import AttributionTiming
+
+
+class PollInterval:
+    """The interval of polls; shorter while DRA waits for devices, as long as something changes.
+
+    For the thread that polls.
+    """
+
+    def __init__(self, timing: AttributionTiming, ownership: Ownership) -> None:
+        self._timing = timing
+        self._ownership = ownership
+        self._draining_since = time.monotonic()
+        self._holders: tuple[object, object] = (None, None)
+        """What DRA waits for, and what pods held, in the last poll."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the next poll."""
+        if self._ownership.draining:
+            return self._timing.while_draining(time.monotonic() - self._draining_since)
+        unknown = self._ownership.wanted and not self._ownership.known
+        return self._timing.retry if unknown else self._timing.interval
+
+    def note(self, holdings: Holdings, ours: Collection[str]) -> None:
+        """Poll often again if anything has changed of the resources ``ours``."""
+        holds = {hold for hold in holdings.holds or () if hold.resource in ours}
+        holders = self._ownership.leaving, holds
+        if holders != self._holders:
+            self._holders, self._draining_since = holders, time.monotonic()

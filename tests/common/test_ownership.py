@@ -1,0 +1,476 @@
+"""Who may give out a device, without a kubelet and without an API server."""
+
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim, Mode, OfferState, Ownership
+from deviceplugin._attribution.podresources import Hold, Holdings
+from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._inventory.published import Resource
+from deviceplugin.errors import AllocationError
+from held_clock import HeldClock
+from scripted_plugin import ScriptedPlugin
+
+NAME = "x.io/dev"
+A, B, C = (NAME, "a"), (NAME, "b"), (NAME, "c")
+ONE, TWO = Claim("default", "one", "uid-1"), Claim("default", "two", "uid-2")
+OLD, NEW = (1, 1, 1), (2, 2, 2)
+TIMING = AttributionTiming.of(30)
+CONFIRM, ADMISSION, DAY = 2.0, 10.0, 86400.0
+UNKNOWN = "not known yet: what pods hold through the device plugin"
+ALL = {"a", "b", "c"}
+
+
+def holdings(*held: str, complete: bool = True, recorded: Collection[str] = ()) -> Holdings:
+    """Pods that hold these, each named as its device."""
+    return Holdings(
+        frozenset(
+            Hold(NAME, device_id, "default", f"pod-{device_id}", "main") for device_id in held
+        ),
+        complete=complete,
+        recorded=frozenset((NAME, device_id) for device_id in recorded),
+    )
+
+
+class Node:
+    """A resource with three devices and its ownership."""
+
+    def __init__(self, mode: Mode, *, known: bool = True) -> None:
+        self.clock = HeldClock()
+        self.resource = Resource(NAME, ScriptedPlugin())
+        self.resource.publish([dp.Device("a"), dp.Device("b"), dp.Device("c")])
+        self.ownership = Ownership(
+            mode, timing=TIMING, resources=lambda: {NAME: self.resource}, clock=self.clock
+        )
+        self.news = 0
+        self.ownership.subscribe(self._count)
+        if known:
+            self.ownership.observe(holdings(), OLD)
+            self.news = 0
+
+    def _count(self) -> None:
+        self.news += 1
+
+    def allocate(self, *ids: str) -> None:
+        with self.ownership.allocating(NAME, ids):
+            pass
+
+    def refusal(self, *ids: str) -> str:
+        """Why an Allocate is refused; empty if it is granted."""
+        try:
+            self.allocate(*ids)
+        except AllocationError as error:
+            return str(error)
+        return ""
+
+    def refused_claim(self, claim: Claim, *ids: str) -> str:
+        """Why a Prepare is refused; empty if it is granted."""
+        try:
+            self.ownership.prepare(claim, [(NAME, device_id) for device_id in ids])
+        except AllocationError as error:
+            return str(error)
+        return ""
+
+    def polls(self, *polls: Holdings, kubelet: tuple[int, int, int] = OLD) -> None:
+        """The kubelet is asked, each time ``CONFIRM`` after the time before."""
+        for each in polls:
+            self.clock.advance(CONFIRM)
+            self.ownership.observe(each, kubelet)
+
+    def by_plugin(self) -> set[str]:
+        """What the device plugin offers."""
+        return self.resource.devices.keys() - self.withheld().keys()
+
+    def withheld(self) -> Mapping[str, str]:
+        return self.ownership.withheld(NAME, self.resource.devices)
+
+    def by_dra(self) -> set[str]:
+        """What a claim can get."""
+        states = self.ownership.offered(self.resource).items()
+        return {device_id for device_id, state in states if state.offered and not state.taint}
+
+    def state(self, device_id: str) -> tuple[bool, str, str]:
+        """What DRA says of a device."""
+        return self.ownership.offered(self.resource)[device_id][1:4]
+
+
+@pytest.fixture
+def plugin() -> Node:
+    return Node("device-plugin")
+
+
+@pytest.fixture
+def dra() -> Node:
+    return Node("dra")
+
+
+# One mode only.
+
+
+def test_in_each_mode_devices_are_offered_by_its_protocol_only(plugin: Node, dra: Node) -> None:
+    assert (ALL, set()) == (plugin.by_plugin(), plugin.by_dra())
+    assert (set(), ALL) == (dra.by_plugin(), dra.by_dra())
+
+
+def test_an_allocate_is_refused_while_dra_offers_the_device(plugin: Node, dra: Node) -> None:
+    assert "" == plugin.refusal("a")
+    assert "a is offered through DRA, b is offered through DRA" == dra.refusal("b", "a")
+
+
+def test_a_refused_allocate_names_the_devices_and_its_resource(dra: Node) -> None:
+    with pytest.raises(AllocationError) as caught:
+        dra.allocate("b", "a")
+    assert (NAME, ("a", "b")) == (caught.value.resource, caught.value.device_ids)
+
+
+@pytest.mark.parametrize("mode", ["device-plugin", "dra"])
+def test_a_claim_gets_a_free_device_in_either_mode(mode: Mode) -> None:
+    node = Node(mode)
+    assert "" == node.refused_claim(ONE, "a")
+    assert {A: ONE} == node.ownership.claims()
+    assert "held by claim default/one" == node.withheld()["a"]
+    assert "a is held by claim default/one" == node.refusal("a")
+    assert "a is held by claim default/one" == node.refused_claim(TWO, "a", "b")
+    assert "" == node.refused_claim(TWO, "b")
+
+
+def test_a_claim_is_prepared_again_without_any_change(dra: Node) -> None:
+    for _ in range(2):
+        dra.ownership.prepare(ONE, [A, B])
+    dra.ownership.prepare(ONE, [A])
+    assert {A: ONE, B: ONE} == dra.ownership.claims()
+
+
+def test_a_claim_that_is_refused_holds_nothing(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A])
+    assert "a is held by claim default/one" == dra.refused_claim(TWO, "a", "b")
+    assert {A: ONE} == dra.ownership.claims()
+
+
+def test_unprepare_frees_what_the_claim_held(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A, B])
+    assert {A, B} == dra.ownership.unprepare(ONE.uid)
+    assert frozenset() == dra.ownership.unprepare(ONE.uid)
+    assert "" == dra.refused_claim(TWO, "a")
+
+
+def test_a_claim_with_admin_access_holds_nothing(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A])
+    dra.ownership.prepare(TWO, [A, B], admin=[A, B])
+    assert {A: ONE} == dra.ownership.claims()
+    assert frozenset() == dra.ownership.unprepare(TWO.uid)
+
+
+def test_restored_claims_hold_their_devices_before_anything_is_known() -> None:
+    node = Node("dra", known=False)
+    node.ownership.restore({ONE: [A]})
+    assert "" == node.refused_claim(ONE, "a")
+    assert "a is held by claim default/one" == node.refused_claim(TWO, "a")
+
+
+def test_a_device_of_two_restored_claims_is_free_after_both() -> None:
+    node = Node("dra")
+    node.ownership.restore({ONE: [A], TWO: [A, B]})
+    assert {A: ONE, B: TWO} == node.ownership.claims()
+    assert frozenset() == node.ownership.unprepare(ONE.uid)
+    assert {A, B} == node.ownership.unprepare(TWO.uid)
+
+
+def test_a_claim_waits_until_it_is_known_what_pods_hold() -> None:
+    node = Node("dra", known=False)
+    for nothing in (Holdings(), holdings(complete=False)):
+        node.ownership.observe(nothing, OLD)
+        assert (set(), False) == (node.by_dra(), node.ownership.known)
+        assert f"a is {UNKNOWN}" == node.refused_claim(ONE, "a")
+    node.ownership.observe(holdings(), OLD)
+    assert (ALL, True) == (node.by_dra(), node.ownership.known)
+    assert "" == node.refused_claim(ONE, "a")
+
+
+def test_an_unhealthy_device_is_offered_with_a_taint_and_the_reason(dra: Node) -> None:
+    sick = dp.Device("a", health=dp.Health.unhealthy("ECC error: 3"))
+    dra.resource.publish([sick])
+    assert (
+        OfferState(sick, True, "unhealthy", "ECC error: 3")
+        == (dra.ownership.offered(dra.resource)["a"])
+    )
+
+
+# Pods that hold devices.
+
+
+def test_a_claim_does_not_get_what_a_pod_holds(dra: Node) -> None:
+    dra.polls(holdings("a"))
+    why = "held by pod default/pod-a through the device plugin"
+    assert f"a is {why}" == dra.refused_claim(ONE, "a")
+    assert (True, "held", why) == dra.state("a")
+    assert {"b", "c"} == dra.by_dra()
+
+
+def test_a_claim_gets_it_once_two_polls_find_it_free(dra: Node) -> None:
+    dra.polls(holdings("a"), holdings())
+    assert dra.refused_claim(ONE, "a")
+    dra.polls(holdings())
+    assert "" == dra.refused_claim(ONE, "a")
+
+
+def test_a_kubelet_that_does_not_know_its_pods_frees_nothing(dra: Node) -> None:
+    dra.polls(holdings("a"))
+    dra.polls(*[holdings(complete=False)] * 3, kubelet=NEW)
+    assert {"b", "c"} == dra.by_dra()
+    dra.polls(*[holdings()] * 2, kubelet=NEW)
+    assert ALL == dra.by_dra()
+
+
+def test_a_device_is_held_from_its_allocation_on_though_no_pod_is_listed(plugin: Node) -> None:
+    plugin.allocate("a")
+    why = "a is held by a pod through the device plugin"
+    assert why == plugin.refused_claim(ONE, "a")
+    plugin.polls(*[holdings()] * 5)  # until its pod must have been listed or rejected
+    assert why == plugin.refused_claim(ONE, "a")
+    plugin.polls(holdings())
+    assert "" == plugin.refused_claim(ONE, "a")
+
+
+def test_a_device_is_held_while_its_allocate_is_under_way(plugin: Node) -> None:
+    with plugin.ownership.allocating(NAME, ["a"]):
+        plugin.polls(*[holdings()] * 9)
+        assert "a is held by a pod through the device plugin" == plugin.refused_claim(ONE, "a")
+
+
+def test_a_failed_allocate_leaves_the_device_free(plugin: Node) -> None:
+    with pytest.raises(OSError, match="disk"), plugin.ownership.allocating(NAME, ["a"]):
+        raise OSError("disk")
+    assert "" == plugin.refused_claim(ONE, "a")
+
+
+def test_the_kubelet_decides_which_pod_gets_what_another_pod_held(plugin: Node) -> None:
+    plugin.polls(holdings("a"))
+    assert "" == plugin.refusal("a")
+
+
+def test_what_the_kubelet_has_recorded_is_held_for_a_day(dra: Node) -> None:
+    recorded = holdings(recorded=["a"])
+    dra.polls(*[recorded] * 9)
+    assert "a is held by a pod through the device plugin" == dra.refused_claim(ONE, "a")
+    dra.clock.advance(DAY)
+    dra.polls(*[recorded] * 9)  # it stays in the checkpoint of an idle kubelet
+    assert "" == dra.refused_claim(ONE, "a")
+    dra.ownership.unprepare(ONE.uid)
+    dra.polls(holdings(), recorded)  # another pod
+    assert dra.refused_claim(ONE, "a")
+
+
+# From the device plugin to DRA.
+
+
+def test_a_switch_to_dra_withdraws_every_device_at_once(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    assert (set(), set()) == (plugin.by_plugin(), plugin.by_dra())
+    assert (True, "held", "still offered through the device plugin") == plugin.state("a")
+    assert {A, B, C} == plugin.ownership.leaving
+
+
+def test_dra_offers_a_device_after_the_kubelets_acknowledgement_and_two_polls(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    plugin.polls(*[holdings()] * 3)
+    plugin.ownership.acknowledged([C])
+    plugin.polls(holdings())
+    assert set() == plugin.by_dra()
+    plugin.polls(holdings())
+    assert {"a", "b"} == plugin.by_dra()
+    plugin.ownership.acknowledged([])
+    plugin.polls(*[holdings()] * 2)
+    assert (ALL, frozenset()) == (plugin.by_dra(), plugin.ownership.leaving)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param(holdings(complete=False), id="a kubelet that does not know its pods"),
+        pytest.param(holdings("a", "b", "c"), id="a pod has it after all"),
+        pytest.param(holdings(recorded=ALL), id="recorded"),
+    ],
+)
+def test_dra_does_not_offer_what_may_be_held(plugin: Node, between: Holdings) -> None:
+    plugin.ownership.switch("dra")
+    plugin.ownership.acknowledged([])
+    plugin.polls(holdings(), between, holdings())
+    assert set() == plugin.by_dra()
+
+
+def test_dra_offers_nothing_by_polls_of_two_kubelets(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    for _ in range(2):
+        plugin.ownership.acknowledged([])
+    plugin.polls(holdings())
+    plugin.polls(holdings(), kubelet=NEW)
+    plugin.ownership.observe(holdings(), NEW)  # too early
+    assert set() == plugin.by_dra()
+    plugin.polls(holdings(), kubelet=NEW)
+    assert ALL == plugin.by_dra()
+
+
+def test_where_nothing_is_known_of_pods_a_switch_does_not_end(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    plugin.ownership.acknowledged([])
+    plugin.polls(*[Holdings()] * 9)
+    assert set() == plugin.by_dra()
+
+
+def test_a_pod_that_was_bound_before_the_switch_still_gets_its_device(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    assert "" == plugin.refusal("a")
+    plugin.ownership.acknowledged([])
+    plugin.polls(holdings("a"), holdings("a"), holdings("a"))
+    assert {"b", "c"} == plugin.by_dra()
+    plugin.clock.advance(ADMISSION)
+    plugin.polls(holdings())
+    assert {"b", "c"} == plugin.by_dra()
+    plugin.polls(holdings())
+    assert ALL == plugin.by_dra()
+
+
+def test_a_claim_may_get_a_device_before_its_switch_is_over(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    assert "" == plugin.refused_claim(ONE, "a")
+    assert "a is held by claim default/one" == plugin.refusal("a")
+    assert (True, "", "") == plugin.state("a")
+
+
+def test_a_new_device_is_offered_by_the_mode_at_once(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    plugin.resource.publish([dp.Device("a"), dp.Device("new")])
+    assert {"new"} == plugin.by_dra()
+    assert "new is offered through DRA" == plugin.refusal("new")
+
+
+def test_dra_is_draining_while_pods_or_the_device_plugin_have_devices(plugin: Node) -> None:
+    owned = plugin.ownership
+    assert (False, False) == (owned.draining, owned.wanted)
+    plugin.polls(holdings("a"))
+    assert (False, False) == (owned.draining, owned.wanted)
+    owned.switch("dra")
+    owned.acknowledged([])
+    assert (True, True) == (owned.draining, owned.wanted)
+    plugin.polls(holdings("a"), holdings("a"))
+    assert (True, True) == (owned.draining, owned.wanted)
+    others = Holdings(frozenset({Hold("y.io/other", "a", "default", "pod", "main")}))
+    plugin.polls(others, others)
+    assert (False, True) == (owned.draining, owned.wanted)
+
+
+def test_what_pods_hold_matters_to_the_device_plugin_while_dra_has_devices(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A])
+    dra.ownership.switch("device-plugin")
+    wanted = [dra.ownership.wanted]
+    dra.ownership.published([])
+    wanted.append(dra.ownership.wanted)
+    dra.ownership.unprepare(ONE.uid)
+    assert [True, True, False] == [*wanted, dra.ownership.wanted]
+
+
+# From DRA to the device plugin.
+
+
+def test_a_switch_to_the_device_plugin_waits_until_the_slices_are_gone(dra: Node) -> None:
+    dra.ownership.switch("device-plugin")
+    assert (set(), set()) == (dra.by_plugin(), dra.by_dra())
+    assert not dra.state("a")[0]
+    assert "a is still offered through DRA" == dra.refusal("a")
+    dra.ownership.published([A, B])
+    assert {"c"} == dra.by_plugin()
+    assert "" == dra.refusal("c")
+    dra.ownership.published([])
+    assert (ALL, frozenset()) == (dra.by_plugin(), dra.ownership.leaving)
+
+
+def test_a_claim_keeps_its_devices_over_the_switch(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A])
+    dra.ownership.switch("device-plugin")
+    dra.ownership.published([])
+    assert {"b", "c"} == dra.by_plugin()
+    assert "" == dra.refused_claim(ONE, "a")
+    dra.ownership.unprepare(ONE.uid)
+    assert ALL == dra.by_plugin()
+
+
+def test_a_switch_back_before_the_end_of_the_first_gives_back_only_what_went(plugin: Node) -> None:
+    plugin.ownership.switch("dra")
+    plugin.ownership.acknowledged([B, C])
+    plugin.polls(*[holdings()] * 2)
+    assert {"a"} == plugin.by_dra()
+    plugin.ownership.switch("device-plugin")
+    assert {"b", "c"} == plugin.by_plugin()
+    plugin.ownership.published([])
+    assert ALL == plugin.by_plugin()
+
+
+def test_a_switch_to_the_same_mode_changes_nothing(plugin: Node) -> None:
+    plugin.ownership.switch("device-plugin")
+    assert (ALL, 0, "device-plugin") == (plugin.by_plugin(), plugin.news, plugin.ownership.mode)
+
+
+def test_acknowledgements_of_the_other_direction_change_nothing(plugin: Node, dra: Node) -> None:
+    plugin.ownership.acknowledged([])
+    plugin.polls(*[holdings()] * 3)
+    dra.ownership.published([])
+    assert (ALL, ALL) == (plugin.by_plugin(), dra.by_dra())
+
+
+# News.
+
+
+def test_there_is_news_when_what_is_offered_may_have_changed(dra: Node) -> None:
+    dra.ownership.prepare(ONE, [A])
+    dra.ownership.unprepare(ONE.uid)
+    dra.ownership.restore({})
+    dra.polls(holdings("a"), holdings("a"))
+    dra.ownership.switch("device-plugin")
+    dra.ownership.published([])
+    dra.ownership.published([])
+    assert 6 == dra.news
+
+
+def test_an_allocation_is_news_for_dra_only(plugin: Node) -> None:
+    plugin.allocate("a")
+    assert 0 == plugin.news
+    plugin.ownership.switch("dra")
+    plugin.allocate("b")
+    assert 2 == plugin.news
+
+
+# Many threads.
+
+
+def test_of_a_pod_and_two_claims_at_once_exactly_one_gets_the_device() -> None:
+    """Each round, all start at a barrier."""
+    for _ in range(50):
+        node = Node("device-plugin")
+        start = threading.Barrier(3)
+        got: list[str] = []
+
+        def allocate(node: Node = node, start: threading.Barrier = start) -> None:
+            start.wait()
+            if not node.refusal("a"):
+                got.append("pod")  # noqa: B023 - of this round
+
+        def prepare(claim: Claim, node: Node = node, start: threading.Barrier = start) -> None:
+            start.wait()
+            if not node.refused_claim(claim, "a"):
+                got.append(claim.name)  # noqa: B023 - of this round
+
+        threads = [
+            threading.Thread(target=allocate),
+            threading.Thread(target=prepare, args=(ONE,)),
+            threading.Thread(target=prepare, args=(TWO,)),
+        ]
+        with ExitStack() as joined:
+            for thread in threads:
+                thread.start()
+                joined.callback(thread.join)
+        assert 1 == len(got)
