@@ -33,6 +33,14 @@ def test_with_full_jitter_they_go_down_to_the_first() -> None:
         assert 0.9 * bound < max(waits) <= bound
 
 
+def test_those_who_fail_together_can_be_spread_from_the_first_attempt_on() -> None:
+    many = [Backoff(1.0, 60.0, spread=5.0) for _ in range(200)]
+    first, second = ([one.next_wait() for one in many] for _ in range(2))
+    assert 0.5 <= min(first) < 1.5
+    assert 5.0 < max(first) <= 6.0
+    assert max(second) <= 2.0
+
+
 def test_after_a_reset_they_are_short_again() -> None:
     backoff = Backoff(0.1, 5.0)
     for _ in range(20):

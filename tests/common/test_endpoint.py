@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,9 +10,11 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import kubelet_socket
@@ -34,20 +36,29 @@ def are_within(waits: Iterable[float], bounds: Iterable[float]) -> list[bool]:
 
 
 @contextmanager
-def serving(directory: Path, plugin: dp.Plugin, clock: HeldClock) -> Iterator[Endpoint]:
+def serving(
+    directory: Path, plugin: dp.Plugin, clock: HeldClock, ownership: Ownership | None = None
+) -> Iterator[Endpoint]:
     """Serve what ``plugin`` discovers now in ``directory``, and nothing around it."""
     watcher, metrics = FileWatcher(0.05), Metrics()
     resource = Resource(RESOURCE, plugin)
     resource.publish(plugin.discover())
     endpoint = Endpoint(
-        resource,
+        Offer(resource, ownership or Ownership()),
         admission=ADMIT_ALL,
         registrars=[kubelet_socket.Kubelet(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,
         clock=clock,
     )
-    threads = [threading.Thread(target=run) for run in (watcher.run, endpoint.run)]
+    endpoint.on_poke((poked := threading.Event()).set)
+
+    def run() -> None:
+        for seconds in endpoint.steps():
+            clock.pause(poked, seconds)
+            poked.clear()
+
+    threads = [threading.Thread(target=each) for each in (watcher.run, run)]
     for thread in threads:
         thread.start()
     try:
@@ -136,17 +147,20 @@ def test_a_kubelet_that_is_away_is_tried_ever_less(
     assert max(others) > 10 * first
 
 
-def test_a_kubelet_that_never_opens_its_stream_is_asked_again(
+def test_a_kubelet_that_never_opens_its_stream_is_asked_again_after_longer_each_time(
     kubelet: Kubelet, clock: HeldClock
 ) -> None:
     with (
         odd_kubelet(kubelet, lambda *_: pb.Empty()) as odd,
         serving(kubelet.simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint,
     ):
-        odd.wait_asked(1)
-        assert 10.0 == clock.skip_wait()
-        odd.wait_asked(2)
-        eventually(lambda: "waiting for the kubelet's stream" == endpoint.problem, "the second")
+        waits = []
+        for number in range(1, 6):
+            odd.wait_asked(number)
+            waits.append(clock.skip_wait())
+        odd.wait_asked(6)
+        eventually(lambda: "waiting for the kubelet's stream" == endpoint.problem, "the last")
+    assert [2.0, 4.0, 8.0, 10.0, 10.0] == waits
 
 
 def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
@@ -194,6 +208,7 @@ def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
         endpoint.recheck()
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, set(), {"a"})
+        assert pytest.approx(0.1) == clock.skip_wait()
         eventually(lambda: 2 == len(too_early), "the second attempt")
         problem = "start() failed: not yet"
         eventually(lambda: problem == endpoint.problem, problem)
@@ -220,3 +235,33 @@ def test_an_endpoint_that_fails_for_a_reason_of_ours_starts_over(
     (told,) = [r for r in caplog.records if r.getMessage() == "endpoint failed, starting over"]
     assert told.exc_info
     assert "ZeroDivisionError: a bug at 0 s" == vars(told)["error"]
+
+
+class StartingPlugin(ScriptedPlugin):
+    @override
+    def pre_start(self, devices: Sequence[dp.Device]) -> None:
+        self.hooks.append(("pre_start", ",".join(device.id for device in devices)))
+
+
+def test_it_is_registered_anew_when_its_options_change(
+    simulated: SimulatedKubelet, clock: HeldClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plugin, ownership = StartingPlugin("a"), Ownership()
+    with serving(simulated.plugin_dir, plugin, clock, ownership) as endpoint:
+        eventually(lambda: endpoint.up_to_date, "the kubelet to have the list")
+        eventually(lambda: not endpoint.problem, "the endpoint to know that it is registered")
+        clock.advance(1.0)
+        simulated.allocate(RESOURCE, ["a"])
+        assert [] == [hook for hook in plugin.hooks if hook[0] == "pre_start"]
+        ownership.switch("dra")
+        assert pytest.approx(0.1) == clock.skip_wait(), "time for the kubelet to notice the end"
+        simulated.wait(lambda: simulated.registration_count(RESOURCE) == 2)
+        simulated.wait_for(RESOURCE, set(), {"a"})
+        eventually(lambda: endpoint.up_to_date, "the kubelet to have the list")
+        # A pod that was bound before: the kubelet does not ask for it at its start.
+        simulated.allocate(RESOURCE, ["a"])
+        assert ("pre_start", "a") == plugin.hooks[-1]
+    lost = [vars(r)["reason"] for r in caplog.records if r.getMessage() == "registration lost"]
+    assert ["the options of the registration changed"] == lost
+    assert not endpoint.up_to_date

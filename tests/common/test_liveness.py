@@ -1,5 +1,6 @@
 """Whether the plugin's own sockets answer, and what ``/healthz`` makes of it."""
 
+import asyncio
 import logging
 import re
 import threading
@@ -14,8 +15,10 @@ import pytest
 from deviceplugin._kubelet import liveness
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import Server
-from deviceplugin._platform import open_files
+from deviceplugin._kubelet.service import Context, Servicer
+from deviceplugin._platform import event_loop, open_files
 from deviceplugin._telemetry.events import Events
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
@@ -212,20 +215,22 @@ def server(node: Node) -> Server:
 
 
 @contextmanager
-def busy(served: Server, queued: int = 0) -> Iterator[threading.Event]:
-    """Keep all workers busy, and as many tasks more waiting; what is given lets one go."""
-    release, release_one = threading.Event(), threading.Event()
-    pool = served._workers
-    pool.submit(release_one.wait, PATIENCE)
-    for _ in range(pool._max_workers - 2 + queued):  # one is the kubelet's stream's
-        pool.submit(release.wait, PATIENCE)
-    full = pool._max_workers
-    eventually(lambda: served._workers.begun >= full, "all workers to be busy")
-    try:
-        yield release_one
-    finally:
-        release.set()
-        release_one.set()
+def blocked() -> Iterator[None]:
+    """Block the event loop, so that nothing is answered."""
+    begun, release = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        release.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as calling:
+        over = calling.submit(event_loop.call, block(), PATIENCE)
+        assert begun.wait(PATIENCE)
+        try:
+            yield
+        finally:
+            release.set()
+            over.result()
 
 
 def test_a_server_answers_and_one_that_has_stopped_does_not(kubelet: Kubelet) -> None:
@@ -240,24 +245,32 @@ def test_a_server_in_which_nothing_moves_does_not_answer(kubelet: Kubelet) -> No
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
         served = server(node)
-        with busy(served):
+        with blocked():
             assert not served.answers(0.1)
         assert served.answers(PATIENCE)
 
 
-def test_a_server_that_is_busy_with_others_is_alive(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node, ThreadPoolExecutor(1) as asking:
+def test_a_server_that_is_late_but_begins_calls_is_alive(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = threading.Event()
+    answer = Servicer.GetDevicePluginOptions
+
+    async def hang(self: Servicer, request: pb.Empty, context: Context) -> pb.DevicePluginOptions:
+        answered = await answer(self, request, context)
+        await asyncio.sleep(PATIENCE if late.is_set() else 0)
+        return answered
+
+    monkeypatch.setattr(Servicer, "GetDevicePluginOptions", hang)
+    with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
-        served = server(node)
-        with busy(served, queued=1) as let_one_go:
-            answer = asking.submit(served.answers, 1.0)
-            let_one_go.set()
-            assert answer.result()
+        late.set()
+        assert server(node).answers(1.0)
 
 
 def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_self: object, _request: object, context: grpc.ServicerContext) -> None:
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
+    async def refuse(_self: object, _request: object, context: Context) -> None:
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
 
     monkeypatch.setattr("deviceplugin._kubelet.service.Servicer.GetDevicePluginOptions", refuse)
     with kubelet.running(ScriptedPlugin("a")) as node:
@@ -280,7 +293,7 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
         ours = node.host._liveness
         ours._clock = clock
         ours.ask()
-        with busy(server(node)):
+        with blocked():
             for _ in range(5):
                 assert "" == node.host.alive()
                 ours.ask()

@@ -71,7 +71,7 @@ def test_a_socket_that_is_deleted_is_made_again(watcher: Kubelet) -> None:
         node.wait_for(RESOURCE, {"a"})
         (watcher.simulated.registry_dir / SOCKET).unlink()
         registrations = node.host._metrics.registrations.labels(RESOURCE)
-        eventually(lambda: registrations._value.get() >= 2, "another registration")
+        eventually(lambda: registrations.value >= 2, "another registration")
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
 
@@ -111,7 +111,7 @@ def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
         )
         assert "example.com/thing: refused by the kubelet: not today" == node.host.ready()
         failures = node.host._metrics.registration_failures.labels(RESOURCE, "refused")
-        assert 1 == failures._value.get()
+        assert 1 == failures.value
 
 
 def refuse(socket: Path) -> None:

@@ -1,25 +1,34 @@
 """Allocation, preferred allocation and pre-start, as the kubelet sees them."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
-from typing import cast
+from typing import NoReturn, cast
 
 import grpc
+import grpc.aio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, Defer
+from deviceplugin._kubelet.offer import Offer
+from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
+from deviceplugin._platform.reasons import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, _node
+from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 FULL = dp.Device(
@@ -159,7 +168,7 @@ def test_what_an_override_raises_becomes_a_status(
         expected = 'invalid allocation request for "example.com/thing": ' + text.format(line=line)
         assert (code, expected) == refusal(info)
         refused = node.host._metrics.allocations.labels(RESOURCE, code.name)
-        assert 1 == refused._value.get()
+        assert 1 == refused.value
     if isinstance(error, dp.AllocationError):
         assert RESOURCE == error.resource
 
@@ -281,7 +290,11 @@ def servicer(
     resource = Resource(RESOURCE, plugin)
     resource.publish([dp.Device(device_id) for device_id in ids])
     return service.Servicer(
-        resource, admission=admission, hooks=Hooks(), metrics=Metrics(), news=lambda: None
+        Offer(resource, Ownership()),
+        admission=admission,
+        hooks=Hooks(),
+        metrics=Metrics(),
+        news=lambda: None,
     )
 
 
@@ -292,11 +305,12 @@ def preferred(
         available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
     )
     message = pb.PreferredAllocationRequest(container_requests=[request])
-    (answer,) = answering.GetPreferredAllocation(message, NO_CONTEXT).container_responses
+    answered = asyncio.run(answering.GetPreferredAllocation(message, NO_CONTEXT))
+    (answer,) = answered.container_responses
     return list(answer.deviceIDs)
 
 
-NO_CONTEXT = cast("grpc.ServicerContext", None)
+NO_CONTEXT = cast("service.Context", None)
 IDS = [f"d{number}" for number in range(8)]
 
 
@@ -449,7 +463,7 @@ def failed(cause: Exception) -> dp.DevicePluginError:
 def test_the_kubelet_is_told_a_short_reason_whatever_was_raised(
     error: dp.DevicePluginError, reason: str
 ) -> None:
-    assert reason == service.reason_of(error)
+    assert reason == reason_of(error)
 
 
 def test_a_long_list_of_devices_is_cut_short_too(kubelet: Kubelet) -> None:
@@ -475,13 +489,17 @@ class Register(Admission):
 
     @override
     @contextmanager
-    def admit(self, resource: Resource, ids: Collection[str]) -> Iterator[None]:
+    def admit(self, resource: Resource, ids: Collection[str], defer: Defer) -> Iterator[None]:
         try:
             yield
         except dp.AllocationError as error:
             self.entries.append((resource.name, list(ids), str(error)))
             raise
         self.entries.append((resource.name, list(ids), "given"))
+
+    @override
+    def may_wait(self, resource: Resource) -> bool:
+        return False
 
 
 class ReluctantPlugin(ScriptedPlugin):
@@ -497,11 +515,11 @@ class ReluctantPlugin(ScriptedPlugin):
 def test_each_container_s_devices_are_admitted_around_their_allocation() -> None:
     register = Register()
     answering = servicer(ReluctantPlugin(), IDS, register)
-    answering._allocate(["d0", "d0"])
+    asyncio.run(answering._allocate(["d0", "d0"]))
     with pytest.raises(dp.AllocationError):
-        answering._allocate(["d2", "d1"])
+        asyncio.run(answering._allocate(["d2", "d1"]))
     with pytest.raises(dp.DevicePluginError):
-        answering._allocate(["unknown"])  # so nobody needs to be asked
+        asyncio.run(answering._allocate(["unknown"]))  # so nobody needs to be asked
     assert [
         (RESOURCE, ["d0"], "given"),
         (RESOURCE, ["d1", "d2"], "not today"),
@@ -509,19 +527,119 @@ def test_each_container_s_devices_are_admitted_around_their_allocation() -> None
 
 
 def test_where_nobody_keeps_account_all_devices_are_admitted() -> None:
-    assert pb.ContainerAllocateResponse() == servicer(ScriptedPlugin(), IDS)._allocate(["d0"])
+    answer = asyncio.run(servicer(ScriptedPlugin(), IDS)._allocate(["d0"]))
+    assert pb.ContainerAllocateResponse() == answer
 
 
-class Over:
-    """The context of a call that was over before anybody could ask to be told of its end."""
+class SlowRegister(Register):
+    """Takes its time, and says in which thread that was."""
 
-    def add_callback(self, _callback: Callable[[], None]) -> bool:
-        return False
+    threads: list[str] = []  # noqa: RUF012 - a test has one
+
+    @override
+    @contextmanager
+    def admit(self, resource: Resource, ids: Collection[str], defer: Defer) -> Iterator[None]:
+        self.threads.append(threading.current_thread().name)
+        if ids == ["d1"]:
+            raise dp.AllocationError("not yet released")
+        yield
+
+    @override
+    def may_wait(self, resource: Resource) -> bool:
+        return True
 
 
-def test_a_stream_that_is_over_at_once_is_not_counted_as_open() -> None:
+def test_an_admission_that_may_take_long_keeps_nobody_else_waiting() -> None:
+    answering = servicer(ScriptedPlugin(), IDS, SlowRegister())
+    asyncio.run(answering._allocate(["d0"]))
+    with pytest.raises(dp.AllocationError, match="not yet released"):
+        asyncio.run(answering._allocate(["d1"]))
+    assert ["admission"] * 2 == SlowRegister.threads
+
+
+def test_a_refusal_is_logged_even_if_the_node_has_no_thread_left(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(_name: str, _task: Callable[[], None]) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        monkeypatch.setattr(event_loop._THREADS, "run", no_thread)
+        with pytest.raises(grpc.RpcError, match="unknown device: b"):
+            node.allocate("b")
+        plugin.exclusive = True
+        with pytest.raises(grpc.RpcError, match="can't start new thread"):
+            node.allocate("a")
+    assert 2 == caplog.messages.count("request refused")
+
+
+# Clients that go away, and clients that come in numbers.
+
+
+def test_an_allocation_counts_although_its_client_has_gone(kubelet: Kubelet) -> None:
+    begun, go_on = Event(), Event()
+
+    class SlowPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            begun.set()
+            go_on.wait(PATIENCE)
+            return super().allocate(devices)
+
+    with kubelet.running(SlowPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        (endpoint,) = node.host._endpoints.running()
+        assert endpoint.server
+        ids = [pb.ContainerAllocateRequest(devices_ids=["a"])]
+        with rpc.connect(endpoint.server.path) as channel:
+            allocate = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])
+            call = allocate["Allocate"].future(pb.AllocateRequest(container_requests=ids))
+            assert begun.wait(PATIENCE)
+            call.cancel()
+        go_on.set()
+        eventually(lambda: node.host._ownership._pods.held, "the device to count as held")
+
+
+def test_one_hanging_resource_keeps_no_other_waiting(kubelet: Kubelet) -> None:
+    go_on = Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            go_on.wait(PATIENCE)
+            return super().allocate(devices)
+
+    other = "example.com/other"
+    with (
+        kubelet.running(HangingPlugin("a"), ScriptedPlugin("b", resource=other)) as node,
+        ThreadPoolExecutor(MAX_HANGING) as kubelets,
+    ):
+        node.wait_for(RESOURCE, {"a"})
+        node.wait_for(other, {"b"})
+        hanging = [
+            kubelets.submit(node.allocate, "a", resource=RESOURCE) for _ in range(MAX_HANGING)
+        ]
+        for _ in range(20):
+            assert dp.Allocation() == node.allocate("b", resource=other)
+        assert not any(call.done() for call in hanging)
+        go_on.set()
+        assert [dp.Allocation()] * MAX_HANGING == [call.result() for call in hanging]
+
+
+class Gone:
+    """The context of a call whose client has gone, without gRPC having noticed."""
+
+    async def write(self, _encoded: bytes) -> None:
+        raise grpc.aio.BaseError
+
+
+def test_a_stream_to_a_client_that_has_gone_ends_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     answering = servicer(ScriptedPlugin(), IDS)
-    context = cast("grpc.ServicerContext", Over())
-    for _ in range(2 * service.MAX_STREAMS):
-        assert 1 == len([*answering.ListAndWatch(pb.Empty(), context)])  # the list, to nobody
-    assert not answering.watched
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(answering.ListAndWatch(pb.Empty(), cast("service.Context", Gone())))
+    assert not answering.streams.watched
+    assert [] == caplog.messages

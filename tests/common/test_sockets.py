@@ -47,17 +47,29 @@ def test_a_socket_with_a_name_of_its_own_is_heard_of_until_there_is_another(
 ) -> None:
     heard = Queue[str | None]()
     news.listen("a.com/x", heard.put)
-    news.name("old.sock", heard.put)
-    news.name("new.sock", heard.put)
+    news.name(heard.put, "old.sock")
+    news.name(heard.put, "new.sock")
     for name in ("old.sock", "new.sock", KUBELET):
         (tmp_path / name).touch()
     assert ["new.sock", KUBELET] == told(heard)
 
 
+def test_several_may_want_one_name(news: SocketNews, tmp_path: Path) -> None:
+    one, other = Queue[str | None](), Queue[str | None]()
+    for resource, heard in (("a.com/x", one), ("a.com/y", other)):
+        news.listen(resource, heard.put)
+        news.name(heard.put, "fixed.sock")
+    news.name(one.put, "own.sock")
+    for name in ("fixed.sock", KUBELET):
+        (tmp_path / name).touch()
+    assert [KUBELET] == told(one)
+    assert ["fixed.sock", KUBELET] == told(other)
+
+
 def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path) -> None:
     gone, here = Queue[str | None](), Queue[str | None]()
     news.listen("a.com/x", gone.put)
-    news.name("mine.sock", gone.put)
+    news.name(gone.put, "mine.sock")
     news.forget("a.com/x", gone.put)
     news.listen("a.com/x", here.put)
     news.forget("a.com/x", gone.put)  # not the one that took its place

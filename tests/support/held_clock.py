@@ -49,6 +49,12 @@ class HeldClock(Clock):
         self.advance(seconds)
         return seconds
 
+    def end_waits(self) -> None:
+        """Let time pass until the next wait ends, if anybody waits for the time."""
+        with self._changed:
+            seconds = min(self._ends(), default=self._now) - self._now
+        self.advance(seconds)
+
     def wait_for_wait(self) -> None:
         """Return once somebody waits for the time."""
         with self._changed:

@@ -1,31 +1,46 @@
 """The interface that may refuse an allocation."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from typing_extensions import override
 
 from deviceplugin._inventory.published import Resource
 
+Defer = Callable[[Callable[[], None]], Any]
+"""Calls a function soon, for what need not be done before the kubelet has its answer."""
+
 
 class Admission(Protocol):
     """Is called around each Allocate. Thread-safe."""
 
-    def admit(self, resource: Resource, ids: Collection[str]) -> AbstractContextManager[None]:
+    def admit(
+        self, resource: Resource, ids: Collection[str], defer: Defer
+    ) -> AbstractContextManager[None]:
         """Return a context in which these devices of ``resource`` are allocated.
 
-        Entering it may wait or refuse. If its body raises, no container got the devices.
+        Entering it may wait or refuse. If its body raises, no container got the devices. What
+        prevents that a device is given out twice is done in the context; the rest is deferred.
 
         Raises:
             AllocationError: On entering it, if the devices must not be allocated.
         """
 
+    def may_wait(self, resource: Resource) -> bool:
+        """Return whether entering the context for devices of ``resource`` may take long."""
+
 
 class _AdmitAll(Admission):
     @override
-    def admit(self, resource: Resource, ids: Collection[str]) -> AbstractContextManager[None]:
+    def admit(
+        self, resource: Resource, ids: Collection[str], defer: Defer
+    ) -> AbstractContextManager[None]:
         return nullcontext()
+
+    @override
+    def may_wait(self, resource: Resource) -> bool:
+        return False
 
 
 ADMIT_ALL: Final[Admission] = _AdmitAll()

@@ -2,14 +2,15 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
+from deviceplugin._kubelet.socket_alias import SocketAlias
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -21,8 +22,18 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import RegistrationRefusedError
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
-_STREAM_TIMEOUT: Final = 10.0
-"""Seconds to wait for the kubelet's stream, which a kubelet normally opens at once."""
+_AFTER_STREAM: Final = 0.1
+"""Seconds that the kubelet gets to notice that we ended our stream, before we register again.
+
+Otherwise it would drop the new registration together with the old one.
+"""
+_STREAM_TIMEOUT: Final = 2.0
+"""Seconds to wait for the kubelet's stream, which a kubelet normally opens at once.
+
+It opens none if it noticed the end of our last stream only after the registration. The wait doubles
+each time, because registering again too early makes a slow kubelet drop the resource once more.
+"""
+_LONGEST_STREAM_TIMEOUT: Final = 10.0
 _SHORT_LIFE: Final = 1.0
 """A registration that is lost within this many seconds makes the next one wait."""
 _FIRST_WAIT: Final = 0.1
@@ -33,7 +44,7 @@ _START_AGAIN: Final = 5.0
 
 
 class Endpoint:
-    """One resource, its server and its registration. ``run`` is its thread.
+    """One resource, its server and its registration. ``steps`` are run by a thread of its own.
 
     It serves, registers and watches. After any loss it starts over with a new socket, by the same
     function. It uses the first of ``registrars`` whose directory exists.
@@ -41,7 +52,7 @@ class Endpoint:
 
     def __init__(
         self,
-        resource: Resource,
+        offer: Offer,
         *,
         admission: Admission,
         registrars: Sequence[Registrar],
@@ -49,9 +60,10 @@ class Endpoint:
         metrics: Metrics,
         clock: Clock = MONOTONIC,
     ) -> None:
-        self.resource = resource
+        self.resource = resource = offer.resource
         self.server: Server | None = None
         """The server that serves the resource now, if there is one."""
+        self._offer = offer
         self._admission = admission
         self._registrars = registrars
         self._registrar = registrars[0]
@@ -63,8 +75,13 @@ class Endpoint:
         self._lifecycle = PluginLifecycle(resource, self._hooks, self._status)
         self._clock = clock
         self._waiter = Waiter(clock)
+        self._poked: Callable[[], None] = lambda: None
+        offer.subscribe(self._poke)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
-        self._socket_name = ""
+        self._stream_timeout = _STREAM_TIMEOUT
+        self._names: tuple[str, ...] = ()
+        """Those of our sockets now."""
+        self._alias: SocketAlias | None = None
         self._own_names: deque[str] = deque(maxlen=8)
         self._rival_left = False
         self._last_seen: Identity = None
@@ -76,17 +93,35 @@ class Endpoint:
 
     def recheck(self) -> None:
         """Check again, because the resource's plugin has been replaced."""
+        self._poke()
+
+    def on_poke(self, poked: Callable[[], None]) -> None:
+        """Call ``poked``, from any thread, when the next of ``steps`` should not be delayed."""
+        self._poked = poked
+        poked()
+
+    def _poke(self) -> None:
         self._waiter.poke()
+        self._poked()
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the kubelet has been sent the latest list, with the latest options."""
+        server = self.server
+        return server is not None and server.servicer.up_to_date
 
     def stop(self) -> None:
-        """Make ``run`` end the streams, remove the socket, call the stop hook and return."""
+        """Make ``steps`` end the streams, remove the socket, call the stop hook and end."""
         self._waiter.end()
         self._hooks.close()
+        self._poked()
 
-    def run(self) -> None:
+    def steps(self) -> Iterator[float]:
         """Keep the resource registered until stopped.
 
-        If it raises, trying again would not help: the caller must end the process.
+        While the kubelet watches, there is nothing to do: it yields for how many seconds, unless it
+        is poked. Between that it may wait in the thread that runs it. If it raises, trying again
+        would not help: the caller must end the process.
         """
         name = self.resource.name
         self._sockets.listen(name, self._on_socket_change)
@@ -95,30 +130,31 @@ class Endpoint:
                 remove_stale_sockets(name, registrar.directory)
             while not self._waiter.is_over():
                 try:
-                    self._live_once()
+                    yield from self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
                     self._status.failed(text, cause=error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.forget(name, self._on_socket_change)
+            self._offer.close()
             self._lifecycle.stop()
             self._status.forget()
 
     def _on_socket_change(self, name: str | None) -> None:
-        if name in {None, KUBELET_SOCKET, self._socket_name}:
-            self._waiter.poke()
+        if name in {None, KUBELET_SOCKET, *self._names}:
+            self._poke()
         elif name and name not in self._own_names and self._is_rival(name):
             # With two plugins for one resource, the kubelet forgets both when the later one stops.
             self._rival_left = True
-            self._waiter.poke()
+            self._poke()
 
     def _is_rival(self, name: str) -> bool:
         """Return whether ``name`` was the socket of another plugin for this resource."""
         ours = is_socket_of(self.resource.name, name)
         return ours and file_identity(self._registrar.directory / name) is None
 
-    def _live_once(self) -> None:
+    def _live_once(self) -> Iterator[float]:
         """Serve and register once, and return when the registration is lost."""
         if not self._lifecycle.start():
             self._waiter.pause(_START_AGAIN)
@@ -129,42 +165,60 @@ class Endpoint:
             self._registrar = here[0] if here else self._registrars[0]
         try:
             server = Server(
-                self.resource,
+                self._offer,
                 self._registrar,
                 admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
-                news=self._waiter.poke,
+                news=self._poke,
                 refused=lambda reason: self._status.report("refused by the kubelet", reason),
             )
         except OSError as error:
             self._status.report("cannot serve", str(error))
             self._pause_until_directories_change()
             return
-        self._socket_name = server.name
+        self._alias = self._alias_of(server)
+        self._names = (server.name, self._alias.path.name) if self._alias else (server.name,)
         self._own_names.append(server.name)
-        self._sockets.name(server.name, self._on_socket_change)
+        self._sockets.name(self._on_socket_change, *self._names)
         self._rival_left = False
-        if server.gone:  # removed before its name was known
-            self._waiter.poke()
         self.server = server
         try:
-            self._register_and_watch(server)
+            yield from self._register_and_watch(server)
         finally:
             self.server = None
             self._status.unserved()
-            server.stop()
+            if self._alias is not None:
+                self._alias.release()
+            self._stop(server)
 
-    def _register_and_watch(self, server: Server) -> None:
+    def _stop(self, server: Server) -> None:
+        watched = server.watched
+        server.stop()
+        if watched:
+            self._waiter.pause(_AFTER_STREAM)
+
+    def _alias_of(self, server: Server) -> SocketAlias | None:
+        plugin = self.resource.plugin
+        if not plugin.socket_name or plugin.resource != self.resource.name:
+            return None
+        path = self._registrar.alias(plugin.socket_name)
+        return SocketAlias(path, server.name) if path is not None else None
+
+    def _claim_alias(self) -> None:
+        if self._alias is not None:
+            self._status.aliased(self._alias.path, self._alias.claim())
+
+    def _register_and_watch(self, server: Server) -> Iterator[float]:
         waiter = self._waiter.unless(lambda: server.gone)
         while not waiter.is_over():
             seen = self._registrar.identity()
             if seen != self._last_seen:
                 self._last_seen = seen
                 self._backoff.reset()
-            server.servicer.expect_stream()
+            server.servicer.streams.expect_kubelet()
             if (kubelet := self._register(server, seen, waiter)) is not None:
-                self._watch(server, kubelet)
+                yield from self._watch(server, kubelet)
                 return
             if server.watched or server.refused:
                 return  # a failed attempt left this state, and only a new server clears it
@@ -181,20 +235,25 @@ class Endpoint:
             next_kubelet.pause(_LONGEST_WAIT)
         return None
 
-    def _watch(self, server: Server, kubelet: Identity) -> None:
-        """Return once the registration is lost."""
+    def _watch(self, server: Server, kubelet: Identity) -> Iterator[float]:
+        """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
+        self._claim_alias()
         while not (reason := self._loss(server, kubelet, since)):
             if not self._lifecycle.start():
                 self._waiter.pause(_START_AGAIN)
                 return
-            awaiting = server.servicer.awaiting_stream
+            awaiting = server.servicer.streams.awaiting_kubelet
             self._status.set("waiting for the kubelet's stream" if awaiting else "")
-            self._waiter.until_poked(_STREAM_TIMEOUT if awaiting else math.inf)
+            yield self._stream_timeout if awaiting else math.inf
+            self._claim_alias()
         if self._waiter.is_over():
             return
         self._status.lost(reason)
+        longer = min(2 * self._stream_timeout, _LONGEST_STREAM_TIMEOUT)
+        awaiting = server.servicer.streams.awaiting_kubelet
+        self._stream_timeout = longer if awaiting else _STREAM_TIMEOUT
         self._settle(since, kubelet)
 
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
@@ -204,14 +263,19 @@ class Endpoint:
             return "the plugin is stopping"
         if now is not None and now != kubelet:
             return "the kubelet restarted"
-        if server.gone:
-            return "the plugin's socket was removed"
-        if self._rival_left:
-            return "another plugin had the resource and is gone"
-        if server.servicer.awaiting_stream:
-            late = self._clock.now() - since >= _STREAM_TIMEOUT
+        if reason := self._own_loss(server):
+            return reason
+        if server.servicer.streams.awaiting_kubelet:
+            late = self._clock.now() - since >= self._stream_timeout
             return "the kubelet did not open its stream" if late else ""
         return "" if server.watched else "the kubelet ended its stream"
+
+    def _own_loss(self, server: Server) -> str:
+        if server.gone:
+            return "the plugin's socket was removed"
+        if server.servicer.options != self._offer.options:
+            return "the options of the registration changed"
+        return "another plugin had the resource and is gone" if self._rival_left else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait before registering with the same kubelet again, if the last one was short-lived.

@@ -1,6 +1,7 @@
 """Reporting the state of an endpoint: in the log, as events and as a metric."""
 
 import logging
+from pathlib import Path
 from typing import Final
 
 from deviceplugin._telemetry.metrics import Metrics
@@ -9,7 +10,8 @@ from deviceplugin.kit.log import Problems
 log = logging.getLogger(__name__)
 
 _SERVE: Final = "serve"
-"""The only subject, for everything that keeps the resource from being registered."""
+"""The subject of everything that keeps the resource from being registered."""
+_ALIAS: Final = "alias"
 
 
 class EndpointStatus:
@@ -48,6 +50,15 @@ class EndpointStatus:
         event = "registration refused"
         self._metrics.events.add(event, resource=self._resource, detail=reason)
         log.error(event, extra={"resource": self._resource, "error": reason})
+
+    def aliased(self, path: Path, problem: str) -> None:
+        """Report why the socket does not have the name ``path`` too; empty if it has."""
+        if not problem:
+            self._problems.over(_ALIAS)
+            return
+        event = "socket name not available"
+        socket = str(path)
+        self._problems.say(_ALIAS, event, resource=self._resource, socket=socket, error=problem)
 
     def registered(self) -> None:
         """Report that the kubelet accepted the resource: earlier problems are over."""

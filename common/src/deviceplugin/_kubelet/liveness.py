@@ -8,10 +8,9 @@ devices.
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from deviceplugin._platform import open_files
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -47,8 +46,7 @@ class Served(Protocol):
         """Return whether it answers, or its server is busy with other calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Silence:
+class _Silence(NamedTuple):
     """A socket that does not answer."""
 
     path: Path
@@ -144,7 +142,7 @@ class Liveness:
     def _unanswered(self, name: str, path: Path, began: float) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         silence = self._silent.get(name, _Silence(path, began, at))
-        silence = replace(silence, path=path, checks=silence.checks + 1)
+        silence = silence._replace(path=path, checks=silence.checks + 1)
         self._silent = {**self._silent, name: silence}
         event = "plugin socket not responding"
         if self._problems.say(name, event, resource=name, socket=str(path)):

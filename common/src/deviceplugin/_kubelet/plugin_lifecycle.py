@@ -7,7 +7,7 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin.errors import DevicePluginError
-from deviceplugin.plugin import Plugin
+from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,9 @@ class PluginLifecycle:
         if self._started is plugin:
             return True
         self.stop()
+        if not overrides(plugin, "start"):
+            self._started = plugin
+            return True
         before = self._status.problem
         self._status.set("start() is under way")
         try:
@@ -49,7 +52,7 @@ class PluginLifecycle:
     def stop(self) -> None:
         """Stop the plugin, if one has been started."""
         plugin, self._started = self._started, None
-        if plugin is None:
+        if plugin is None or not overrides(plugin, "stop"):
             return
         try:
             # The endpoint's own Hooks are closed when it stops.

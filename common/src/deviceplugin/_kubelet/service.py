@@ -1,18 +1,26 @@
 """The DevicePlugin service of a resource, which the kubelet calls."""
 
+import asyncio
 import itertools
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NoReturn
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
+import grpc.aio
 
+from deviceplugin._inventory.allocating import allocation_of, hook_of
 from deviceplugin._inventory.encoding import encode_allocation
-from deviceplugin._inventory.published import Resource
-from deviceplugin._inventory.validation import allocation_problem, natural_key
+from deviceplugin._inventory.validation import natural_key
 from deviceplugin._kubelet.admission import Admission
+from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
+from deviceplugin._platform.event_loop import call_hook, in_thread
+from deviceplugin._platform.reasons import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import (
     AllocationError,
@@ -20,19 +28,16 @@ from deviceplugin.errors import (
     UnhealthyDeviceError,
     UnknownDeviceError,
 )
-from deviceplugin.model import Allocation, Device
+from deviceplugin.model import Device
 from deviceplugin.plugin import Capabilities
 from deviceplugin.proto.v1beta1 import PRE_START_TIMEOUT
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS: Final = 64
-"""Most ListAndWatch streams at a time; the kubelet needs one."""
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _ALLOCATE_TIMEOUT: Final = 10.0
 """Seconds. It is short because the whole node waits for the answer."""
-_MAX_REASON: Final = 400
-"""Bytes. The reason goes into the status of a pod, and into an Event of at most 1,024 bytes."""
 _PREFER_TIMEOUT: Final = 1.0
 """Seconds. It is short because the node waits for the answer, which is only a preference."""
 
@@ -46,138 +51,117 @@ class Servicer:
 
     def __init__(
         self,
-        resource: Resource,
+        offer: Offer,
         *,
         admission: Admission,
         hooks: _hooks.Hooks,
         metrics: Metrics,
         news: Callable[[], None],
     ) -> None:
-        self._resource = resource
+        self.options = offer.options
+        """Those that the kubelet is told at the registration."""
+        self._offer = offer
+        self._resource = resource = offer.resource
         self._admission = admission
         self._hooks = hooks
         self._metrics = metrics
         self._news = news
-        self._closed = False
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._streams: set[int] = set()
-        self._kubelets: int | None = None
-        self._awaiting = False
+        self.streams = Streams(offer, self._report_streams)
+        self.begun = 0
+        """Number of calls that have begun. It needs no lock, because only its growth matters."""
+        # They are looked up once, and not in each call.
+        self._seconds = metrics.allocation_seconds.labels(resource.name)
+        self._allocated = metrics.allocations.labels(resource.name, "OK")
         metrics.streams.labels(resource.name).set(0)
 
-    def close(self) -> None:
-        """End all streams and accept no new ones."""
-        self._closed = True
-        self._resource.wake()
-
-    def expect_stream(self) -> None:
-        """Treat the next stream as the kubelet's: the resource is about to be registered."""
-        with self._lock:
-            self._awaiting, self._kubelets = True, None
-
     @property
-    def awaiting_stream(self) -> bool:
-        """Whether the kubelet has not opened its stream since ``expect_stream``."""
-        return self._awaiting
-
-    @property
-    def watched(self) -> bool:
-        """Whether the kubelet's stream is open."""
-        return self._kubelets in self._streams
+    def up_to_date(self) -> bool:
+        """Whether the kubelet has been sent the latest list, with the latest options."""
+        return self.streams.up_to_date and self.options == self._offer.options
 
     # The service, in the order of the protocol.
 
-    def GetDevicePluginOptions(  # noqa: N802
-        self, _request: pb.Empty, _context: grpc.ServicerContext
+    async def GetDevicePluginOptions(  # noqa: N802
+        self, _request: pb.Empty, _context: Context
     ) -> pb.DevicePluginOptions:
-        capabilities = Capabilities.of(self._resource.plugin)
+        self.begun += 1
         return pb.DevicePluginOptions(
-            pre_start_required=capabilities.pre_start,
-            get_preferred_allocation_available=capabilities.prefer,
+            pre_start_required=self.options.pre_start,
+            get_preferred_allocation_available=self.options.prefer,
         )
 
-    def ListAndWatch(self, _request: pb.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:  # noqa: N802
-        number = self._open_stream()
-        if number is None:
-            context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already"
+    async def ListAndWatch(self, _request: pb.Empty, context: Context) -> None:  # noqa: N802
+        self.begun += 1
+        try:
+            served = await self.streams.serve(context.write)
+        except grpc.aio.BaseError as error:  # the client is gone, and gRPC has not noticed yet
+            raise asyncio.CancelledError from error
+        if not served:
+            fields = {"resource": self._resource.name}
+            await _report(lambda: log.warning("stream refused", extra=fields))
+            reason = f"{MAX_STREAMS} streams are open already"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+
+    async def Allocate(self, request: pb.AllocateRequest, context: Context) -> pb.AllocateResponse:  # noqa: N802
+        self.begun += 1
+        begin = time.perf_counter()
+        try:
+            answer = pb.AllocateResponse(
+                container_responses=[
+                    await self._allocate(each.devices_ids) for each in request.container_requests
+                ]
             )
-        if not context.add_callback(lambda: self._close_stream(number)):
-            self._close_stream(number)
-        last = None
-        while (last := self._resource.next_list(last, lambda: self._over(number))) is not None:
-            yield last
+        except DevicePluginError as error:
+            self._seconds.observe(time.perf_counter() - begin)
+            await self._refuse("allocation", error, context)
+        # The kubelet need not wait for it.
+        count = partial(self._count_allocation, request, time.perf_counter() - begin)
+        asyncio.get_running_loop().call_soon(count)
+        return answer
 
-    def Allocate(  # noqa: N802
-        self, request: pb.AllocateRequest, context: grpc.ServicerContext
-    ) -> pb.AllocateResponse:
-        resource = self._resource.name
-        with self._metrics.allocation_seconds.labels(resource).time():
-            try:
-                responses = [self._allocate(c.devices_ids) for c in request.container_requests]
-            except DevicePluginError as error:
-                self._refuse("allocation", error, context)
-        self._metrics.allocations.labels(resource, "OK").inc()
-        for container in request.container_requests:
-            ids = sorted(container.devices_ids, key=natural_key)
-            self._metrics.events.add("allocated", resource=resource, device=", ".join(ids))
-        return pb.AllocateResponse(container_responses=responses)
-
-    def GetPreferredAllocation(  # noqa: N802
-        self, request: pb.PreferredAllocationRequest, _context: grpc.ServicerContext
+    async def GetPreferredAllocation(  # noqa: N802
+        self, request: pb.PreferredAllocationRequest, _context: Context
     ) -> pb.PreferredAllocationResponse:
+        self.begun += 1
         return pb.PreferredAllocationResponse(
             container_responses=[
-                pb.ContainerPreferredAllocationResponse(deviceIDs=self._prefer(container))
+                pb.ContainerPreferredAllocationResponse(deviceIDs=await self._prefer(container))
                 for container in request.container_requests
             ]
         )
 
-    def PreStartContainer(  # noqa: N802
-        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    async def PreStartContainer(  # noqa: N802
+        self, request: pb.PreStartContainerRequest, context: Context
     ) -> pb.PreStartContainerResponse:
+        self.begun += 1
         plugin = self._resource.plugin
         if Capabilities.of(plugin).pre_start:
             try:
                 devices = self._find(request.devices_ids)
-                self._hooks.call(
-                    "pre_start", plugin.pre_start, devices, timeout=PRE_START_TIMEOUT - 1
-                )
+                limit = PRE_START_TIMEOUT - 1
+                await call_hook(self._hooks, "pre_start", plugin.pre_start, devices, limit=limit)
             except DevicePluginError as error:
-                self._refuse("pre-start", error, context)
+                await self._refuse("pre-start", error, context)
         return pb.PreStartContainerResponse()
 
     # What the methods share.
 
-    def _open_stream(self) -> int | None:
-        with self._lock:
-            if len(self._streams) >= MAX_STREAMS:
-                log.warning("stream refused", extra={"resource": self._resource.name})
-                return None
-            number = next(self._numbers)
-            self._streams.add(number)
-            if self._awaiting:
-                self._awaiting, self._kubelets = False, number
-        self._report_streams()
-        return number
+    def _count_allocation(self, request: pb.AllocateRequest, seconds: float) -> None:
+        self._seconds.observe(seconds)
+        self._allocated.inc()
+        for each in request.container_requests:
+            ids = ", ".join(sorted(set(each.devices_ids), key=natural_key))
+            self._metrics.events.add("allocated", resource=self._resource.name, device=ids)
 
-    def _close_stream(self, number: int) -> None:
-        with self._lock:
-            self._streams.discard(number)
-        self._report_streams()
-        self._resource.wake()
-
-    def _over(self, number: int) -> bool:
-        return self._closed or number not in self._streams
-
-    def _report_streams(self) -> None:
-        self._metrics.streams.labels(self._resource.name).set(len(self._streams))
+    def _report_streams(self, number: int) -> None:
+        self._metrics.streams.labels(self._resource.name).set(number)
         self._news()
 
     def _find(self, ids: Iterable[str]) -> list[Device]:
         known = self._resource.devices
-        unique = sorted(set(ids), key=natural_key)
+        unique = list(set(ids))
+        if len(unique) > 1:  # most requests are for one
+            unique.sort(key=natural_key)
         if unknown := [device_id for device_id in unique if device_id not in known]:
             raise UnknownDeviceError(
                 f"unknown device: {', '.join(unknown)}",
@@ -196,35 +180,47 @@ class Servicer:
             )
         return devices
 
-    def _allocate(self, ids: Sequence[str]) -> pb.ContainerAllocateResponse:
+    async def _allocate(self, ids: Sequence[str]) -> pb.ContainerAllocateResponse:
         plugin = self._resource.plugin
         devices = self._find_healthy(ids)
+        unique = [device.id for device in devices]
+
+        capabilities = Capabilities.of(plugin)
+        # The kubelet will not ask for it at the start, because of DRA.
+        start_now = capabilities.pre_start and not self.options.pre_start
 
         def answer() -> pb.ContainerAllocateResponse:
-            allocation = plugin.allocate(devices)
-            if not isinstance(allocation, Allocation):
-                raise TypeError(f"allocate() must return an Allocation, not {allocation!r}")
-            if problem := allocation_problem(allocation):
-                raise TypeError(f"allocate() returned what cannot be used: {problem}")
-            return encode_allocation(allocation)
+            response = encode_allocation(allocation_of(plugin, devices))
+            if start_now:
+                plugin.pre_start(devices)
+            return response
 
-        with self._admission.admit(self._resource, [device.id for device in devices]):
-            if not Capabilities.of(plugin).allocate:
-                return _hooks.call(answer)
-            return self._hooks.call("allocate", answer, timeout=_ALLOCATE_TIMEOUT)
+        loop, may_wait = asyncio.get_running_loop(), self._admission.may_wait(self._resource)
+        defer = loop.call_soon_threadsafe if may_wait else loop.call_soon
+        admission: AbstractContextManager[object]
+        admission = self._admission.admit(self._resource, unique, defer)
+        if may_wait:
+            admission = await _entered(admission)
+        with admission:
+            if capabilities.allocate or start_now:
+                hook = hook_of(plugin)
+                response = await call_hook(self._hooks, hook, answer, limit=_ALLOCATE_TIMEOUT)
+            else:
+                response = _hooks.call(answer)
+        return response
 
-    def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
+    async def _prefer(self, request: pb.ContainerPreferredAllocationRequest) -> list[str]:
         """Return a valid answer, whatever the plugin's hook returns."""
         size = request.allocation_size
         available = sorted(set(request.available_deviceIDs), key=natural_key)
         required = sorted(set(request.must_include_deviceIDs), key=natural_key)
-        wish = self._wish(available, required, size)
+        wish = await self._wish(available, required, size)
         offered = {*available, *required}
         answer = dict.fromkeys(itertools.chain(required, filter(offered.__contains__, wish)))
         answer.update(dict.fromkeys(available))
         return list(answer)[: max(size, len(required))]
 
-    def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
+    async def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
         plugin, known = self._resource.plugin, self._resource.devices
         if not Capabilities.of(plugin).prefer:
             return []
@@ -234,52 +230,45 @@ class Servicer:
             return [device.id for device in plugin.prefer(devices[0], devices[1], size)]
 
         try:
-            return self._hooks.call("prefer", prefer, timeout=_PREFER_TIMEOUT)
+            return await call_hook(self._hooks, "prefer", prefer, limit=_PREFER_TIMEOUT)
         except DevicePluginError as error:
-            log.warning(
-                "prefer() failed, using default order",
-                extra={"resource": self._resource.name, "error": str(error)},
-                exc_info=error.__cause__,
+            fields = {"resource": self._resource.name, "error": str(error)}
+            cause = error.__cause__
+            await _report(
+                lambda: log.warning(
+                    "prefer() failed, using default order", extra=fields, exc_info=cause
+                )
             )
             return []
 
-    def _refuse(
-        self, what: str, error: DevicePluginError, context: grpc.ServicerContext
-    ) -> NoReturn:
+    async def _refuse(self, what: str, error: DevicePluginError, context: Context) -> NoReturn:
         resource = self._resource.name
         if isinstance(error, AllocationError) and not error.resource:
             error.resource = resource
         code = status_code(error)
         reason = reason_of(error)
-        text = f'invalid {what} request for "{resource}": {reason}'
         if what == "allocation":
             self._metrics.allocations.labels(resource, code.name).inc()
         self._metrics.events.add("request refused", resource=resource, detail=reason)
-        log.warning(
-            "request refused",
-            extra={"resource": resource, "request": what, "code": code.name, "error": reason},
-            exc_info=error.__cause__,
-        )
-        context.abort(code, text)
+        fields = {"resource": resource, "request": what, "code": code.name, "error": reason}
+        cause = error.__cause__
+        await _report(lambda: log.warning("request refused", extra=fields, exc_info=cause))
+        await context.abort(code, f'invalid {what} request for "{resource}": {reason}')
 
 
-def reason_of(error: DevicePluginError) -> str:
-    """Return the message of ``error`` for the kubelet: one short line of UTF-8, never empty."""
-    raised = error.__cause__ if isinstance(error, _hooks.HookFailedError) else error
-    if _text(raised) in {"", "None"}:  # the message of an error number may be None
-        return f"{type(raised).__name__} was raised without a message"
-    encoded = _text(error).encode(errors="replace")
-    if len(encoded) <= _MAX_REASON:
-        return encoded.decode()
-    return f"{encoded[: _MAX_REASON - len('...')].decode(errors='ignore')}..."
+async def _entered(admission: AbstractContextManager[None]) -> AbstractContextManager[object]:
+    """Enter ``admission`` in a thread, and return a context that leaves it."""
+    entered = ExitStack()
+    await in_thread("admission", partial(entered.enter_context, admission))
+    return entered
 
 
-def _text(error: BaseException | None) -> str:
-    """Return the start of the message of ``error`` on one line; empty if it has none to give."""
+async def _report(log_it: Callable[[], None]) -> None:
+    """Call ``log_it`` in a thread, because whoever reads the log may keep it waiting."""
     try:
-        return " ".join(_hooks.call(str, error)[: 4 * _MAX_REASON].split())
-    except DevicePluginError:
-        return ""
+        await in_thread("log", log_it)
+    except _hooks.HookFailedError:  # the node has no thread left
+        log_it()
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:

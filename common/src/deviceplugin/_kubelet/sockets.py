@@ -1,7 +1,7 @@
 """Notifying each endpoint of changes of its own sockets and the kubelet's, and of no others."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from deviceplugin._kubelet.server import slug_of, slug_of_resource
@@ -18,8 +18,9 @@ class SocketNews:
     def __init__(self, watcher: FileWatcher, directories: Iterable[Path]) -> None:
         self._lock = threading.Lock()
         self._of_resource: dict[str, Callback] = {}
-        self._of_name: dict[str, Callback] = {}
-        self._names: dict[Callback, str] = {}
+        self._of_name: dict[str, list[Callback]] = {}
+        """Several may want one fixed name."""
+        self._names: dict[Callback, Sequence[str]] = {}
         for path in directories:
             watcher.watch(path, self._notify)
 
@@ -31,16 +32,24 @@ class SocketNews:
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback
 
-    def name(self, name: str, callback: Callback) -> None:
-        """Call ``callback`` for ``name`` too, in place of the name that was given before."""
+    def name(self, callback: Callback, *names: str) -> None:
+        """Call ``callback`` for ``names`` too, in place of those that were given before."""
         with self._lock:
-            self._of_name.pop(self._names.pop(callback, ""), None)
-            self._of_name[name], self._names[callback] = callback, name
+            self._drop_names(callback)
+            for name in names:
+                self._of_name.setdefault(name, []).append(callback)
+            self._names[callback] = names
+
+    def _drop_names(self, callback: Callback) -> None:
+        for name in self._names.pop(callback, ()):
+            self._of_name[name].remove(callback)
+            if not self._of_name[name]:
+                del self._of_name[name]
 
     def forget(self, resource: str, callback: Callback) -> None:
         """Stop calling ``callback``."""
         with self._lock:
-            self._of_name.pop(self._names.pop(callback, ""), None)
+            self._drop_names(callback)
             if self._of_resource.get(slug_of_resource(resource)) == callback:
                 del self._of_resource[slug_of_resource(resource)]
 
@@ -49,7 +58,7 @@ class SocketNews:
             if name in {None, KUBELET_SOCKET}:
                 concerned = [*self._of_resource.values()]
             else:
-                found = (self._of_name.get(name), self._of_resource.get(slug_of(name)))
+                found = [*self._of_name.get(name, ()), self._of_resource.get(slug_of(name))]
                 concerned = [callback for callback in dict.fromkeys(found) if callback]
         for callback in concerned:
             callback(name)

@@ -1,17 +1,16 @@
-"""Waiting longer after each failure. This is the only module that decides how long."""
+"""Waiting longer after each failure. This is the only module that decides how long.
+
+``tenacity`` is imported at the first failure: most starts have none, and it brings asyncio's half.
+"""
 
 from collections.abc import Callable
-from typing import TypeVar
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    wait_exponential,
-    wait_random_exponential,
-)
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from deviceplugin._platform.waiting import Waiter
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+    from tenacity.wait import wait_base
 
 _T = TypeVar("_T")
 
@@ -27,24 +26,48 @@ class Backoff:
         first: The longest wait after the first failure, in seconds; more than 0.
         longest: The longest wait after many failures, in seconds.
         full_jitter: Use it where thousands fail together, such as all nodes of a cluster.
+        spread: Seconds by which the wait after the first failure is longer at most, by chance, so
+            that those who fail together are spread from the first attempt on.
     """
 
-    def __init__(self, first: float, longest: float, *, full_jitter: bool = False) -> None:
-        half = first / 2, longest / 2
-        self._wait = (
-            wait_random_exponential(first, longest, min=first)
-            if full_jitter
+    def __init__(
+        self, first: float, longest: float, *, full_jitter: bool = False, spread: float = 0.0
+    ) -> None:
+        self._first: Final = first
+        self._longest: Final = longest
+        self._full_jitter: Final = full_jitter
+        self._spread: Final = spread
+        self._attempts: RetryCallState | None = None
+        self.reset()
+
+    def _waits(self) -> "wait_base":
+        from tenacity import (
+            wait_chain,
+            wait_exponential,
+            wait_none,
+            wait_random,
+            wait_random_exponential,
+        )
+
+        half = self._first / 2, self._longest / 2
+        exponential = (
+            wait_random_exponential(self._first, self._longest, min=self._first)
+            if self._full_jitter
             else wait_exponential(*half) + wait_random_exponential(*half)
         )
-        self.reset()
+        return exponential + wait_chain(wait_random(0, self._spread), wait_none())
 
     def reset(self) -> None:
         """Begin with ``first`` again, after a success."""
-        self._attempts = RetryCallState(Retrying(), None, (), {})
+        self._attempts = None
 
     def next_wait(self) -> float:
         """Return how long to wait after one more failure."""
-        wait = self._wait(self._attempts)
+        from tenacity import RetryCallState, Retrying
+
+        if self._attempts is None:
+            self._attempts = RetryCallState(Retrying(), None, (), {})
+        wait = self._waits()(self._attempts)
         self._attempts.prepare_for_next_attempt()
         return wait
 
@@ -64,16 +87,27 @@ class Backoff:
         Raises:
             on: The last error, once ``waiter`` is over or ``give_up`` returns true.
         """
+        try:
+            return attempt()
+        except on as error:
+            earlier = [error]  # the first attempt of what follows
 
-        def before_sleep(state: RetryCallState) -> None:
+        from tenacity import Retrying, retry_if_exception_type
+
+        def before_sleep(state: "RetryCallState") -> None:
             before_wait(state.outcome.exception() if state.outcome else None)
+
+        def again() -> _T:
+            if earlier:
+                raise earlier.pop()
+            return attempt()
 
         retrying = Retrying(
             retry=retry_if_exception_type(on),
-            wait=self._wait,
+            wait=self._waits(),
             stop=lambda _: waiter.is_over() or give_up(),
             sleep=waiter.pause,
             before_sleep=before_sleep,
             reraise=True,
         )
-        return retrying(attempt)
+        return retrying(again)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from traceback import walk_tb
 from types import CoroutineType, FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from deviceplugin._platform.threads import Threads
 from deviceplugin.errors import DevicePluginError
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ _T = TypeVar("_T")
 _OURS: Final = __name__.partition(".")[0]
 MAX_HANGING: Final = 4
 """Calls of one hook that may hang, per resource, before further calls are refused at once."""
+_THREADS: Final = Threads()
 
 
 class HookFailedError(DevicePluginError):
@@ -105,15 +107,21 @@ class Hooks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._hanging: Counter[str] = Counter()
-        self._waiting: set[threading.Event] = set()
+        self._waiting: set[Callable[[], None]] = set()
         self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls under way and later ones raise at once."""
+        return self._closed
 
     def close(self) -> None:
         """Stop waiting for hooks: calls under way and later ones raise at once."""
         with self._lock:
             self._closed = True
-            for done in self._waiting:
-                done.set()
+            waiting = list(self._waiting)
+        for done in waiting:
+            done()
 
     def call(self, name: str, hook: Callable[..., _T], *args: Any, timeout: float) -> _T:
         """Return what ``hook`` returns within ``timeout`` seconds. Messages call it ``name``.
@@ -123,33 +131,40 @@ class Hooks:
             HookTimeoutError: It took longer, too many earlier calls of this name still hang, or
                 the plugin is stopping.
         """
-        outcome: list[Callable[[], _T]] = []
         done = threading.Event()
+        begun = self.begin(name, hook, *args, done=done.set)
+        done.wait(timeout)
+        return begun.result(timeout)
+
+    def begin(
+        self, name: str, hook: Callable[..., _T], *args: Any, done: Callable[[], None]
+    ) -> "Call[_T]":
+        """Begin to call ``hook``. ``done`` is called, from any thread, once that is over.
+
+        Raises:
+            HookTimeoutError: Too many earlier calls of this name still hang, or the plugin is
+                stopping.
+        """
+        begun = Call[_T](self, name)
         self._enter(name, done)
 
         def run() -> None:
             try:
                 result = call(hook, *args)
-                outcome.append(lambda: result)
+                begun.outcome = lambda: result
             except DevicePluginError as error:
-                outcome.append(_raiser(error))
+                begun.outcome = _raiser(error)
             finally:
                 self._leave(name, done)
 
         try:
-            # A daemon thread, because a hook that hangs must not keep the process from ending.
-            threading.Thread(target=run, name=f"hook-{name}", daemon=True).start()
+            _THREADS.run(f"hook-{name}", run)
         except RuntimeError as error:  # the node has no thread left
             self._leave(name, done)
             raise HookFailedError(f"RuntimeError: {error}") from error
-        done.wait(timeout)
-        if outcome:
-            return outcome[0]()
-        if self._closed:
-            raise HookTimeoutError(f"{name}() is given up: the plugin is stopping")
-        raise HookTimeoutError(f"{name}() did not return within {timeout:g} s")
+        return begun
 
-    def _enter(self, name: str, done: threading.Event) -> None:
+    def _enter(self, name: str, done: Callable[[], None]) -> None:
         with self._lock:
             if self._closed:
                 raise HookTimeoutError(f"{name}() is not called: the plugin is stopping")
@@ -158,11 +173,33 @@ class Hooks:
             self._hanging[name] += 1
             self._waiting.add(done)
 
-    def _leave(self, name: str, done: threading.Event) -> None:
+    def _leave(self, name: str, done: Callable[[], None]) -> None:
         with self._lock:
             self._hanging[name] -= 1
             self._waiting.discard(done)
-        done.set()
+        done()
+
+
+class Call(Generic[_T]):
+    """The call ``name`` of a hook, which was begun."""
+
+    def __init__(self, hooks: Hooks, name: str) -> None:
+        self._hooks, self._name = hooks, name
+        self.outcome: Callable[[], _T] | None = None
+        """Returns or raises what the hook did; None until it is over."""
+
+    def result(self, waited: float) -> _T:
+        """Return what the hook returned, after ``waited`` seconds or once the call is done.
+
+        Raises:
+            DevicePluginError: As for the function ``call``.
+            HookTimeoutError: It is not over.
+        """
+        if self.outcome:
+            return self.outcome()
+        if self._hooks.closed:
+            raise HookTimeoutError(f"{self._name}() is given up: the plugin is stopping")
+        raise HookTimeoutError(f"{self._name}() did not return within {waited:g} s")
 
 
 def _raiser(error: DevicePluginError) -> Callable[[], Any]:

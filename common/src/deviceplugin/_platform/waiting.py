@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from copy import copy
 from typing import TypeVar
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -11,7 +11,6 @@ from deviceplugin._platform.clock import MONOTONIC, Clock
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
     """Waits for one thread; ``poke`` and ``end`` are for the other threads.
 
@@ -19,10 +18,13 @@ class Waiter:
     the poke is kept, so none is lost. Once the waiter is over, all waits end at once.
     """
 
-    clock: Clock = MONOTONIC
-    _poked: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _is_pointless: Callable[[], bool] = bool  # which is False
+    __slots__ = ("_ended", "_is_pointless", "_poked", "clock")
+
+    def __init__(self, clock: Clock = MONOTONIC) -> None:
+        self.clock = clock
+        self._poked = threading.Event()
+        self._ended = threading.Event()
+        self._is_pointless: Callable[[], bool] = bool  # which is False
 
     def poke(self) -> None:
         """Make the thread check its condition again."""
@@ -42,7 +44,9 @@ class Waiter:
 
         A poke makes the thread check that again.
         """
-        return replace(self, _is_pointless=lambda: self.is_over() or is_pointless())
+        other = copy(self)
+        other._is_pointless = lambda: self.is_over() or is_pointless()  # noqa: SLF001 - ours
+        return other
 
     def until(
         self, condition: Callable[[], _T], seconds: float = math.inf, *, every: float = math.inf

@@ -1,7 +1,7 @@
 """Registering with the kubelet by its socket, which disappears and comes back."""
 
 import logging
-import secrets
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -67,6 +67,9 @@ class Registrar(Protocol):
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it from others."""
 
+    def alias(self, name: str) -> Path | None:
+        """Return the path of another name for the socket; None if it cannot have one."""
+
     def services(
         self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
@@ -100,7 +103,11 @@ class Kubelet:
 
         When a server stops, grpcio removes its socket by name, even if a newer one has that name.
         """
-        return secrets.token_hex(3)
+        return os.urandom(3).hex()
+
+    def alias(self, name: str) -> Path:
+        """Return the path of another name for the socket."""
+        return self.directory / f"{name}.sock"
 
     def services(
         self, _resource: str, _refused: Callable[[str], None]
@@ -115,7 +122,7 @@ class Kubelet:
             if now is not None and now != self._last:
                 if self._last is not None:
                     log.info("kubelet restarted")
-                    self._metrics.kubelet_restarts.inc()
+                    self._metrics.kubelet_restarts.labels().inc()
                     self._metrics.events.add("kubelet restarted")
                 self._last = now
         return now

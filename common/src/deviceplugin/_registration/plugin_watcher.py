@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import grpc
-
-from deviceplugin._platform import rpc
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.kubelet_socket import Registrant
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin.proto.v1beta1 import VERSION
+
+if TYPE_CHECKING:
+    import grpc
 
 _AFTER_REFUSAL: Final = 30.0
 """Seconds to wait for the kubelet to try again by itself."""
@@ -35,6 +33,9 @@ class Registry:
         """
         return "reg"
 
+    def alias(self, _name: str) -> None:
+        """Return None: the watcher would take another name for another plugin."""
+
     def services(
         self, resource: str, refused: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
@@ -42,8 +43,9 @@ class Registry:
 
         If the kubelet refuses the resource, ``refused`` is called with the reason.
         """
-        service = pb.DESCRIPTOR.services_by_name["Registration"]
-        return [rpc.service(service, _Servicer(resource, refused, self._metrics))]
+        from deviceplugin._registration.watcher_service import service  # few nodes need it
+
+        return [service(resource, refused, self._metrics)]
 
     def identity(self) -> Identity:
         """Return the same value for every kubelet."""
@@ -58,26 +60,3 @@ class Registry:
         waiter.until(lambda: registrant.watched or registrant.refused)
         watched = waiter.until(lambda: registrant.watched, _AFTER_REFUSAL)
         return _WATCHER if watched and not waiter.is_over() else None
-
-
-class _Servicer:
-    """The pluginregistration service of one resource. It answers from memory."""
-
-    def __init__(self, resource: str, refused: Callable[[str], None], metrics: Metrics) -> None:
-        self._resource = resource
-        self._refused = refused
-        self._metrics = metrics
-
-    def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
-        # There is no endpoint, because the plugin's service is on this same socket.
-        return pb.PluginInfo(type="DevicePlugin", name=self._resource, supported_versions=[VERSION])
-
-    def NotifyRegistrationStatus(  # noqa: N802
-        self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
-    ) -> pb.RegistrationStatusResponse:
-        if request.plugin_registered:
-            self._metrics.registrations.labels(self._resource).inc()
-        else:
-            self._metrics.registration_failures.labels(self._resource, "refused").inc()
-            self._refused(request.error or "no reason given")
-        return pb.RegistrationStatusResponse()

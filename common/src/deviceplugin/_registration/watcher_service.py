@@ -1,0 +1,45 @@
+"""The Registration service of a plugin, which the kubelet's plugin watcher calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.proto.v1beta1 import VERSION
+
+
+def service(
+    resource: str, refused: Callable[[str], None], metrics: Metrics
+) -> "grpc.GenericRpcHandler[Any, Any]":
+    """Return the service for ``resource``.
+
+    If the kubelet refuses the resource, ``refused`` is called with the reason.
+    """
+    descriptor = pb.DESCRIPTOR.services_by_name["Registration"]
+    return rpc.service(descriptor, _Servicer(resource, refused, metrics))
+
+
+class _Servicer:
+    """The pluginregistration service of one resource. It answers from memory."""
+
+    def __init__(self, resource: str, refused: Callable[[str], None], metrics: Metrics) -> None:
+        self._resource = resource
+        self._refused = refused
+        self._metrics = metrics
+
+    async def GetInfo(self, _request: pb.InfoRequest, _context: object) -> pb.PluginInfo:  # noqa: N802
+        # There is no endpoint, because the plugin's service is on this same socket.
+        return pb.PluginInfo(type="DevicePlugin", name=self._resource, supported_versions=[VERSION])
+
+    async def NotifyRegistrationStatus(  # noqa: N802
+        self, request: pb.RegistrationStatus, _context: object
+    ) -> pb.RegistrationStatusResponse:
+        if request.plugin_registered:
+            self._metrics.registrations.labels(self._resource).inc()
+        else:
+            self._metrics.registration_failures.labels(self._resource, "refused").inc()
+            self._refused(request.error or "no reason given")
+        return pb.RegistrationStatusResponse()
