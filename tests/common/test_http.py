@@ -18,8 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import deviceplugin as dp
 from deviceplugin import ConfigError
 from deviceplugin._attribution.podresources import Hold
+from deviceplugin._http.listener import listen, parse_address
 from deviceplugin._http.report import Report
-from deviceplugin._http.server import MAX_CLIENTS, Server, parse_address
+from deviceplugin._http.server import MAX_CLIENTS, Server
 from deviceplugin._telemetry.metrics import Metrics
 from patience import PATIENCE
 
@@ -48,7 +49,7 @@ class Host:
 def serving(
     address: str = "127.0.0.1:0", host: Host | None = None, metrics: Metrics | None = None
 ) -> Iterator[Server]:
-    server = Server(address, host or Host(), metrics or Metrics())
+    server = Server(listen(address), host or Host(), metrics or Metrics())
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -125,7 +126,7 @@ def test_the_inventory_is_served_as_json() -> None:
     odd: Any = {"path": Path("/dev/a")}
     devices = {name: dp.Device(name, attributes=odd) for name in "ab"}
     since = dict.fromkeys(devices, 0.0)
-    hold = Hold("x.io/dev", "b", "default", "door", "main")
+    hold = Hold("x.io/dev", "b", "default", "door", "main", "one")
     host.resources = [
         Report("x.io/dev", "Plugin", "", devices, since, {"b": [hold]}),
         Report("x.io/none", "Plugin", "not advertised", {}, {}, None),
@@ -133,7 +134,7 @@ def test_the_inventory_is_served_as_json() -> None:
     with serving(host=host) as server:
         status, kind, body = ask(server, "/devices")
     assert (200, "application/json") == (status, kind)
-    holder = {"namespace": "default", "pod": "door", "container": "main"}
+    holder = {"namespace": "default", "pod": "door", "container": "main", "claim": "one"}
     fine = {
         "healthy": True,
         "reason": "",
@@ -141,6 +142,7 @@ def test_the_inventory_is_served_as_json() -> None:
         "numa_nodes": [],
         "nodes": [],
         "attributes": {"path": "/dev/a"},
+        "capacity": {},
     }
     assert {
         "resources": [
@@ -304,7 +306,7 @@ def test_a_port_that_is_in_use_is_told() -> None:
     with serving() as server:
         address = f"127.0.0.1:{server.port}"
         with pytest.raises(ConfigError) as raised:
-            Server(address, Host(), Metrics())
+            listen(address)
     assert (
         f"http-address {address!r}: cannot listen there: Address already in use; choose another "
         "address, or off"
@@ -314,7 +316,7 @@ def test_a_port_that_is_in_use_is_told() -> None:
 @pytest.mark.parametrize("host", ["203.0.113.1", "a" * 70, "[:::]"])
 def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot listen there: .*; choose another address"):
-        Server(f"{host}:0", Host(), Metrics())
+        listen(f"{host}:0")
 
 
 @pytest.mark.skipif(not HAS_IPV6, reason="the machine has no IPv6")
@@ -344,6 +346,6 @@ def test_a_server_that_has_stopped_has_left_its_port() -> None:
 
 
 def test_a_server_that_is_stopped_first_does_not_serve() -> None:
-    server = Server("127.0.0.1:0", Host(), Metrics())
+    server = Server(listen("127.0.0.1:0"), Host(), Metrics())
     server.stop()
     server.run()

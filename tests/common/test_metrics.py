@@ -10,6 +10,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin._telemetry.offers import Offered, Offers
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -36,7 +37,7 @@ def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
 
 def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics = Metrics()
-    metrics.count_devices(lambda: [("x.io/dev", 1, 0)])
+    metrics.devices = lambda: [("x.io/dev", 1, 0)]
     for metric in (metrics.registrations, metrics.registered, metrics.streams):
         metric.labels("x.io/dev")
     metrics.registration_failures.labels("x.io/dev", "refused")
@@ -49,8 +50,14 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics.count_skipped_samples("Plugin", 1)
     metrics.released.labels("x.io/dev")
     metrics.count_pod_resources("List", "OK")
+    metrics.sources.append(lambda _: Offers(lambda: [Offered("x.io/dev", 1, 0, 1)]))
+    metrics.claims_prepared.labels("dev.x.io").set(1)
+    metrics.claim_calls.labels("dev.x.io", "prepare", "OK")
+    metrics.slice_writes.labels("dev.x.io", "create", "OK")
+    metrics.claim_seconds.labels("dev.x.io", "prepare")
+    metrics.count_api_request("GET", 200)
     held = {"d": [("x.io/dev", "d", "default", "pod", "main")]}
-    metrics.attribute(lambda: [Attribution("x.io/dev", 2, 1, held)])
+    metrics.attribution = lambda: [Attribution("x.io/dev", 2, 1, held, 1)]
     assert {
         "deviceplugin_build_info": ("grpc", "python", "version"),
         "deviceplugin_registrations_total": ("resource",),
@@ -69,9 +76,17 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
         "deviceplugin_devices_allocatable": ("resource",),
         "deviceplugin_devices_allocated": ("resource",),
         "deviceplugin_devices_free": ("resource",),
+        "deviceplugin_devices_degraded": ("resource",),
         "deviceplugin_device_allocated": ("container", "device", "namespace", "pod", "resource"),
         "deviceplugin_released_devices_total": ("resource",),
         "deviceplugin_pod_resources_requests_total": ("code", "method"),
+        "deviceplugin_devices_offered": ("protocol", "resource"),
+        "deviceplugin_devices_leaving": ("resource",),
+        "deviceplugin_claims_prepared": ("driver",),
+        "deviceplugin_claim_calls_total": ("code", "driver", "method"),
+        "deviceplugin_claim_call_duration_seconds_count": ("driver", "method"),
+        "deviceplugin_slice_writes_total": ("action", "code", "driver"),
+        "deviceplugin_api_requests_total": ("code", "method"),
     } == labels(metrics)
 
 
@@ -93,7 +108,7 @@ def test_the_versions_that_run_are_told() -> None:
 def test_devices_are_counted_at_each_scrape() -> None:
     counts = [("x.io/a", 2, 1)]
     metrics = Metrics()
-    metrics.count_devices(lambda: counts)
+    metrics.devices = lambda: counts
     assert {
         ("healthy", "x.io/a"): 2,
         ("unhealthy", "x.io/a"): 1,
@@ -108,7 +123,7 @@ def test_devices_are_counted_at_each_scrape() -> None:
 def test_holders_are_told_by_device_and_counted() -> None:
     metrics = Metrics()
     holders = [("x.io/a", "1", "ns", "pod", "main"), ("x.io/a", "1", "ns", "pod", "side")]
-    metrics.attribute(lambda: [Attribution("x.io/a", 3, 2, {"1": holders})])
+    metrics.attribution = lambda: [Attribution("x.io/a", 3, 2, {"1": holders})]
     assert {
         ("main", "1", "ns", "pod", "x.io/a"): 1,
         ("side", "1", "ns", "pod", "x.io/a"): 1,
@@ -121,7 +136,7 @@ def test_holders_are_told_by_device_and_counted() -> None:
 def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
     metrics = Metrics()
     odd = ("x.io/a", 'a"\n\\n', "\udc80", "{}", "é")
-    metrics.attribute(lambda: [Attribution("x.io/a", 1, 0, {"a": [odd]})])
+    metrics.attribution = lambda: [Attribution("x.io/a", 1, 0, {"a": [odd]})]
     expected = {("é", 'a"\n\\n', "?", "{}", "x.io/a"): 1}
     assert expected == samples(metrics, "deviceplugin_device_allocated")
     accept = "application/openmetrics-text; version=1.0.0"
@@ -146,13 +161,15 @@ def test_the_name_for_holders_is_taken() -> None:
         taken.extend(names)
         return CollectorRegistry()
 
-    Metrics().add(source)
+    metrics = Metrics()
+    metrics.sources.append(source)
+    metrics.expose("")
     assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= set(taken)
 
 
 def test_holders_that_are_not_known_are_absent_and_not_0() -> None:
     metrics = Metrics()
-    metrics.attribute(lambda: [Attribution("x.io/a", 3, 3, None)])
+    metrics.attribution = lambda: [Attribution("x.io/a", 3, 3, None)]
     assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
     for name in ("devices_allocated", "devices_free", "device_allocated"):
         assert {} == samples(metrics, f"deviceplugin_{name}")
@@ -186,7 +203,7 @@ def test_times_are_counted_in_buckets(name: str) -> None:
 
 def test_nothing_is_registered_for_the_whole_process() -> None:
     one, other = Metrics(), Metrics()
-    one.kubelet_restarts.inc()
+    one.kubelet_restarts.labels().inc()
     assert {(): 0} == samples(other, "deviceplugin_kubelet_restarts_total")
     assert b"deviceplugin" not in generate_latest(REGISTRY)
 

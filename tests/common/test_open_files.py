@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._attribution.podresources import PodResources
+from deviceplugin._http.listener import listen
 from deviceplugin._http.server import Server
 from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
@@ -140,7 +141,7 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
 
     monkeypatch.setattr("deviceplugin._http.server._PATIENCE", 0.05)
     monkeypatch.setattr(socketserver.TCPServer, "get_request", fail)
-    server = Server("127.0.0.1:0", View(), Metrics())  # type: ignore[arg-type]
+    server = Server(listen("127.0.0.1:0"), View(), Metrics())  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     with socket.create_connection(("127.0.0.1", server.port)):

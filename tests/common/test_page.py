@@ -107,6 +107,24 @@ def test_a_device_is_told_with_its_health_and_holder() -> None:
     assert "registered" in reader.texts
 
 
+def test_a_claim_is_named_with_its_pod_and_also_without() -> None:
+    holders = {
+        "a": [hold("a", "door")._replace(claim="c")],
+        "b": [hold("b", "", "")._replace(claim="c")],
+    }
+    found = cells(page(report(dp.Device("a"), dp.Device("b"), holders=holders)))
+    assert ["default/doormain · claim c", "default/cclaim"] == [row[3] for row in found]
+
+
+def test_a_degraded_device_is_told_between_the_others_and_counts_as_healthy() -> None:
+    worn = dp.Device("b", health=dp.Health.degraded("worn out"))
+    reader = page(report(dp.Device("a"), worn, sick("c", "too hot"), since=NOW - 90))
+    assert ["▲ unhealthytoo hot", "◆ degradedworn out", "● healthy"] == [
+        row[1] for row in cells(reader)
+    ]
+    assert "3 devices · 2 healthy · 1 unhealthy · 1 degraded" in "".join(reader.texts)
+
+
 def test_holders_that_are_not_known_are_said_to_be_so() -> None:
     reader = page(report(dp.Device("a")))
     assert [["a", "● healthy", "0 s ago", "unknown", ""]] == cells(reader)

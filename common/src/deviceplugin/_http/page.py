@@ -17,6 +17,7 @@ from string import Template
 from typing import Final
 
 from deviceplugin._attribution.podresources import Hold
+from deviceplugin._discovery.found import facts
 from deviceplugin._http.report import Report
 from deviceplugin._telemetry.events import Event
 from deviceplugin.model import Device
@@ -44,6 +45,8 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
+_CLASSES: Final = {"healthy": "good", "degraded": "warn", "unhealthy": "bad"}
+_SIGNS: Final = {"healthy": "●", "degraded": "◆", "unhealthy": "▲"}
 _POLICY: Final = (
     f"default-src 'none'; style-src {_digest(_STYLE)}; script-src {_digest(_SCRIPT)}; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -81,12 +84,12 @@ def render(
 
 
 def _choose(reports: Sequence[Report]) -> list[list[Device]]:
-    """Return the devices to show for each of ``reports``, the unhealthy first."""
+    """Return the devices to show for each of ``reports``, the worst first."""
     left = MAX_DEVICES
     chosen: list[list[Device]] = [[] for _ in reports]
-    for healthy in (False, True):
+    for state in ("unhealthy", "degraded", "healthy"):
         for devices, report in zip(chosen, reports, strict=True):
-            found = [d for d in report.devices.values() if bool(d.health) is healthy]
+            found = [d for d in report.devices.values() if d.health.state == state]
             devices.extend(found[:left])
             left -= len(found[:left])
     return chosen
@@ -139,6 +142,8 @@ def _numbers(report: Report) -> str:
     parts = [_count(len(report.devices)), f"{len(healthy):,} healthy"]
     if unhealthy:
         parts.append(f'<span class="bad">{unhealthy:,} unhealthy</span>')
+    if degraded := sum(one.health.state == "degraded" for one in report.devices.values()):
+        parts.append(f'<span class="warn">{degraded:,} degraded</span>')
     if report.holders is None:
         parts.append("holders unknown")
     else:
@@ -148,16 +153,14 @@ def _numbers(report: Report) -> str:
 
 
 def _device(report: Report, device: Device, now: float) -> str:
-    health = (
-        '<span class="good">● healthy</span>'
-        if device.health
-        else f'<span class="bad">▲ unhealthy</span><small>{_cut(device.health.reason)}</small>'
-    )
-    facts = " · ".join(f"{key} {value}" for key, value in device.attributes.items())
+    state = device.health.state
+    why = f"<small>{_cut(device.health.reason)}</small>" if device.health.reason else ""
+    health = f'<span class="{_CLASSES[state]}">{_SIGNS[state]} {state}</span>{why}'
+    known = " · ".join(f"{key} {value}" for key, value in facts(device))
     numa = ", ".join(map(str, device.topology.numa_nodes)) if device.topology else ""
     holders = None if report.holders is None else report.holders.get(device.id, ())
     return (
-        f'<tr><th scope="row">{escape(device.id)}{f"<small>{_cut(facts)}</small>" if facts else ""}'
+        f'<tr><th scope="row">{escape(device.id)}{f"<small>{_cut(known)}</small>" if known else ""}'
         f'</th><td>{health}</td><td data-name="since">{_ago(report.since[device.id], now)}</td>'
         f"<td{_named('held by', holders)}>{_people(holders)}</td>"
         f"<td{_named('NUMA', numa)}>{numa}</td></tr>\n"
@@ -171,13 +174,17 @@ def _named(name: str, value: object) -> str:
 def _people(holders: Sequence[Hold] | None) -> str:
     if holders is None:
         return '<span class="soft">unknown</span>'
-    named = [
-        f"<div>{escape(hold.namespace)}/{escape(hold.pod)}"
-        f"<small>{escape(hold.container)}</small></div>"
-        for hold in holders[:_MAX_HOLDERS]
-    ]
+    named = [_person(hold) for hold in holders[:_MAX_HOLDERS]]
     more = len(holders) - len(named)
     return "".join(named) + (f"<small>and {more} more</small>" if more else "")
+
+
+def _person(hold: Hold) -> str:
+    claim = f"claim {hold.claim}" if hold.claim else ""
+    name, more = hold.pod, " · ".join(filter(None, (hold.container, claim)))
+    if not name:  # the pod of the claim is about to start, or has just ended
+        name, more = hold.claim, "claim"
+    return f"<div>{escape(hold.namespace)}/{escape(name)}<small>{escape(more)}</small></div>"
 
 
 def _events(events: Iterable[Event], now: float) -> str:

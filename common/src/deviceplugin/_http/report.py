@@ -1,8 +1,7 @@
 """A resource for HTTP clients: its registration, its devices and their holders."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
@@ -13,8 +12,7 @@ from deviceplugin.model import Device
 NOT_ADVERTISED: Final = "not advertised"
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One resource at one moment."""
 
     name: str
@@ -57,7 +55,11 @@ class Report:
 
 
 def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
-    return [{"namespace": h.namespace, "pod": h.pod, "container": h.container} for h in holds]
+    return [
+        {"namespace": h.namespace, "pod": h.pod, "container": h.container}
+        | ({"claim": h.claim} if h.claim else {})
+        for h in holds
+    ]
 
 
 def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
@@ -65,4 +67,5 @@ def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
     healthy = [device.id for device in resource.devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
     free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
-    return Attribution(resource.name, len(healthy), free, holders)
+    degraded = sum(one.health.state == "degraded" for one in resource.devices.values())
+    return Attribution(resource.name, len(healthy), free, holders, degraded)

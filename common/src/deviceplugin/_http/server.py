@@ -1,10 +1,12 @@
-"""Metrics, probes and the inventory over HTTP. Nothing on the device path depends on it."""
+"""Metrics, probes and the inventory over HTTP. Nothing on the device path depends on it.
+
+It is imported after the start (``listener.py``): the libraries take time and memory.
+"""
 
 import errno
 import json
 import logging
 import socket
-import socketserver
 import sys
 import threading
 import time
@@ -16,13 +18,11 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
-from deviceplugin._config import values
 from deviceplugin._http.page import render
 from deviceplugin._http.report import Report
 from deviceplugin._http.single_flight import Shared
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -65,27 +65,10 @@ class View(Protocol):
         """Return all resources and their devices."""
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ``:port`` means every address of the machine.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    try:
-        return values.parse_address(address)
-    except ValueError as error:
-        raise ConfigError(f"http-address {address!r} {error}") from error
-
-
 class Server:
-    """The HTTP server. ``run`` is its thread.
+    """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread."""
 
-    Raises:
-        ConfigError: Nothing can listen on ``address``.
-    """
-
-    def __init__(self, address: str, view: View, metrics: Metrics) -> None:
-        host, port = parse_address(address)
+    def __init__(self, listener: socket.socket, view: View, metrics: Metrics) -> None:
         routes: Mapping[str, Callable[[str], _Answer]] = {
             "/": _shared(lambda: _page(view, metrics)),
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
@@ -93,18 +76,7 @@ class Server:
             "/readyz": lambda _: _probe(view.ready()),
             "/devices": _shared(lambda: _devices(view.reports())),
         }
-        try:
-            self._server = _Listener((host, port), _handler(routes))
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-        ) as error:  # a ValueError if the host cannot be a name
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(
-                f"http-address {address!r}: cannot listen there: {reason}; "
-                "choose another address, or off"
-            ) from error
+        self._server = _Listener(listener, _handler(routes))
         self.port: int = self._server.server_address[1]
 
     def run(self) -> None:
@@ -122,26 +94,16 @@ class Server:
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64  # with the default of 5, simultaneous clients wait for a second
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        everywhere = not address[0] and socket.has_dualstack_ipv6()
-        if everywhere or ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        self._everywhere = everywhere
+    def __init__(self, listener: socket.socket, handler: type[BaseHTTPRequestHandler]) -> None:
         self._ended = threading.Condition()
         """Notified when a client ends."""
         self._clients: dict[socket.socket, None] = {}
         self._waiting: set[socket.socket] = set()
         """Clients that wait for an answer of ours, so they are not slow themselves."""
-        super().__init__(address, handler)
-
-    @override
-    def server_bind(self) -> None:
-        if self._everywhere:  # accept IPv4 too, whatever the system's default
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # HTTPServer's own method would ask the DNS for a name that nobody needs.
-        socketserver.TCPServer.server_bind(self)
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()  # the one that is made in there
+        self.socket = listener
 
     @override
     def get_request(self) -> Any:

@@ -1,49 +1,34 @@
 """The metrics of the framework. ``docs/metrics.md`` promises their names and labels."""
 
 # ruff: noqa: RUF009 - the rows of the table are calls
-import platform
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
-from typing_extensions import override
+from typing import TYPE_CHECKING, NamedTuple
 
 from deviceplugin._telemetry.events import Events
+from deviceplugin._telemetry.instruments import (
+    Count,
+    Counter,
+    Gauge,
+    Histogram,
+    Instrument,
+    Level,
+    Times,
+)
 
-_M = TypeVar("_M", Info, Counter, Gauge, Histogram)
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
-_HELD: Final = "deviceplugin_device_allocated"
-_END: Final = b"# EOF\n"
-"""The last line of the OpenMetrics format."""
-_CHUNK: Final = 250
-"""Lines that are written before other threads may run."""
-_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+    from deviceplugin._telemetry.exposition import Exposition
 
-Count = tuple[str, int, int]
+DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
-Holder = tuple[str, str, str, str, str]
-"""Resource, device, namespace, pod and container."""
-
-
-_SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
-    "counter": ("_total", "_created"),
-    "summary": ("_sum", "_count", "_created"),
-    "histogram": ("_bucket", "_sum", "_count", "_created"),
-    "gaugehistogram": ("_bucket", "_gsum", "_gcount"),
-    "info": ("_info",),
-}
-
-
-def series(family: Metric) -> set[str]:
-    """Return the names that ``family`` has in any format, which no other family may have."""
-    return {family.name, *(family.name + suffix for suffix in _SUFFIXES.get(family.type, ()))}
+Holder = tuple[str, ...]
+"""Resource, device, namespace, pod and container; more is ignored."""
+Source = Callable[[Collection[str]], "Collector"]
+"""Returns a collector of further metrics. It gets the names that are taken."""
 
 
 class Attribution(NamedTuple):
@@ -56,43 +41,29 @@ class Attribution(NamedTuple):
     """Healthy devices that nobody holds."""
     holders: Mapping[str, Iterable[Holder]] | None
     """The holders of each held device, by its id; None if they are unknown."""
+    degraded: int = 0
+    """Healthy devices that will not be healthy for long."""
 
 
-def _family(kind: Callable[..., _M], name: str, text: str, *labels: str, **options: Any) -> _M:
-    """Return a field of ``Metrics``: each instance creates its own metric."""
-    make = partial(kind, name, text, labels, registry=None, **options)
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    make = partial(Instrument, Count, name, text, *labels)
     return field(init=False, default_factory=make)
 
 
-_counter = partial(_family, Counter)
-_gauge = partial(_family, Gauge)
-_seconds = partial(_family, Histogram, buckets=_SECONDS)
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    make = partial(Instrument, Level, name, text, *labels)
+    return field(init=False, default_factory=make)
 
 
-class _BuildInfo(Info):
-    """Reads the versions at the first scrape, because that would delay the start."""
-
-    _is_read = False
-
-    @override
-    def collect(self) -> Iterable[Metric]:
-        if not self._is_read:
-            from importlib.metadata import version
-
-            names = {"version": "deviceplugin", "grpc": "grpcio"}
-            versions = {name: version(package) for name, package in names.items()}
-            self.info({**versions, "python": platform.python_version()})
-            self._is_read = True
-        return super().collect()
+def _seconds(name: str, text: str, *labels: str) -> Histogram:
+    make = partial(Instrument, Times, name, text, *labels)
+    return field(init=False, default_factory=make)
 
 
 @dataclass(eq=False, repr=False)
 class Metrics:
-    """The metrics of one process, in their own registry."""
+    """The metrics of one process. Only the first scrape imports what writes them."""
 
-    build: Info = _family(
-        _BuildInfo, "deviceplugin_build", "Versions of the framework, Python and grpcio."
-    )
     registrations: Counter = _counter(
         "deviceplugin_registrations", "Registrations that the kubelet accepted.", "resource"
     )
@@ -111,10 +82,7 @@ class Metrics:
     )
     streams: Gauge = _gauge("deviceplugin_streams", "Open ListAndWatch streams.", "resource")
     allocations: Counter = _counter(
-        "deviceplugin_allocations",
-        "Allocate requests, by gRPC code.",
-        "resource",
-        "code",
+        "deviceplugin_allocations", "Allocate requests, by gRPC code.", "resource", "code"
     )
     allocation_seconds: Histogram = _seconds(
         "deviceplugin_allocation_duration_seconds",
@@ -154,13 +122,47 @@ class Metrics:
         "code",
     )
 
+    claims_prepared: Gauge = _gauge(
+        "deviceplugin_claims_prepared", "Claims that are prepared or being prepared.", "driver"
+    )
+    claim_calls: Counter = _counter(
+        "deviceplugin_claim_calls",
+        "Claims that the kubelet wanted prepared or unprepared: OK or FAILED.",
+        "driver",
+        "method",
+        "code",
+    )
+    claim_seconds: Histogram = _seconds(
+        "deviceplugin_claim_call_duration_seconds",
+        "Time to prepare or unprepare a claim, in seconds.",
+        "driver",
+        "method",
+    )
+    slice_writes: Counter = _counter(
+        "deviceplugin_slice_writes", "Writes of ResourceSlices.", "driver", "action", "code"
+    )
+    api_requests: Counter = _counter(
+        "deviceplugin_api_requests",
+        "DRA's requests to the API server, by status; 0 without an answer.",
+        "method",
+        "code",
+    )
+
     def __post_init__(self) -> None:
-        self.registry = CollectorRegistry()
-        for family in fields(self):
-            self.registry.register(getattr(self, family.name))
+        self.instruments: Sequence[Counter | Gauge | Histogram] = [
+            getattr(self, each.name) for each in fields(self)
+        ]
+        """All of them."""
         self.events = Events()
         """The latest events, which the page shows."""
-        self._attribution: Callable[[], Iterable[Attribution]] = tuple
+        self.attribution: Callable[[], Iterable[Attribution]] = tuple
+        """Returns the holders of devices. It is called at each scrape."""
+        self.devices: Callable[[], Iterable[DeviceCount]] = tuple
+        """Returns the numbers of devices. It is called at each scrape."""
+        self.sources: list[Source] = []
+        """Collectors of further metrics, which the first scrape makes, in this order."""
+        self._lock = threading.Lock()
+        self._exposition: Exposition | None = None
 
     def count_skipped_samples(self, plugin: str, number: int) -> None:
         """Set how many samples of the metrics of ``plugin`` were dropped."""
@@ -170,30 +172,23 @@ class Metrics:
         """Count a request to the kubelet."""
         self.pod_resources_requests.labels(method, code).inc()
 
-    def attribute(self, source: Callable[[], Iterable[Attribution]]) -> None:
-        """Report the holders of devices. ``source`` is called at each scrape."""
-        self._attribution = source
-        self.registry.register(_Attributed(source))
+    def count_api_request(self, method: str, status: int) -> None:
+        """Count a request to the API server."""
+        self.api_requests.labels(method, str(status)).inc()
+
+    @property
+    def exposition(self) -> "Exposition":
+        """What writes the metrics. The first access imports it."""
+        with self._lock:
+            if self._exposition is None:
+                from deviceplugin._telemetry.exposition import Exposition
+
+                self._exposition = Exposition(self)
+            return self._exposition
 
     def expose(self, accept: str) -> tuple[str, bytes]:
         """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (ValueError, TypeError):  # an invalid header
-            encode, content_type = choose_encoder("")
-        body = encode(self.registry)
-        held = "".join(_write_held(self._attribution())).encode()
-        end = body.rfind(_END) if body.endswith(_END) else len(body)
-        return content_type, body[:end] + held + body[end:]
-
-    def count_devices(self, source: Callable[[], Iterable[Count]]) -> None:
-        """Report the numbers of devices. ``source`` is called at each scrape."""
-        self.registry.register(_Devices(source))
-
-    def add(self, source: Callable[[Collection[str]], Collector]) -> None:
-        """Add the collector that ``source`` returns. It gets the names that are taken."""
-        taken = {name for family in self.registry.collect() for name in series(family)}
-        self.registry.register(source({*taken, _HELD}))
+        return self.exposition.write(accept)
 
     def expect_plugin(self, plugin: str) -> None:
         """Start the counters of a plugin at 0, so that the first increase is visible."""
@@ -210,71 +205,3 @@ class Metrics:
         """Remove the gauges of a withdrawn resource; its counters stay."""
         for gauge in (self.registered, self.streams):
             gauge.remove(resource)
-
-
-class _Devices(Collector):
-    def __init__(self, source: Callable[[], Iterable[Count]]) -> None:
-        self._source = source
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        devices = GaugeMetricFamily(
-            "deviceplugin_devices",
-            "Advertised devices, by health.",
-            labels=["resource", "health"],
-        )
-        for resource, healthy, unhealthy in self._source():
-            devices.add_metric([resource, "healthy"], healthy)
-            devices.add_metric([resource, "unhealthy"], unhealthy)
-        yield devices
-
-
-class _Attributed(Collector):
-    def __init__(self, source: Callable[[], Iterable[Attribution]]) -> None:
-        self._source = source
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        allocatable = GaugeMetricFamily(
-            "deviceplugin_devices_allocatable",
-            "Healthy devices, allocated or not.",
-            labels=["resource"],
-        )
-        allocated = GaugeMetricFamily(
-            "deviceplugin_devices_allocated", "Devices allocated to pods.", labels=["resource"]
-        )
-        free = GaugeMetricFamily(
-            "deviceplugin_devices_free",
-            "Healthy devices not allocated to any pod.",
-            labels=["resource"],
-        )
-        for each in self._source():
-            allocatable.add_metric([each.resource], each.allocatable)
-            if each.holders is None:  # unknown is not 0
-                continue
-            allocated.add_metric([each.resource], len(each.holders))
-            free.add_metric([each.resource], each.free)
-        yield from (allocatable, allocated, free)
-
-
-def _write_held(source: Iterable[Attribution]) -> Iterator[str]:
-    """Yield the lines of the only metric that can have very many, ten times as fast as the library.
-
-    The lines are the same in both formats.
-    """
-    yield f"# HELP {_HELD} 1 for each device allocated to a container.\n"
-    yield f"# TYPE {_HELD} gauge\n"
-    holders = (h for each in source for held in (each.holders or {}).values() for h in held)
-    for number, holder in enumerate(holders):
-        if number % _CHUNK == 0:
-            time.sleep(0)  # let another thread run, which may answer an Allocate
-        resource, device, namespace, pod, container = map(_quoted, holder)
-        yield (
-            f'{_HELD}{{resource="{resource}",device="{device}",namespace="{namespace}",'
-            f'pod="{pod}",container="{container}"}} 1.0\n'
-        )
-
-
-def _quoted(value: str) -> str:
-    value = value.encode(errors="replace").decode()
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

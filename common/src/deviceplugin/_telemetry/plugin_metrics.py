@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 from typing_extensions import override
 
 from deviceplugin._platform import hooks as _hooks
-from deviceplugin._telemetry.metrics import series
+from deviceplugin._telemetry.exposition import series
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities, Plugin

@@ -1,0 +1,124 @@
+"""The listening socket of the HTTP server, and when the server itself is loaded.
+
+Clients that connect early wait in the socket's queue. So an address that cannot be used is an error
+at the start, but the server and its libraries do not delay the first list.
+"""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from deviceplugin._config import values
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deviceplugin._http.server import Server
+
+_QUEUE: Final = 64
+"""Clients that wait. With few, simultaneous clients would wait for a second."""
+_LONGEST_START: Final = 1.0
+"""Seconds after which the server is loaded even if the start is not over: a probe waits that long,
+and a kubelet that is down can take hours."""
+_CHECK: Final = 0.02
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; ``:port`` means every address of the machine.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    try:
+        return values.parse_address(address)
+    except ValueError as error:
+        raise ConfigError(f"http-address {address!r} {error}") from error
+
+
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens on ``address``.
+
+    Raises:
+        ConfigError: Nothing can listen there.
+    """
+    host, port = parse_address(address)
+    try:
+        return _listen(host, port)
+    except (OSError, ValueError, TypeError) as error:  # a ValueError if the host cannot be a name
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"http-address {address!r}: cannot listen there: {reason}; "
+            "choose another address, or off"
+        ) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    everywhere = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if everywhere or ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if everywhere:  # accept IPv4 too, whatever the system's default
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((host, port))
+        listener.listen(_QUEUE)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+class Listener:
+    """Listens at once, and serves once the start is over. ``run`` is its thread.
+
+    Args:
+        address: As in the settings.
+        make: Returns the server for a listening socket. It may import what nothing else needs.
+        started: Returns whether the start is over.
+        clock: For tests.
+
+    Raises:
+        ConfigError: Nothing can listen on ``address``.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        make: Callable[[socket.socket], "Server"],
+        *,
+        started: Callable[[], bool],
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        self._socket = listen(address)
+        self.port: int = self._socket.getsockname()[1]
+        self._make = make
+        self._started = started
+        self._waiter = Waiter(clock)
+        self._lock = threading.Lock()
+        self._server: Server | None = None
+
+    def run(self) -> None:
+        """Serve until stopped, and close the socket.
+
+        Raises:
+            Exception: The server could not be loaded.
+        """
+        with self._socket:
+            self._waiter.until(self._started, _LONGEST_START, every=_CHECK)
+            server = None if self._waiter.is_over() else self._make(self._socket)
+            with self._lock:
+                self._server = server
+            if server is not None and not self._waiter.is_over():
+                server.run()
+
+    def stop(self) -> None:
+        """Make ``run`` return."""
+        self._waiter.end()
+        with self._lock:
+            if self._server is not None:
+                self._server.stop()
+        with suppress(OSError):  # closed already
+            self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,141 @@
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._http import listener as _listener
+from deviceplugin._http.listener import Listener
+from deviceplugin._http.server import Server
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.testing import Kubelet
+from patience import PATIENCE, eventually
+
+
+class View:
+    def alive(self) -> str:
+        return ""
+
+    def ready(self) -> str:
+        return ""
+
+    def reports(self) -> list[None]:
+        return []
+
+
+class Loading:
+    """Makes the server, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.started = False
+
+    def make(self, listening: socket.socket) -> Server:
+        self.times += 1
+        return Server(listening, View(), Metrics())  # type: ignore[arg-type]
+
+
+@contextmanager
+def running(listener: Listener) -> Iterator[threading.Thread]:
+    thread = threading.Thread(target=listener.run, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        listener.stop()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def ask(port: int, path: str = "/healthz") -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_a_client_that_comes_before_the_server_is_loaded_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_listener, "_LONGEST_START", PATIENCE)
+    loading = Loading()
+    listener = Listener("127.0.0.1:0", loading.make, started=lambda: loading.started)
+    with running(listener), socket.create_connection(("127.0.0.1", listener.port)) as client:
+        client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert 0 == loading.times
+        loading.started = True
+        assert client.makefile().readline().startswith("HTTP/1.0 200")
+
+
+def test_a_start_that_does_not_end_keeps_nobody_from_asking_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_listener, "_LONGEST_START", 0.1)
+    listener = Listener("127.0.0.1:0", Loading().make, started=lambda: False)
+    with running(listener):
+        assert 200 == ask(listener.port)
+
+
+def test_one_that_is_stopped_during_the_start_loads_nothing_and_leaves_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_listener, "_LONGEST_START", PATIENCE)
+    loading = Loading()
+    listener = Listener("127.0.0.1:0", loading.make, started=lambda: False)
+    with running(listener):
+        pass
+    assert 0 == loading.times
+    again = Listener(f"127.0.0.1:{listener.port}", loading.make, started=lambda: True)
+    with running(again):
+        assert 200 == ask(again.port)
+
+
+def test_one_that_is_stopped_while_the_server_is_loaded_does_not_serve() -> None:
+    made, let_go = threading.Event(), threading.Event()
+    loading = Loading()
+
+    def make(listening: socket.socket) -> Server:
+        made.set()
+        let_go.wait(PATIENCE)
+        return loading.make(listening)
+
+    listener = Listener("127.0.0.1:0", make, started=lambda: True)
+    with running(listener):
+        assert made.wait(PATIENCE)
+        listener.stop()
+        let_go.set()
+
+
+def test_a_server_that_cannot_be_loaded_is_not_lost() -> None:
+    def make(_listening: socket.socket) -> Server:
+        raise ImportError("no module named 'http'")
+
+    listener = Listener("127.0.0.1:0", make, started=lambda: True)
+    with pytest.raises(ImportError, match="no module named 'http'"):
+        listener.run()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", listener.port))
+
+
+class One(dp.Plugin):
+    resource = "listener.example/dev"
+
+    def discover(self) -> list[dp.Device]:
+        return [dp.Device("a")]
+
+
+def test_a_plugin_that_cannot_load_its_server_ends_and_says_why(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from deviceplugin._http import server
+
+    monkeypatch.delattr(server, "Server")  # as if the import failed
+    with (
+        pytest.raises(ImportError, match="cannot import name 'Server'"),
+        kubelet.running(One(), http_address="127.0.0.1:0"),
+    ):
+        eventually(lambda: "fatal error, stopping" in caplog.text, "the error to be logged")
