@@ -10,8 +10,10 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin import AllocationError
+from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, HookTimeoutError, call
-from patience import PATIENCE
+from deviceplugin._platform.threads import Threads
+from patience import PATIENCE, eventually
 
 
 def fail() -> NoReturn:
@@ -240,8 +242,11 @@ def test_a_hook_that_hangs_is_left_alone(hanging: Hanging) -> None:
 
 
 def test_a_hook_is_called_in_a_thread_that_does_not_keep_the_process() -> None:
-    thread = Hooks().call("allocate", threading.current_thread, timeout=PATIENCE)
-    assert ("hook-allocate", True) == (thread.name, thread.daemon)
+    def who() -> tuple[str, bool]:
+        thread = threading.current_thread()
+        return thread.name, thread.daemon
+
+    assert ("hook-allocate", True) == Hooks().call("allocate", who, timeout=PATIENCE)
 
 
 def test_while_too_many_calls_hang_further_ones_are_refused_at_once(hanging: Hanging) -> None:
@@ -258,10 +263,8 @@ def test_calls_that_end_late_make_room_for_others(hanging: Hanging) -> None:
     for _ in range(MAX_HANGING):
         with pytest.raises(HookTimeoutError):
             hooks.call("prefer", hanging.prefer, timeout=0.001)
-    late = [thread for thread in threading.enumerate() if thread.name == "hook-prefer"]
     hanging.released.set()
-    for thread in late:
-        thread.join(PATIENCE)
+    eventually(lambda: not hooks._hanging["prefer"], "the late calls to end")
     assert ["late"] * MAX_HANGING == [
         hooks.call("prefer", hanging.prefer, timeout=PATIENCE) for _ in range(MAX_HANGING)
     ]
@@ -287,6 +290,7 @@ def test_a_thread_that_cannot_be_had_is_a_failed_hook(monkeypatch: pytest.Monkey
 
     hooks = Hooks()
     with monkeypatch.context() as patch:
+        patch.setattr(_hooks, "_THREADS", Threads())
         patch.setattr(threading.Thread, "start", no_thread)
         for _ in range(2 * MAX_HANGING):
             with pytest.raises(HookFailedError, match="can't start new thread"):

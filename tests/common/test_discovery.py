@@ -15,6 +15,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._discovery import triggers, watched_paths
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin.simulator import Pod
@@ -65,7 +66,7 @@ def test_a_discovery_that_goes_on_failing_is_logged_once(
         node.wait_for(RESOURCE, {"a"})
         plugin.fail(OSError("no such bus"))
         failures = node.host._metrics.discovery_errors.labels("ScriptedPlugin")
-        eventually(lambda: failures._value.get() >= 5, "five failures")
+        eventually(lambda: failures.value >= 5, "five failures")
     assert 1 == events(caplog).count("discovery failed")
 
 
@@ -398,9 +399,9 @@ def test_the_kubelet_is_not_asked_what_pods_hold_while_nothing_has_vanished(
         ) as node,
     ):
         node.wait_for(RESOURCE, {"a"})
-        discoveries = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")._sum
-        before = discoveries.get()
-        eventually(lambda: discoveries.get() > before, "more discoveries")
+        discoveries = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")
+        before = discoveries.sum
+        eventually(lambda: discoveries.sum > before, "more discoveries")
         assert 1 == pods.asked
 
 
@@ -667,9 +668,9 @@ def test_a_long_row_of_skipped_devices_is_cut_short(
     with kubelet.running(ScriptedPlugin("a", *(f"x{number} " for number in range(30)))) as node:
         node.wait_for(RESOURCE, {"a"})
         skipped = node.host._metrics.skipped_devices.labels("OddPlugin")
-        assert 0 == skipped._value.get()
+        assert 0 == skipped.value
         skipped = node.host._metrics.skipped_devices.labels("ScriptedPlugin")
-        assert 30 == skipped._value.get()
+        assert 30 == skipped.value
     told = [vars(one)["problem"] for one in caplog.records if one.message == "device skipped"]
     assert (11, "20 more") == (len(told), told[-1])
 
@@ -790,17 +791,18 @@ def test_an_answer_about_what_pods_hold_ends_the_wait_and_is_logged(
 
 
 def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(
-    kubelet: Kubelet,
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = ScriptedPlugin("a", "b")
     kubelet.simulated.delete(PLUGIN_POD)
+    monkeypatch.setattr(Checkpoint, "is_known", False)  # with one, an empty list is believed
     with kubelet.running(plugin, vanished_grace=timedelta(milliseconds=1)) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"}, {"b"})
-        asked = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")._sum
-        before = asked.get()
-        eventually(lambda: asked.get() > before, "more discoveries")
+        asked = node.host._metrics.discovery_seconds.labels("ScriptedPlugin")
+        before = asked.sum
+        eventually(lambda: asked.sum > before, "more discoveries")
         assert {"a": "Healthy", "b": "Unhealthy"} == node.kubelet.devices(RESOURCE)
         node.kubelet.admit(Pod.of("any", main={}))
         node.wait_for(RESOURCE, {"a"})

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Mount, Plugin, Topology
+from deviceplugin import (
+    Device,
+    DeviceNode,
+    DiscoveryError,
+    Health,
+    Mount,
+    Plugin,
+    Topology,
+    Version,
+)
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery.found import counts, describe, discover, sort_out
 from deviceplugin._inventory.validation import shown
@@ -222,7 +231,8 @@ def test_a_device_is_described_in_json() -> None:
         health=SICK,
         topology=Topology((1, 0)),
         nodes=[DeviceNode("/dev/a", "/dev/b")],
-        attributes={"model": "T1"},
+        attributes={"model": "T1", "lanes": 4, "ecc": True, "driver": Version("1.2.3")},
+        capacity={"memory": "8Gi"},
     )
     assert {
         "id": "a",
@@ -231,7 +241,8 @@ def test_a_device_is_described_in_json() -> None:
         "since": "1970-01-01T00:00:01.500+00:00",
         "numa_nodes": [0, 1],
         "nodes": ["/dev/a"],
-        "attributes": {"model": "T1"},
+        "attributes": {"model": "T1", "lanes": 4, "ecc": True, "driver": "1.2.3"},
+        "capacity": {"memory": "8Gi"},
     } == json.loads(json.dumps(describe(device, 1.5)))
 
 
@@ -244,6 +255,7 @@ def test_a_device_that_is_only_an_id_is_described_in_full() -> None:
         "numa_nodes": [],
         "nodes": [],
         "attributes": {},
+        "capacity": {},
     } == describe(Device("a"), 0)
 
 

@@ -41,6 +41,20 @@ def test_a_change_of_health_is_told_each_time(told: Told) -> None:
     assert 6 == len(told.events.latest())
 
 
+def worn(reason: str) -> dp.Device:
+    return dp.Device("a", health=dp.Health.degraded(reason))
+
+
+def test_a_device_that_will_fail_is_told_and_then_that_it_did(told: Told) -> None:
+    assert [("device is healthy", "")] == told.of(dp.Device("a"))
+    assert [("device is degraded", "worn out")] == told.of(worn("worn out"))
+    assert [] == told.of(worn("worn out"))
+    assert [("device is unhealthy", "worn out")] == told.of(sick("a", "worn out"))
+    assert [("device is degraded", "5 blocks left")] == told.of(worn("5 blocks left"))
+    assert [] == told.of(worn("4 blocks left"))
+    assert [("device is healthy", "")] == told.of(dp.Device("a"))
+
+
 def test_another_reason_is_told(told: Told) -> None:
     assert [("device is unhealthy", "too hot")] == told.of(sick("a", "too hot"))
     assert [("device is unhealthy", "it is gone")] == told.of(sick("a", "it is gone"))

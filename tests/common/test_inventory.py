@@ -1,4 +1,3 @@
-import threading
 import time
 from collections.abc import Iterable
 from random import Random
@@ -9,9 +8,10 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from deviceplugin import Device, DiscoveryError, Health, Plugin
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin._inventory.published import Resource
-from patience import PATIENCE
+from deviceplugin._kubelet.offer import Offer
 
 SICK = Health.unhealthy("dust")
 
@@ -27,42 +27,9 @@ def resource() -> Resource:
     return Resource("x.io/dev", Plain())
 
 
-def never() -> bool:
-    return False
-
-
-def always() -> bool:
-    return True
-
-
-class Reader:
-    """Waits for the next list in a thread of its own."""
-
-    def __init__(self, resource: Resource, last: bytes | None) -> None:
-        self._resource = resource
-        self._last = last
-        self._asked = threading.Event()
-        self._over = False
-        self.got: bytes | None = None
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-        assert self._asked.wait(PATIENCE)  # it has nothing to read, and is about to wait
-
-    def _read(self) -> None:
-        self.got = self._resource.next_list(self._last, self._done)
-
-    def _done(self) -> bool:
-        self._asked.set()
-        return self._over
-
-    def stop(self) -> None:
-        self._over = True
-        self._resource.wake()
-
-    def result(self) -> bytes | None:
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        return self.got
+def latest(resource: Resource) -> bytes | None:
+    """What a stream that opens now sends first."""
+    return Offer(resource, Ownership()).latest()
 
 
 def test_a_resource_has_no_devices_at_first(resource: Resource) -> None:
@@ -97,39 +64,14 @@ def test_it_is_known_since_when_a_device_is_as_it_is(resource: Resource) -> None
     assert 0.0 == resource.since("a")
 
 
-def test_the_first_list_is_waited_for(resource: Resource) -> None:
-    reader = Reader(resource, None)
+def test_only_a_list_that_differs_on_the_wire_is_announced(resource: Resource) -> None:
+    offer, announced = Offer(resource, Ownership()), list[bytes | None]()
+    offer.watch(lambda: announced.append(offer.latest()))
     resource.publish([])
-    assert b"" == reader.result()
-
-
-def test_the_latest_list_is_given_at_once_to_who_has_an_older_one(resource: Resource) -> None:
     resource.publish([Device("a")])
-    resource.publish([Device("b")])
-    assert encode_list([Device("b")]) == resource.next_list(None, never)
-    assert encode_list([Device("b")]) == resource.next_list(encode_list([Device("a")]), never)
-
-
-def test_the_next_list_is_one_that_differs_on_the_wire(resource: Resource) -> None:
-    resource.publish([Device("a")])
-    reader = Reader(resource, encode_list([Device("a")]))
     resource.publish([Device("a", attributes={"x": "1"})])  # nothing that the kubelet would see
     resource.publish([Device("b")])
-    assert encode_list([Device("b")]) == reader.result()
-
-
-def test_who_has_the_latest_list_waits_until_it_is_over(resource: Resource) -> None:
-    resource.publish([Device("a")])
-    reader = Reader(resource, encode_list([Device("a")]))
-    resource.wake()
-    reader.stop()
-    assert reader.result() is None
-
-
-def test_a_list_that_is_waiting_is_given_even_when_it_is_over(resource: Resource) -> None:
-    resource.publish([Device("a")])
-    assert encode_list([Device("a")]) == resource.next_list(None, always)
-    assert resource.next_list(encode_list([Device("a")]), always) is None
+    assert [b"", encode_list([Device("a")]), encode_list([Device("b")])] == announced
 
 
 def test_what_is_published_after_the_end_changes_nothing(resource: Resource) -> None:
@@ -137,13 +79,7 @@ def test_what_is_published_after_the_end_changes_nothing(resource: Resource) -> 
     resource.close()
     assert [] == resource.publish([Device("a", health=SICK)])
     assert resource.devices["a"].health
-    assert encode_list([Device("a")]) == resource.next_list(None, always)
-
-
-def test_every_reader_gets_the_list(resource: Resource) -> None:
-    readers = [Reader(resource, None) for _ in range(5)]
-    resource.publish([Device("a")])
-    assert [encode_list([Device("a")])] * 5 == [reader.result() for reader in readers]
+    assert encode_list([Device("a")]) == latest(resource)
 
 
 def test_a_list_that_is_too_long_for_the_kubelet_leaves_the_last_one(resource: Resource) -> None:
@@ -156,7 +92,7 @@ def test_a_list_that_is_too_long_for_the_kubelet_leaves_the_last_one(resource: R
         "at most: use fewer devices or shorter ids"
     ) == str(raised.value)
     assert ["a"] == list(resource.devices)
-    assert encode_list([Device("a")]) == resource.next_list(None, always)
+    assert encode_list([Device("a")]) == latest(resource)
 
 
 def test_devices_are_in_natural_order_also_when_they_come_and_go(resource: Resource) -> None:
@@ -184,5 +120,5 @@ def test_the_list_is_in_natural_order_whatever_came_before(
         resource.publish([Device(f"d{number}") for number in given_order])
         expected = [f"d{number}" for number in sorted(numbers)]
         assert expected == list(resource.devices)
-        assert encode_list(map(Device, expected)) == resource.next_list(None, always)
+        assert encode_list(map(Device, expected)) == latest(resource)
         assert all(resource.since(device_id) > 0 for device_id in expected)

@@ -30,6 +30,7 @@ def test_a_device_needs_nothing_but_an_id() -> None:
     assert ("a", "", Health(), None) == (device.id, device.resource, device.health, device.topology)
     assert Allocation() == device.allocation
     assert {} == device.attributes
+    assert {} == device.capacity
 
 
 def test_health_is_a_truth_with_a_reason() -> None:

@@ -1,5 +1,4 @@
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from threading import Event
 
 import pytest
@@ -40,18 +39,18 @@ def test_a_plugin_that_overrides_nothing_offers_nothing(hook: str) -> None:
 @pytest.mark.parametrize("plugin", [Preparing(), Derived()])
 def test_overriding_a_hook_here_or_in_a_parent_offers_it(plugin: Plugin) -> None:
     assert ["pre_start"] == [hook for hook in HOOKS if overrides(plugin, hook)]
-    capabilities = asdict(Capabilities.of(plugin))
+    capabilities = Capabilities.of(plugin)._asdict()
     assert ["pre_start"] == [hook for hook, is_there in capabilities.items() if is_there]
 
 
 def test_a_plugin_that_overrides_nothing_has_no_capabilities() -> None:
-    assert {False} == set(asdict(Capabilities.of(Plain())).values())
+    assert {False} == set(Capabilities.of(Plain())._asdict().values())
 
 
 def test_each_capability_is_that_of_the_hook_of_its_name() -> None:
-    for hook in asdict(Capabilities.of(Plain())):
+    for hook in Capabilities.of(Plain())._asdict():
         kind = type("Capable", (Plain,), {hook: lambda *_: None})
-        capabilities = asdict(Capabilities.of(kind()))
+        capabilities = Capabilities.of(kind())._asdict()
         assert [hook] == [name for name, is_there in capabilities.items() if is_there]
 
 

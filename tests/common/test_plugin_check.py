@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
@@ -126,6 +127,38 @@ def test_a_hook_that_could_never_be_called_is_a_configuration_error(
     assert str(info.value).startswith(f"Lamp: {problem}")
 
 
+@dataclass(frozen=True)
+class Brightness:
+    percent: int = 100
+
+
+@dataclass(frozen=True)
+class Colour:
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"allocate_with": with_two}, "allocate_with() is never called: set parameters"),
+        ({"parameters": Brightness}, "nothing uses its parameters"),
+        ({"parameters": 3}, "nothing uses its parameters 3: override allocate_with()"),
+        ({"parameters": 3, "allocate_with": with_two}, "3 is not a dataclass"),
+        ({"parameters": Colour, "allocate_with": with_two}, "Colour: name needs a default"),
+        (
+            {"parameters": Brightness, "allocate_with": with_one},
+            f"allocate_with() {OTHER_ARGUMENTS}",
+        ),
+    ],
+)
+def test_parameters_that_could_never_be_given_are_a_configuration_error(
+    members: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(dp.ConfigError) as info:
+        check_plugins([plugin(**members)])
+    assert str(info.value).startswith(f"Lamp: {problem}")
+
+
 def test_an_attribute_that_takes_the_place_of_a_hook_is_an_error() -> None:
     lamp = plugin()
     lamp.start = 12.5  # type: ignore[method-assign, assignment]
@@ -189,6 +222,8 @@ class Ready(Mixin, Plain):
         plugin(start=Answer()),
         plugin(discover=generator, prefer=generator, changes=generator, metrics=generator),
         plugin(pre_start=with_one, preStart=with_one),
+        plugin(parameters=Brightness, allocate_with=with_two),
+        plugin(parameters=Brightness, allocate_with=with_two, allocate=with_one),
         plugin(metrics=property(unreadable)),
     ],
 )

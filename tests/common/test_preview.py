@@ -1,18 +1,25 @@
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
+import yaml
 from typing_extensions import override
 
-from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology
+from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology, main
 from deviceplugin._app.preview import show
+from deviceplugin._dra.device_classes import device_classes
+from deviceplugin._dra.naming import device_name
+from deviceplugin.simulator import SimulatedCluster
 
 GPU = Device(
     "gpu10",
     health=Health.unhealthy("too hot"),
     topology=Topology((0, 1)),
     nodes=[DeviceNode("/dev/gpu10"), DeviceNode("/dev/gpuctl")],
-    attributes={"model": "T1", "memory": "8G"},
+    attributes={"model": "T1", "ecc": True},
+    capacity={"memory": "8G"},
 )
 
 
@@ -50,7 +57,7 @@ def test_a_table_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[st
         "x.io/other   o       healthy             -     -                       -\n"
         "x.io/serial  gpu2    healthy             0     -                       -\n"
         "x.io/serial  gpu10   unhealthy: too hot  0,1   /dev/gpu10,/dev/gpuctl  "
-        "model=T1,memory=8G\n"
+        "model=T1,ecc=true,memory=8G\n"
     )
     assert (expected, "") == capsys.readouterr()
 
@@ -73,6 +80,7 @@ def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str])
         "numa_nodes": [0],
         "nodes": [],
         "attributes": {},
+        "capacity": {},
     }
     gpu10 = {
         "id": "gpu10",
@@ -80,7 +88,8 @@ def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str])
         "reason": "too hot",
         "numa_nodes": [0, 1],
         "nodes": ["/dev/gpu10", "/dev/gpuctl"],
-        "attributes": {"model": "T1", "memory": "8G"},
+        "attributes": {"model": "T1", "ecc": True},
+        "capacity": {"memory": "8G"},
     }
     assert {"resources": [{"name": "x.io/serial", "devices": [gpu2, gpu10]}]} == json.loads(out)
     assert "" == err
@@ -163,3 +172,92 @@ def test_nothing_at_all_is_said_to_be_nothing(capsys: pytest.CaptureFixture[str]
     assert "nothing to advertise\n" == capsys.readouterr().out
     assert 1 == show([Broken(OSError("odd"))], "json")
     assert {"resources": []} == json.loads(capsys.readouterr().out)
+
+
+class Named(Serial):
+    """As a command makes it: without arguments."""
+
+    def __init__(self) -> None:
+        fine = Device("a", attributes={"lanes": 4})
+        super().__init__(fine, Device("B", health=Health.unhealthy("hot")), Device("c" * 60 + "ä"))
+
+
+def slices_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    with pytest.raises(SystemExit) as end:
+        main(Named, argv=["--once", *words])
+    assert 0 == end.value.code
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("words", [["--output=slices"], ["--protocol=dra"]])
+def test_slices_are_shown_as_they_would_be_published(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    (one,) = slices_of(capsys, "--node-name=n1", "--driver-name=s.x.io", *words)
+    assert ("ResourceSlice", "s.x.io", "n1") == (
+        one["kind"],
+        one["spec"]["driver"],
+        one["spec"]["nodeName"],
+    )
+    assert {"name": "n1/x.io/serial", "generation": 1, "resourceSliceCount": 1} == one["spec"][
+        "pool"
+    ]
+    by_id = {device["attributes"]["id"]["string"]: device for device in one["spec"]["devices"]}
+    assert {"int": 4} == by_id["a"]["attributes"]["lanes"]
+    assert [{"key": "s.x.io/unhealthy", "effect": "NoSchedule"}] == by_id["B"]["taints"]
+
+
+@dataclass(frozen=True)
+class Line:
+    baud_rate: int = 9600
+
+
+class Talking(Named):
+    parameters = Line
+
+    @override
+    def allocate_with(self, devices: Any, parameters: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_comments_show_what_a_claim_may_say(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--once", "--output=slices", "--driver-name=s.x.io"]
+    with pytest.raises(SystemExit):
+        main(Talking, Talking, argv=words)
+    written = capsys.readouterr().out
+    assert 1 == len(list(yaml.safe_load_all(written)))
+    comments = [line.removeprefix("# ") for line in written.splitlines() if line[0] == "#"]
+    assert "A claim may have this as spec.devices.config:" == comments[0]
+    parameters = {"apiVersion": "s.x.io/v1", "kind": "Line", "baudRate": 9600}
+    assert [{"opaque": {"driver": "s.x.io", "parameters": parameters}}] == json.loads(
+        "".join(comments[1:])
+    )
+
+
+def test_classes_are_shown_for_the_resources(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--output=device-classes", "--driver-name=s.x.io"]
+    (one,) = slices_of(capsys, *words)
+    assert ("DeviceClass", "s.x.io") == (one["kind"], one["metadata"]["name"])
+    assert "x.io/serial" == one["spec"]["extendedResourceName"]
+
+
+def test_classes_of_several_resources_have_names_of_their_own() -> None:
+    with SimulatedCluster() as cluster:
+        for one in device_classes("s.x.io", ["x.io/b_B", "y.io/a"]):
+            cluster.create(one)
+        found = cluster.list("DeviceClass")
+    names = sorted((one["metadata"]["name"], one["spec"]["extendedResourceName"]) for one in found)
+    assert [("a.s.x.io", "y.io/a"), (f"{device_name('b_B')}.s.x.io", "x.io/b_B")] == names
+
+
+def test_with_dra_the_table_can_still_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(Named, argv=["--once", "--protocol=dra", "--output=table"])
+    assert "RESOURCE" in capsys.readouterr().out
+
+
+def test_slices_of_a_driver_without_a_name_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(Named, Named, argv=["--once", "--output=slices"])
+    assert 2 == end.value.code
+    assert "driver-name is needed" in capsys.readouterr().err

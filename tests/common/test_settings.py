@@ -598,3 +598,33 @@ def test_a_field_may_say_what_an_empty_text_means() -> None:
         load(Lenient, flags={}, environ={"DP_PREFIX": ""}).prefix,
     )
     assert "is not one of true" in problem(OwnSettings, flags={"serial": "s", "shared": ""})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("driver-name", "Gopher.example.com", "is not the name of a driver: use at most 63 "),
+        ("driver-name", "gopher..com", "is not the name of a driver"),
+        ("driver-name", "example.com/gopher", "is not the name of a driver"),
+        ("driver-name", f"{'a' * 60}.com", "is not the name of a driver"),
+        (
+            "api-server",
+            "10.96.0.1:443",
+            "is not the URL of a server, such as https://10.96.0.1:443",
+        ),
+        ("protocol", "both", "is not one of device-plugin, dra"),
+        ("on-unhealthy", "evict", "is not one of no-schedule, no-execute, report"),
+    ],
+)
+def test_a_wrong_setting_of_dra_is_refused(key: str, value: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--{key}: '.*' {problem}"):
+        load(Settings, flags={key: value}, environ={})
+
+
+def test_settings_of_dra_may_be_empty_and_the_node_comes_from_the_downward_api() -> None:
+    empty = dict.fromkeys(("driver-name", "api-server"), "")
+    found = load(Settings, flags=empty, environ={"NODE_NAME": "n1"})
+    assert ("", "", "n1") == (found.driver_name, found.api_server, found.node_name)
+    given = {"driver-name": "gopher.example.com", "api-server": "https://10.96.0.1:443"}
+    found = load(Settings, flags=given, environ={})
+    assert given == {"driver-name": found.driver_name, "api-server": found.api_server}

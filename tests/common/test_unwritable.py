@@ -4,7 +4,6 @@ import errno
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,10 +11,13 @@ from tempfile import mkdtemp
 import pytest
 
 from containers.unshare import POSSIBLE
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.server import Server, _advised, _check_exists
+from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.server import Server
 from deviceplugin._platform.hooks import Hooks
+from deviceplugin._platform.unix_sockets import advised, check_exists
 from deviceplugin._registration.kubelet_socket import Kubelet, is_directory
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
@@ -31,6 +33,8 @@ from deviceplugin._telemetry import log
 from deviceplugin.kit.log import Problems
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._inventory.published import Resource
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._registration.kubelet_socket import Kubelet
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics
@@ -51,7 +55,7 @@ metrics = Metrics()
 for _ in range(3):
     try:
         Server(
-            Resource("example.com/thing", Nothing()),
+            Offer(Resource("example.com/thing", Nothing()), Ownership()),
             Kubelet(directory, metrics),
             admission=ADMIT_ALL,
             hooks=Hooks(),
@@ -117,15 +121,15 @@ def test_a_plugin_directory_that_is_mounted_read_only_is_told_once(directory: Pa
 
 
 def test_what_names_no_error_of_the_system_is_told_as_it_is() -> None:
-    assert "path too long" == _advised(OSError("path too long"))
-    assert "No space left on device" == _advised(OSError(errno.ENOSPC, "No space left on device"))
+    assert "path too long" == advised(OSError("path too long"))
+    assert "No space left on device" == advised(OSError(errno.ENOSPC, "No space left on device"))
 
 
 def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none() -> None:
     odd = Path("/") / ("x" * 300)
     assert not is_directory(odd)
     with pytest.raises(OSError, match=f"^{odd}: File name too long$"):
-        _check_exists(odd)
+        check_exists(odd)
 
 
 DELETE = """
@@ -154,13 +158,13 @@ def test_a_directory_that_is_deleted_under_its_mount_is_told(directory: Path) ->
     assert "['', 'it has been deleted under its mount']\n" == said
 
 
-def test_a_directory_in_which_only_grpc_cannot_listen_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "a%41"  # an address in which gRPC reads %41 as A
+def test_a_directory_in_which_only_grpc_cannot_listen_is_told(directory: Path) -> None:
+    folder = directory / "a%41"  # an address in which gRPC reads %41 as A
     folder.mkdir()
     metrics = Metrics()
     with pytest.raises(OSError, match=f"^{folder}: cannot listen in it$"):
         Server(
-            Resource("example.com/thing", ScriptedPlugin()),
+            Offer(Resource("example.com/thing", ScriptedPlugin()), Ownership()),
             Kubelet(folder, metrics),
             admission=ADMIT_ALL,
             hooks=Hooks(),
@@ -169,4 +173,3 @@ def test_a_directory_in_which_only_grpc_cannot_listen_is_told(tmp_path: Path) ->
             refused=lambda _: None,
         )
     assert [] == [*folder.iterdir()]
-    assert [] == [one for one in threading.enumerate() if one.name.startswith("rpc-")]

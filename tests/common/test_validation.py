@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology
+from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology, Version
 from deviceplugin._inventory.validation import (
     allocation_problem,
     device_problem,
@@ -237,7 +237,25 @@ def test_what_is_no_device_at_all_is_said_to_be_none() -> None:
         ("envs", {"A": 1}, "environment variable's value 1 is not a str"),
         ("annotations", {"A": None}, "annotation's value None is not a str"),
         ("cdi_names", [0], "CDI name 0 is not a str"),
-        ("attributes", {"cores": 4}, "attribute's value 4 is not a str"),
+        ("attributes", {"cores": 4.5}, "attribute's value 4.5 is not a str or int"),
+        (
+            "attributes",
+            {"cores": -(2**63) - 1},
+            f"attribute 'cores' {-(2**63) - 1} has more than 64 bits",
+        ),
+        ("attributes", {1: "a"}, "attribute 1 is not a str"),
+        ("capacity", {"memory": 1.5}, "capacity's value 1.5 is not a str or int"),
+        ("capacity", {1: 1}, "capacity 1 is not a str"),
+        ("share_of", 3, "share_of 3 is not a str"),
+        (
+            "share_of",
+            "a\n",
+            "share_of 'a\\n' has control characters, unreadable bytes or blanks at an end",
+        ),
+        ("capacity", {"m": True}, "capacity 'm' True is not a quantity, such as 4 or 80Gi"),
+        ("capacity", {"m": -1}, "capacity 'm' -1 is not a quantity, such as 4 or 80Gi"),
+        ("capacity", {"m": "80 GB"}, "capacity 'm' '80 GB' is not a quantity, such as 4 or 80Gi"),
+        ("capacity", {"m": 2**63}, f"capacity 'm' {2**63} is not a quantity, such as 4 or 80Gi"),
     ],
 )
 def test_what_an_author_without_a_type_checker_may_give_is_told(
@@ -245,6 +263,20 @@ def test_what_an_author_without_a_type_checker_may_give_is_told(
 ) -> None:
     given_fields: dict[str, Any] = {field: value}
     assert f"device a: {problem}" == device_problem(Device("a", **given_fields))
+
+
+def test_attributes_and_capacity_of_all_their_types() -> None:
+    device = Device(
+        "a",
+        attributes={"a": "x", "b": 2**63 - 1, "c": -(2**63), "d": True, "e": Version("1.2.3")},
+        capacity={"a": 0, "b": 2**63 - 1},
+    )
+    assert "" == device_problem(device)
+
+
+@pytest.mark.parametrize("quantity", ["0", "4", "80Gi", "1.5G", "500m", "1e3", "2E", "1E-3"])
+def test_quantities_that_the_api_server_accepts(quantity: str) -> None:
+    assert "" == device_problem(Device("a", capacity={"memory": quantity}))
 
 
 @pytest.mark.parametrize(

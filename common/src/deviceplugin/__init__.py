@@ -15,7 +15,7 @@ from deviceplugin.errors import (
     UnhealthyDeviceError,
     UnknownDeviceError,
 )
-from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
+from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology, Version
 from deviceplugin.plugin import Plugin
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Topology",
     "UnhealthyDeviceError",
     "UnknownDeviceError",
+    "Version",
     "main",
     "run",
 ]

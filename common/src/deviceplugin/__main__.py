@@ -5,11 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final, cast
 
 from deviceplugin._config.words import suggestion
 
 _USAGE: Final = 2
+_VERSION: Final = "--version"
+_KUBECTL: Final = "kubectl-deviceplugin"
+"""The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,21 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "devices": Command(
         "deviceplugin.tools.devices._cli", "list a node's devices and the pods that hold them"
     ),
+    "drain": Command(
+        "deviceplugin.tools.drain._cli", "wait until nobody holds devices through a protocol"
+    ),
+    "fleet": Command("deviceplugin.tools.fleet._cli", "list the devices of all nodes of a cluster"),
     "events": Command(
         "deviceplugin.tools.events._cli", "report a node's unhealthy devices as Events"
     ),
     "evict": Command(
         "deviceplugin.tools.evict._cli", "evict pods whose device has been unhealthy for too long"
+    ),
+    "migrate": Command(
+        "deviceplugin.tools.migrate._cli", "turn the manifest of another plugin into one of ours"
+    ),
+    "record": Command(
+        "deviceplugin.tools.record._cli", "print what plugins read of this machine, for an issue"
     ),
     "startup-taint": Command(
         "deviceplugin.tools.startup_taint._cli",
@@ -79,11 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: the sub-command's, or 2 for a wrong command line.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
+        words = ["fleet", *words]
     if not words or words[0] in {"-h", "--help", "help"}:
         (sys.stdout if words else sys.stderr).write(_help())
         return 0 if words else _USAGE
     name, *rest = words
-    if name == "--version":
+    if name == _VERSION:
         sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
         return 0
     if name not in COMMANDS:

@@ -11,6 +11,7 @@ _ADVICE: Final = (
     'request one of them for each container, or have their plugin number them with "{position}"'
 )
 
+_NOTHING: Final = Allocation()
 _Claim = tuple[str, str]
 """A place in the container, as messages show it: the kind, and the name or path."""
 
@@ -24,9 +25,13 @@ def merged(devices: Sequence[Device]) -> Allocation:
         AllocationError: Two devices need different things in one place of the container, so one of
             them would be lost.
     """
+    if len(devices) == 1:  # as in most requests
+        recipe = devices[0].allocation_at(0)
+        longest = max(len(recipe.nodes), len(recipe.mounts), len(recipe.cdi_names))
+        return recipe if longest < 2 else _NOTHING + recipe  # noqa: PLR2004 - without duplicates
     positions: dict[object, int] = {}
     owners: dict[_Claim, tuple[str, Device]] = {}
-    total = Allocation()
+    total = _NOTHING
     for device in devices:
         recipe = device.allocation_at(positions.setdefault(_identity(device), len(positions)))
         for claim, value in dict(_claims(recipe)).items():

@@ -25,9 +25,9 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a device is healthy and, if it is not, why.
+    """Whether a device is healthy and, if it is not or will not be for long, why.
 
-    True or false by itself: ``if device.health: ...``.
+    True or false by itself: ``if device.health: ...``. A healthy device with a reason is degraded.
     """
 
     healthy: bool = True
@@ -43,11 +43,23 @@ class Health:
         """Return the health of a device that must not be given to a pod."""
         return cls(healthy=False, reason=reason)
 
+    @classmethod
+    def degraded(cls, reason: str) -> "Health":
+        """Return the health of a device that works, and will not for long: pods still get it."""
+        return cls(healthy=True, reason=reason)
+
+    @property
+    def state(self) -> str:
+        """``healthy``, ``degraded`` or ``unhealthy``."""
+        if not self.healthy:
+            return "unhealthy"
+        return "degraded" if self.reason else "healthy"
+
     def __bool__(self) -> bool:
         return self.healthy
 
     def __str__(self) -> str:
-        return "healthy" if self.healthy else f"unhealthy: {self.reason}"
+        return "healthy" if self.state == "healthy" else f"{self.state}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,21 @@ class Allocation:
         )
 
 
+class Version(str):
+    """A semantic version, such as ``1.2.3``, as the value of an attribute.
+
+    Claims can compare it: ``device.attributes["gpu.example.com"].driver.isGreaterThan(...)``. A
+    version that is written otherwise, such as ``535.104`` or ``595.58.03``, is published as the
+    semantic version that it can only mean; anything else is published as a string.
+    """
+
+    __slots__ = ()
+
+
+Attribute = str | int | bool | Version
+"""The value of an attribute."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device: its id, its health, and what a container needs to use it.
@@ -149,8 +176,15 @@ class Device:
     envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     cdi_names: Sequence[str] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    """Facts for people, such as model and serial number; shown in ``/devices``."""
+    attributes: Mapping[str, Attribute] = field(default_factory=lambda: _NOTHING)
+    """Facts such as model and serial number; shown in ``/devices``. With DRA, pods can select
+    devices by them, and the type of a value counts: a string is never taken for a number."""
+    capacity: Mapping[str, int | str] = field(default_factory=lambda: _NOTHING)
+    """What the device has of something, such as ``{"memory": "80Gi"}``: a number, or a quantity as
+    Kubernetes writes it. Shown in ``/devices``; with DRA, pods can select devices by it."""
+    share_of: str = ""
+    """If it is a share, the id of what is shared, which is not that of another device. All shares
+    of it are equal but for their ids. With DRA slices have it once, and its shares are counted."""
     numbered: bool = False
     """Whether ``{position}`` is replaced by the number of the device, from 0, among the devices of
     one container: in container paths, and in names and values of environment and annotations."""
@@ -164,13 +198,11 @@ class Device:
             and type(self.envs) is MappingProxyType
             and type(self.annotations) is MappingProxyType
             and type(self.attributes) is MappingProxyType
+            and type(self.capacity) is MappingProxyType
         ):
             return
-        _freeze(
-            self,
-            lists=("nodes", "mounts", "cdi_names"),
-            mappings=("envs", "annotations", "attributes"),
-        )
+        mappings = ("envs", "annotations", "attributes", "capacity")
+        _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=mappings)
 
     @classmethod
     def from_path(cls, path: Path | str, *, sysfs: Path = _topology.SYSFS) -> "Device":

@@ -2,11 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deviceplugin import _allocation as _recipes
 from deviceplugin.model import Allocation, Device
@@ -38,9 +37,10 @@ class Plugin(ABC):
     """
 
     socket_name: str = ""
-    """File name, without its ``.sock``, of the socket of ``resource``.
+    """Another file name, without its ``.sock``, of the socket of ``resource``.
 
-    It is better not to give one: then each socket gets a unique name.
+    It is for programs that look for it. The kubelet is given a name that is new each time. Of
+    several running plugins with one name, the first has it, and all work.
     """
 
     needs_process: bool = False
@@ -54,6 +54,13 @@ class Plugin(ABC):
     """Whether to refuse to allocate a device that another pod holds, according to the kubelet.
 
     In rare cases the kubelet gives one device to two pods. Otherwise this costs nothing.
+    """
+
+    parameters: type | None = None
+    """A frozen dataclass of what a ResourceClaim may say about its devices, or None for nothing.
+
+    Each field needs a type as in settings, and a default. In a claim its name is written in camel
+    case: ``idleTimeout`` for ``idle_timeout``. Override ``allocate_with`` to use them.
     """
 
     @abstractmethod
@@ -82,6 +89,19 @@ class Plugin(ABC):
                 refuses devices that need different things under one path or name.
         """
         return _recipes.merged(devices)
+
+    def allocate_with(self, devices: Sequence[Device], parameters: Any) -> Allocation:
+        """Return the same as ``allocate`` for a container that may have given ``parameters``.
+
+        It is called instead of ``allocate`` if the plugin has ``parameters``, and gets an object of
+        that class: what the claim says, checked, or the defaults. A pod without a claim gets the
+        defaults, and so does every pod through the device-plugin protocol. After a reboot it is
+        called again with the same parameters. It may call ``self.allocate(devices)``.
+
+        Raises:
+            AllocationError: As for ``allocate``.
+        """
+        raise NotImplementedError
 
     def prefer(
         self, available: Sequence[Device], required: Sequence[Device], size: int
@@ -145,11 +165,11 @@ class Plugin(ABC):
         """Undo ``start``, after ``resource`` has been unregistered for good."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """Which optional hooks a plugin's class overrides. The others are never called.
 
-    ``allocate`` is an exception: its default is called, without a time limit.
+    ``allocate`` stands for ``allocate_with``, too. It is an exception: its default is called,
+    without a time limit.
     """
 
     allocate: bool
@@ -168,7 +188,7 @@ class Capabilities:
 @cache
 def _capabilities(kind: type[Plugin]) -> Capabilities:
     return Capabilities(
-        allocate=kind.allocate is not Plugin.allocate,
+        allocate=(kind.allocate, kind.allocate_with) != (Plugin.allocate, Plugin.allocate_with),
         prefer=kind.prefer is not Plugin.prefer,
         pre_start=kind.pre_start is not Plugin.pre_start,
         changes=kind.changes is not Plugin.changes,

@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,11 @@ class Group:
 
     def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
         """Return a thread for ``run``, which may end at any time but is an error if it raises."""
-        return threading.Thread(target=self._act, args=(name, run), name=name, daemon=True)
+        return threading.Thread(target=self.guarded(name, run), name=name, daemon=True)
+
+    def guarded(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that calls ``run``, and stops all if it raises."""
+        return partial(self._act, name, run)
 
     def stop(self) -> None:
         """Make ``run`` return."""
@@ -82,7 +87,19 @@ def _as_exception(name: str, error: BaseException) -> Exception:
     return failure
 
 
-def join(threads: Iterable[threading.Thread], timeout: float) -> None:
+class Joinable(Protocol):
+    """A thread, or something like it."""
+
+    name: str
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, at most ``timeout`` seconds."""
+
+    def is_alive(self) -> bool:
+        """Return whether it has not ended."""
+
+
+def join(threads: Iterable[Joinable], timeout: float) -> None:
     """Wait for ``threads``, at most ``timeout`` seconds for all of them together."""
     deadline = time.monotonic() + timeout
     late = []

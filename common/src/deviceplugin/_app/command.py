@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import gc
 import inspect
 import json
 import logging
@@ -12,11 +13,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NoReturn,
+    Protocol,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 from deviceplugin._app import exit_status, flags
 from deviceplugin._app.file_changes import FileChanges
-from deviceplugin._app.reload import reload
 from deviceplugin._app.signals import Signals
 from deviceplugin._config import environment, loading, names, settings_check
 from deviceplugin._config.settings import Settings, dump
@@ -25,6 +34,9 @@ from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
+
+if TYPE_CHECKING:
+    from deviceplugin._app.host import Host
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +48,14 @@ _RELOAD_REST: Final = 0.1
 
 Command = Callable[[Sequence[str]], int]
 """A further command: it gets the arguments after its name, and returns its exit status."""
+
+
+@runtime_checkable
+class Retrying(Protocol):
+    """A maker that is to be called again if it has failed. A plugin that stands in may say when."""
+
+    ask_for_reload: Callable[[], object]
+    """Has the settings loaded and all makers called again. It is set before the first call."""
 
 
 @overload
@@ -127,8 +147,11 @@ class _Command:
         if options.once:
             plugins = self._make(settings)
             check_plugins(plugins)
-            return preview(plugins, options.output)
+            return preview(plugins, options.output, settings)
         signals = Signals()  # first, because an unhandled signal kills, or is lost for pid 1
+        for maker in self._makers:
+            if isinstance(maker, Retrying):
+                maker.ask_for_reload = signals.ask_for_reload
         plugins = self._make(settings)
         return self._serve(plugins, settings, options, signals)
 
@@ -192,9 +215,7 @@ class _Command:
         options: argparse.Namespace,
         signals: Signals,
     ) -> int:
-        from deviceplugin._app.host import Host  # not needed for --help and --once
-
-        host = Host(plugins, settings)
+        host = _make_host(plugins, settings)
         failed = threading.Event()
 
         def run() -> None:
@@ -212,6 +233,8 @@ class _Command:
             self._changes.start(host.watch, signals.ask_for_reload)
         try:
             while (number := signals.next()) == signal.SIGHUP:
+                from deviceplugin._app.reload import reload  # most processes never do
+
                 reload(host, settings, functools.partial(self._load, options), self._make)
                 time.sleep(_RELOAD_REST)
             if number:
@@ -221,6 +244,21 @@ class _Command:
             host.stop()
             thread.join()
         return exit_status.FAILED if failed.is_set() else 0
+
+
+def _make_host(plugins: Sequence[Plugin], settings: Settings) -> "Host":
+    """Return the host. What it imports is permanent, so the garbage collector skips it for good."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from deviceplugin._app.host import Host  # not needed for --help and --once
+
+        host = Host(plugins, settings)
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
+    return host
 
 
 def _check_makers(makers: Sequence[object]) -> None:
@@ -249,7 +287,14 @@ def _paragraph(maker: Any) -> str:
     return inspect.cleandoc(text).partition("\n\n")[0]
 
 
-def preview(plugins: Sequence[Plugin], output: str) -> int:
+def preview(plugins: Sequence[Plugin], output: str | None, settings: Settings) -> int:
     from deviceplugin._app import preview
 
-    return preview.show(plugins, output)
+    output = output or ("slices" if settings.protocol == "dra" else "table")
+    if output in {"table", "json"}:
+        return preview.show(plugins, output)
+    from deviceplugin._app.slices_preview import SlicesPreview
+
+    of_dra = SlicesPreview.of(settings, plugins)
+    is_slices = output == "slices"
+    return preview.show(plugins, of_dra.as_yaml if is_slices else of_dra.classes_as_yaml)

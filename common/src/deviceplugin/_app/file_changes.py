@@ -1,7 +1,6 @@
 """Noticing that configuration files have changed, by an edit or a new version of a ConfigMap."""
 
 import errno
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -125,6 +124,8 @@ def _digest(path: Path) -> bytes:
     if not path.is_dir():
         if not path.is_file():
             raise OSError(errno.EINVAL, "not a regular file")  # reading a pipe would consume it
+        import hashlib  # many plugins run without any file
+
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
     files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")

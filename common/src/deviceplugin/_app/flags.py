@@ -79,7 +79,10 @@ def make_parser(
         "at least one device, or 1 if there is none or a discovery fails",
     )
     parser.add_argument(
-        "--output", choices=["table", "json"], default="table", help="form of --once's output"
+        "--output",
+        choices=["table", "json", "slices", "device-classes"],
+        help="form of --once's output; slices are the default with --protocol dra, else the table; "
+        "device-classes let pods that ask for a resource get its devices through DRA",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print all settings as JSON, and exit"
@@ -112,7 +115,9 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
             default=argparse.SUPPRESS,
             action="append" if _is_many(field, types[field.name]) else "store",
             metavar="YAML" if "kind" in field.metadata else values.metavar(types[field.name]),
-            help=f"{texts.get(name, '')}{_notes(field)}".replace("%", "%%"),
+            help=f"{texts.get(name, field.metadata.get('help', ''))}{_notes(field)}".replace(
+                "%", "%%"
+            ),
             **options,
         )
 

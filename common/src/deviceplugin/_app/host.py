@@ -2,14 +2,18 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deviceplugin._app.actors import Group
-from deviceplugin._app.served_resources import Endpoints, registrars
+from deviceplugin._app.catalogue import Catalogue
+from deviceplugin._app.dra_settings import DraSettings
+from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
 from deviceplugin._app.status import Status
 from deviceplugin._attribution.checkpoint import Checkpoint
+from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._attribution.schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
@@ -18,15 +22,19 @@ from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._discovery.retention import Retention
 from deviceplugin._discovery.timing import DiscoveryTiming
-from deviceplugin._http import server as _server
-from deviceplugin._inventory.published import Resource
+from deviceplugin._http.listener import Listener
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import check_directory
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._telemetry import sources
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin._telemetry.plugin_metrics import Additions
+from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
+
+if TYPE_CHECKING:
+    from deviceplugin._http.server import Server
+    from deviceplugin._telemetry.offers import Offered
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
@@ -45,66 +53,144 @@ class Host:
         check_directory("plugin-dir", settings.plugin_dir)
         check_directory("registry-dir", settings.registry_dir)
         check_plugins(plugins)
+        names = DraSettings.needed(settings, plugins)
+        self._settings = settings
         self._metrics = Metrics()
         self._watcher = FileWatcher(settings.poll_interval.total_seconds())
         self._registrars = registrars(settings, self._metrics)
         sockets = SocketNews(self._watcher, [each.directory for each in self._registrars])
-        self._tracker = _tracker(settings, self._resources, self._metrics)
+        self._catalogue = Catalogue()
+        timing = AttributionTiming.of(settings.pod_resources_interval.total_seconds())
+        mode: Mode = "device-plugin" if names is None else "dra"
+        self._ownership = Ownership(mode, timing=timing, resources=self._catalogue.resources)
+        self._pod_resources = PodResources(
+            settings.pod_resources_socket, self._metrics.count_pod_resources
+        )
+        self._tracker = HoldingsTracker(
+            self._pod_resources,
+            timing,
+            resources=self._catalogue.resources,
+            metrics=self._metrics,
+            ownership=self._ownership,
+            # DRA must know who holds devices before it is switched to.
+            exposed=settings.http_address != "off" or bool(settings.node_name),
+            own_pod=socket.gethostname(),  # unless it is on the host's network
+            checkpoint=Checkpoint(settings.plugin_dir),
+        )
         self._group = Group()
         self._endpoints = Endpoints(
-            self._registrars, sockets, self._tracker, self._metrics, thread=self._group.thread
+            self._registrars,
+            sockets,
+            self._tracker,
+            self._metrics,
+            ownership=self._ownership,
+            guarded=self._group.guarded,
         )
-        timing = _timing(settings)
-        self._discoveries = [
+        self._catalogue.attach(self._endpoints)
+        self._discoveries = self._make_discoveries(plugins)
+        self._switch = self._make_switch(names)
+        self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
+        self._status = Status(
+            settings,
+            discoveries=self._discoveries,
+            catalogue=self._catalogue,
+            endpoints=self._endpoints,
+            tracker=self._tracker,
+            liveness=self._liveness,
+            switch=self._switch,
+        )
+        self._fill_metrics()
+        self._add_actors(settings.http_address)
+
+    def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
+        timing = _timing(self._settings)
+        return [
             Discovery(
                 plugin,
                 name=name,
                 timing=timing,
-                catalogue=self._endpoints,
+                catalogue=self._catalogue,
                 ask=self._tracker.ask,
                 watcher=self._watcher,
                 metrics=self._metrics,
             )
             for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
-        self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
-        self._status = Status(
-            settings,
-            discoveries=self._discoveries,
-            endpoints=self._endpoints,
-            tracker=self._tracker,
-            liveness=self._liveness,
-        )
-        self._fill_metrics()
-        self._add_actors(settings.http_address)
 
-    def _resources(self) -> Mapping[str, Resource]:
-        return self._endpoints.resources()
+    def _make_switch(self, names: DraSettings | None) -> ProtocolSwitch:
+        try:
+            dra = None if names is None else self._make_dra(names)
+        except ConfigError:
+            self._watcher.close()
+            raise
+        return ProtocolSwitch(
+            self._settings.protocol,
+            dra=dra,
+            make=self._make_dra,
+            ownership=self._ownership,
+            catalogue=self._catalogue,
+            lists=self._endpoints,
+            allocatable=self._pod_resources.allocatable,
+            discovered=lambda: all(d.completed or d.failure for d in self._discoveries),
+            poll_soon=self._tracker.poll_now,
+            events=self._metrics.events,
+        )
+
+    def _make_dra(self, names: DraSettings | None = None) -> DraFront:
+        from deviceplugin._app.dra import Dra  # its client of the API server takes memory
+
+        dra = Dra(
+            self._settings,
+            names or DraSettings.of(self._settings, self._plugins()),
+            ownership=self._ownership,
+            resources=self._catalogue.resources,
+            discovered=lambda: all(each.completed for each in self._discoveries),
+            watcher=self._watcher,
+            metrics=self._metrics,
+            thread=self._group.thread,
+            holdings=self._tracker.current,
+        )
+        self._tracker.places = dra.places
+        return dra
+
+    def _plugins(self) -> list[Plugin]:
+        return [each.plugin for each in self._discoveries]
 
     def _fill_metrics(self) -> None:
-        self._metrics.count_devices(self._status.count_devices)
-        self._metrics.attribute(self._status.attribute)
-        self._metrics.add(
-            lambda taken: Additions(
+        self._metrics.devices = self._status.count_devices
+        self._metrics.attribution = self._status.attribute
+        self._metrics.sources += [
+            sources.offers(self._offered),
+            sources.additions(
                 lambda: {each.name: each.plugin for each in self._discoveries},
-                taken,
                 self._metrics.count_skipped_samples,
-            )
-        )
+            ),
+        ]
+
+    def _offered(self) -> "Iterable[Offered]":
+        from deviceplugin._http.offers import offered  # only a scrape needs it
+
+        return offered(self._ownership, self._catalogue.resources().values())
 
     def _add_actors(self, http_address: str) -> None:
         group = self._group
         group.add("file-watcher", self._watcher.run, self._watcher.stop)
         if http_address != "off":
-            http = _server.Server(http_address, self._status, self._metrics)
+            http = Listener(http_address, self._http_server, started=lambda: not self.ready())
             self.http_port = http.port
             group.add("http", http.run, http.stop)
             group.add("liveness", self._liveness.run, self._liveness.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
+        group.add("protocol-switch", self._switch.run, self._switch.stop)
         # It is added last, so that it stops first and the kubelet notices at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
+
+    def _http_server(self, listener: socket.socket) -> "Server":
+        from deviceplugin._http.server import Server  # its libraries would delay the first list
+
+        return Server(listener, self._status, self._metrics)
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""
@@ -135,6 +221,15 @@ class Host:
         for endpoint in self._endpoints.running():
             endpoint.recheck()
 
+    def check_protocol(self, protocol: Mode) -> None:
+        """Raise ConfigError if devices cannot be offered by ``protocol`` here."""
+        if protocol == "dra":
+            DraSettings.of(self._settings, self._plugins())
+
+    def offer_by(self, protocol: Mode) -> None:
+        """Offer the devices by ``protocol`` from now on, each as soon as that is safe."""
+        self._switch.to(protocol)
+
     # The same as over HTTP, for tests.
 
     def alive(self) -> str:
@@ -152,20 +247,6 @@ class Host:
     def inventory(self) -> Mapping[str, Any]:
         """Return all resources and their devices, for JSON."""
         return self._status.inventory()
-
-
-def _tracker(
-    settings: Settings, resources: Callable[[], Mapping[str, Resource]], metrics: Metrics
-) -> HoldingsTracker:
-    return HoldingsTracker(
-        PodResources(settings.pod_resources_socket, metrics.count_pod_resources),
-        AttributionTiming.of(settings.pod_resources_interval.total_seconds()),
-        resources=resources,
-        metrics=metrics,
-        exposed=settings.http_address != "off",
-        own_pod=socket.gethostname(),  # unless it is on the host's network
-        checkpoint=Checkpoint(settings.plugin_dir),
-    )
 
 
 def _timing(settings: Settings) -> DiscoveryTiming:

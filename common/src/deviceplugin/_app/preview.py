@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from deviceplugin._app.table import aligned
-from deviceplugin._discovery.found import Groups, describe, discover
+from deviceplugin._discovery.found import Groups, describe, discover, facts
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit import numa
@@ -14,8 +14,8 @@ from deviceplugin.plugin import Plugin
 _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
 
 
-def show(plugins: Sequence[Plugin], output: str) -> int:
-    """Print what ``plugins`` would advertise, as a ``table`` or ``json``.
+def show(plugins: Sequence[Plugin], output: str | Callable[[Groups], str]) -> int:
+    """Print what ``plugins`` would advertise, as a ``table``, ``json`` or what ``output`` returns.
 
     Returns the exit status: 1 if a discovery failed, or if no device would be advertised.
     """
@@ -40,7 +40,10 @@ def show(plugins: Sequence[Plugin], output: str) -> int:
                     f"{type(plugin).__name__}: topology not advertised: {name}: {reason}\n"
                 )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
-    text = _as_json(groups) if output == "json" else _as_table(groups)
+    if callable(output):
+        text = output(groups)
+    else:
+        text = _as_json(groups) if output == "json" else _as_table(groups)
     # A reason may name a file whose name is not valid Unicode.
     sys.stdout.write(text.encode(errors="backslashreplace").decode())
     sys.stdout.flush()  # so that messages about the table come after it, even in a pipe
@@ -77,7 +80,7 @@ def _as_table(groups: Groups) -> str:
                     str(device.health),
                     ",".join(map(str, numa)) or "-",
                     ",".join(node.host_path for node in device.nodes) or "-",
-                    ",".join(f"{k}={v}" for k, v in device.attributes.items()) or "-",
+                    ",".join(f"{k}={v}" for k, v in facts(device)) or "-",
                 )
             )
         if not group:

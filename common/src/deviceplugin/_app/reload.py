@@ -31,7 +31,10 @@ def reload(
     """
     try:
         settings = hooks.call(load)  # the settings class can be the plugin's code
-        host.replace(hooks.call(make, settings))
+        plugins = hooks.call(make, settings)
+        host.check_protocol(settings.protocol)
+        host.replace(plugins)
+        host.offer_by(settings.protocol)
     except DevicePluginError as error:
         log.error(  # noqa: TRY400 - the message is enough
             "invalid configuration ignored", extra={"error": str(error)}
@@ -40,7 +43,7 @@ def reload(
     changed = [
         key(field)
         for field in fields(Settings)
-        if getattr(settings, field.name) != getattr(before, field.name)
+        if field.name != "protocol" and getattr(settings, field.name) != getattr(before, field.name)
     ]
     if changed:
         log.warning("restart required to apply settings", extra={"settings": ", ".join(changed)})

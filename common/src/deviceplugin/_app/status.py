@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from deviceplugin._app.served_resources import Endpoints
+from deviceplugin._app.catalogue import Catalogue
+from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
 from deviceplugin._discovery.loop import Discovery
-from deviceplugin._http.report import NOT_ADVERTISED, Report, attribution
+from deviceplugin._http.report import Report, attribution
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._telemetry.metrics import Attribution, Count
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount
 
 
 class Status:
@@ -22,15 +24,19 @@ class Status:
         settings: Settings,
         *,
         discoveries: Sequence[Discovery],
+        catalogue: Catalogue,
         endpoints: Endpoints,
         tracker: HoldingsTracker,
         liveness: Liveness,
+        switch: ProtocolSwitch,
     ) -> None:
         self._settings = settings
         self._discoveries = discoveries
+        self._catalogue = catalogue
         self._endpoints = endpoints
         self._tracker = tracker
         self._liveness = liveness
+        self._switch = switch
 
     def alive(self) -> str:
         """Return why the process should be restarted, or an empty string."""
@@ -53,12 +59,12 @@ class Status:
         if overdue := [d for d in self._discoveries if d.overdue]:
             deadline = self._settings.discovery_deadline.total_seconds()
             return _without_success(f"for {deadline:g} s", overdue)
-        return "\n".join(self._unregistered())
+        return "\n".join([*self._unregistered(), *self._switch.problems()])
 
     def troubles(self) -> list[str]:
         """Return a message for everything that keeps devices from being advertised now."""
         own = [text for discovery in self._discoveries for text in discovery.troubles()]
-        return [*own, *self._unregistered()]
+        return [*own, *self._unregistered(), *self._switch.troubles()]
 
     def _unregistered(self) -> list[str]:
         return [
@@ -71,8 +77,8 @@ class Status:
         """Return all resources in their current state, sorted by name."""
         holdings = self._tracker.current()
         return [
-            Report.of(resource, endpoint.problem if endpoint else NOT_ADVERTISED, holdings)
-            for resource, endpoint in self._endpoints.by_resource()
+            Report.of(resource, self._endpoints.problem(name), holdings)
+            for name, resource in sorted(self._catalogue.resources().items())
         ]
 
     def inventory(self) -> Mapping[str, Any]:
@@ -86,15 +92,15 @@ class Status:
 
     # Called by the metrics at each scrape.
 
-    def count_devices(self) -> list[Count]:
+    def count_devices(self) -> list[DeviceCount]:
         """Return the numbers of healthy and of unhealthy devices of each resource."""
-        resources = self._endpoints.resources()
+        resources = self._catalogue.resources()
         return [(name, *counts(resource.devices)) for name, resource in resources.items()]
 
     def attribute(self) -> list[Attribution]:
         """Return the holders of the devices of each resource."""
         holdings = self._tracker.current()
-        resources = self._endpoints.resources().values()
+        resources = self._catalogue.resources().values()
         return [attribution(resource, holdings) for resource in resources]
 
 

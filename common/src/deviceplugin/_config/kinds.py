@@ -13,7 +13,7 @@ _U = TypeVar("_U")
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kind(Generic[_T]):
     """A kind of value. ``read`` turns a place into a value, and records faults at the place."""
 

@@ -36,10 +36,28 @@ def load(
         ConfigError: Everything that is wrong, a line each: the place, and what is valid there.
     """
     environment = os.environ if environ is None else environ
+    return _load(settings, flags, environment, None if file is None else settings.open_file(file))
+
+
+def load_section(settings: type[S], section: Place | None) -> S:
+    """Return ``settings`` from a part of a file alone, or the defaults if there is no such part.
+
+    Raises:
+        ConfigError: As for ``load``. The faults are not added to those of the document.
+    """
+    root = None if section is None else Place(section.faults.apart(), section.node, section.key)
+    return _load(settings, {}, {}, root)
+
+
+def _load(
+    settings: type[S],
+    flags: Mapping[str, str | list[str]],
+    environment: Mapping[str, str],
+    root: Place | None,
+) -> S:
     problems: list[str] = []
     types = typing.get_type_hints(settings)
     known = {key(field): field for field in fields(settings)}
-    root = None if file is None else settings.open_file(file)
     by_file = {} if root is None else _in_file(settings, root, known)
     values: dict[str, Any] = {}
     for name, field in known.items():
@@ -50,7 +68,7 @@ def load(
             continue
         where, value = found
         try:
-            values[field.name] = _value(field, types[field.name], where, value)
+            values[field.name] = read_field(field, types[field.name], where, value)
         except InvalidError:  # recorded at its place
             continue
         except ConfigError as error:
@@ -83,8 +101,8 @@ def _in_file(
     return found
 
 
-def _value(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
-    """Return the value of a setting.
+def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
+    """Return ``value``, which stands at ``where``, as the value of ``field``.
 
     Raises:
         InvalidError: It is wrong; the fault is recorded at its place in the file.

@@ -35,7 +35,7 @@ class TooDeepError(MalformedError):
         super().__init__("nested too deeply", line)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Node:
     """A value in a document."""
 

@@ -53,6 +53,10 @@ class Faults:
         self._found.setdefault((line, text))
         return InvalidError(text)
 
+    def apart(self) -> "Faults":
+        """Return an empty collection for faults of the same document."""
+        return Faults(self._locate)
+
     @property
     def lines(self) -> list[str]:
         """All faults, in the order of the document."""
@@ -107,8 +111,12 @@ class Place:
         """Record that the value is not what is ``wanted``. Return the error, as ``fault`` does."""
         return self.fault(f"{self.shown} is not {wanted}")
 
-    def keys(self, known: Collection[str] | None = None) -> "dict[str, Place]":
+    def keys(
+        self, known: Collection[str] | None = None, *, any_case: bool = False
+    ) -> "dict[str, Place]":
         """Return the places in a mapping by key. If ``known`` is given, other keys are faults.
+
+        With ``any_case``, a key that differs from a known one in upper and lower case is that one.
 
         Raises:
             InvalidError: It is not a mapping. The fault is recorded.
@@ -118,6 +126,8 @@ class Place:
         found = {
             key: Place(self.faults, node, self._inner(key)) for key, node in self.node.pairs.items()
         }
+        if any_case:
+            found = _renamed(found, {key.lower(): key for key in known or ()})
         for key in [] if known is None else [key for key in found if key not in known]:
             found.pop(key).fault(f"unknown key: {words.suggestion(key, known or ())}")
         return found
@@ -171,6 +181,17 @@ class Place:
         if not self.node.readable:
             raise self.fault("not valid")
         return self.node.value
+
+
+def _renamed(found: dict[str, Place], known: dict[str, str]) -> dict[str, Place]:
+    """Return places by the known keys; the same key in two cases is a fault."""
+    made: dict[str, Place] = {}
+    for key, place in found.items():
+        name = known.get(key.lower(), key)
+        if name in made:
+            place.fault(f"is the same key as {name}: keep one of them")
+        made.setdefault(name, place)
+    return made
 
 
 def of_file(path: Path) -> Place:

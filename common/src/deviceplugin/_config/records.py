@@ -14,7 +14,7 @@ from deviceplugin.errors import ConfigError
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Key(Generic[_T]):
     """A key of a record."""
 
@@ -38,19 +38,20 @@ def as_argument(kind: Kind[_T], argument: str) -> Key[_T]:
     return Key(kind, argument)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class _Record(Generic[_T]):
     make: Callable[..., _T]
     keys: Mapping[str, Key[Any]]
     rules: tuple[Rule, ...] = ()
     blank: bool = False
+    any_case: bool = False
 
     def argument(self, key: str) -> str:
         return self.keys[key].argument or key.replace("-", "_")
 
     def read(self, place: Place) -> _T:
         before = place.faults.count
-        given = place.keys(self.keys)
+        given = place.keys(self.keys, any_case=self.any_case)
         if self.blank:
             given = {key: one for key, one in given.items() if one.kind != "nothing"}
         for key, expected in self.keys.items():
@@ -86,16 +87,18 @@ def record(
     rules: Iterable[Rule] = (),
     schema: Schema | None = None,
     blank: bool = False,
+    any_case: bool = False,
 ) -> Kind[_T]:
     """Return the kind of mappings with these keys and no others.
 
     ``make``, such as a dataclass, makes the value. It gets only the keys that are given, so it
     decides the defaults. If it raises ``ValueError``, the message is a fault of the mapping.
     ``rules`` check several keys together; ``schema`` is the same in JSON Schema. With ``blank``, a
-    key whose value is null counts as absent.
+    key whose value is null counts as absent. With ``any_case``, keys may be in upper or lower case,
+    as in files of programs in Go.
     """
     known = {key: one if isinstance(one, Key) else Key(one) for key, one in keys.items()}
-    made = _Record(make, known, tuple(rules), blank)
+    made = _Record(make, known, tuple(rules), blank, any_case)
     missing = [key for key, one in known.items() if one.needed]
     described: Schema = {
         "type": "object",
@@ -109,7 +112,7 @@ def record(
     )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Definitions:
     """Named kinds of a schema, each of which is described once."""
 

@@ -40,6 +40,27 @@ class Settings:
     """Time between polls of the pods that hold devices, for metrics, the page and released(). The
     end of a pod can be noticed this late; its start is noticed a second after the allocation. Do
     not make it too short: all clients of a kubelet share its limit of 100 calls a second."""
+    protocol: Literal["device-plugin", "dra"] = "device-plugin"
+    """How the devices are offered: as by any device plugin, or by dynamic resource allocation
+    (dra). It can be changed while pods hold devices, without a restart."""
+    driver_name: str = dataclasses.field(
+        default="", metadata={"check": _values.check_driver_name, "empty": ""}
+    )
+    """Name of the DRA driver, which DeviceClasses and claims refer to. By default it is made of the
+    plugin's resource: gopher.example.com for example.com/gopher."""
+    node_name: str = dataclasses.field(default="", metadata={"env": "NODE_NAME"})
+    """Name of this node; in a pod, spec.nodeName. DRA needs it."""
+    cdi_dir: Path = Path("/var/run/cdi")
+    """Directory in which the container runtime finds CDI specifications. All that a container gets
+    through DRA is written there."""
+    driver_dir: Path = Path("/var/lib/kubelet/plugins")
+    """Directory with one for each DRA driver, which has its socket and a record of each prepared
+    claim. It must survive a reboot."""
+    on_unhealthy: Literal["no-schedule", "no-execute", "report"] = "no-schedule"
+    """What DRA does about an unhealthy device besides showing it in the status of its pod: no other
+    pod gets it (no-schedule), its pod is evicted too (no-execute), or nothing (report)."""
+    api_server: str = dataclasses.field(default="", metadata={"check": _values.check_url})
+    """URL of the API server. By default it is that of the cluster in which this process runs."""
     http_address: str = dataclasses.field(
         default="127.0.0.1:9494", metadata={"check": _values.check_address}
     )
@@ -116,7 +137,13 @@ def written(field: "Field[Any]", value: Any) -> Any:
 def files(settings: Settings) -> list[Path]:
     """Return the files that the settings name, besides the configuration file.
 
-    Their fields have ``metadata={"watch": True}``.
+    Their fields have ``metadata={"watch": True}``. A field can also have settings of its own.
     """
-    named = [getattr(settings, one.name) for one in fields(settings) if one.metadata.get("watch")]
-    return [path for path in named if isinstance(path, Path)]
+    found = []
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if isinstance(value, Settings):
+            found += files(value)
+        elif one.metadata.get("watch") and isinstance(value, Path):
+            found.append(value)
+    return found

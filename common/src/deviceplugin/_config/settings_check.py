@@ -3,16 +3,11 @@
 import inspect
 import typing
 from dataclasses import fields
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from deviceplugin._config import values as _values
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
-
-_TYPES: Final = (
-    "known are str, int, float, bool, Path, timedelta, Literal of strings, tuples of one of these, "
-    "one of them or None, classes with their own parse, and fields with a kind in their metadata"
-)
 
 
 def check(settings: Any) -> None:
@@ -33,7 +28,7 @@ def check(settings: Any) -> None:
     ]
     problems += [
         f"{name}: {field} cannot be a setting, because of its type {_type_name(types[field])}: "
-        f"{_TYPES}"
+        f"{_values.KNOWN}"
         for field in sorted(known)
         if "kind" not in known[field] and not _values.can_parse(types[field])
     ]

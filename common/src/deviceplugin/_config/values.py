@@ -1,6 +1,7 @@
 """Converting values of settings from the form that people write, and back."""
 
 import math
+import re
 import typing
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,6 +18,14 @@ _BOOLEANS: Final = {"true": True, "yes": True, "on": True, "1": True} | {
     "off": False,
     "0": False,
 }
+KNOWN: Final = (
+    "known are str, int, float, bool, Path, timedelta, Literal of strings, tuples of one of these, "
+    "one of them or None, classes with their own parse, and fields with a kind in their metadata"
+)
+"""The types that `can_parse` accepts, in words."""
+_MAX_DRIVER: Final = 63
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_URL: Final = re.compile(r"https?://[^/\s]+/?")
 _SHORT_BOOLEANS: Final = {"t": "true", "f": "false"}
 """Programs in Go accept these too, so manifests contain them."""
 
@@ -111,6 +120,22 @@ def check_address(text: str) -> None:
     """Raise ``ValueError`` unless ``text`` is an address, or ``off``."""
     if text != "off":
         parse_address(text)
+
+
+def check_driver_name(text: str) -> None:
+    """Raise ``ValueError`` unless ``text`` can be the name of a DRA driver, or is empty."""
+    labels = text.split(".")
+    if text and (len(text) > _MAX_DRIVER or not all(map(_LABEL.fullmatch, labels))):
+        raise ValueError(
+            f"is not the name of a driver: use at most {_MAX_DRIVER} lower-case letters, digits, "
+            "- and ., such as gopher.example.com"
+        )
+
+
+def check_url(text: str) -> None:
+    """Raise ``ValueError`` unless ``text`` is the URL of a server, or is empty."""
+    if text and not _URL.fullmatch(text):
+        raise ValueError("is not the URL of a server, such as https://10.96.0.1:443")
 
 
 _PARSERS: Final[dict[Any, Any]] = {

@@ -1,16 +1,17 @@
 """Words of messages: what somebody may have meant, and long values cut short."""
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from typing import Final
 
-_LONGEST: Final = 300
+_LONGEST: Final = 400
 """Characters of a key, or of a problem, that a message shows."""
 _MOST_NAMES: Final = 40
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return the one of ``known`` that is most like ``name``; an empty string if none is."""
+    from difflib import get_close_matches  # for mistakes only
+
     return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
 
 

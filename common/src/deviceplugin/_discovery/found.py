@@ -120,7 +120,14 @@ def describe(device: Device, since: float) -> Mapping[str, Any]:
         "numa_nodes": list(device.topology.numa_nodes) if device.topology else [],
         "nodes": [node.host_path for node in device.nodes],
         "attributes": dict(device.attributes),
+        "capacity": dict(device.capacity),
     }
+
+
+def facts(device: Device) -> Iterator[tuple[str, str]]:
+    """Yield names and values of attributes and capacity, for people."""
+    for name, value in itertools.chain(device.attributes.items(), device.capacity.items()):
+        yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @lru_cache  # most devices of a node appeared at the same time

@@ -18,13 +18,14 @@ _MANY: Final = 10
 class HealthChanges:
     """Reports changes of health of one plugin's devices. Not thread-safe by itself.
 
-    While a device stays unhealthy, a reason that merely varies is not reported each time.
+    While a device stays unhealthy or degraded, a reason that merely varies is not reported each
+    time.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._reasons: dict[str, Problems] = {}
-        """The reasons of unhealthy devices, by resource."""
+        """The reasons of unhealthy and degraded devices, by resource."""
 
     def report(self, resource: Resource, changed: Sequence[Device]) -> None:
         """Report the news among ``changed``, which ``publish`` returned."""
@@ -43,8 +44,9 @@ class HealthChanges:
         self._reasons.pop(resource, None)
 
     def _report_one(self, resource: str, device: Device) -> None:
-        event = "device is healthy" if device.health else "device is unhealthy"
         reason = device.health.reason
+        well = "device is degraded" if reason else "device is healthy"
+        event = well if device.health else "device is unhealthy"
         self._events.add(event, resource=resource, device=device.id, detail=reason)
         fields = {"resource": resource, "device": device.id}
         log.info(event, extra={**fields, **({"reason": reason} if reason else {})})
@@ -59,7 +61,8 @@ class HealthChanges:
 
 
 def _is_news(device: Device, reasons: Problems) -> bool:
-    if device.health:
+    state = device.health.state
+    if state == "healthy":
         reasons.over(device.id)
         return True
-    return reasons.is_news(device.id, device.health.reason)
+    return reasons.is_news(device.id, f"{state}: {device.health.reason}")

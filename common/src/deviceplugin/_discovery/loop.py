@@ -146,7 +146,12 @@ class Discovery:
         self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:
-        """Continue with ``plugin``, which is the same plugin with other settings."""
+        """Continue with ``plugin``, which is the same plugin with other settings.
+
+        If it is the same object, nothing changes.
+        """
+        if plugin is self.plugin:
+            return
         with self._replacing:
             self._resources.replace(plugin)
             self._triggers.listen(plugin)

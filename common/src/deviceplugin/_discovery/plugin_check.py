@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from deviceplugin._config import words
+from deviceplugin._config import parameters, words
 from deviceplugin._inventory.validation import resource_name_problem, socket_name_problem
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
@@ -50,7 +50,7 @@ def check_plugins(plugins: Iterable[object]) -> None:
             raise ConfigError(
                 f"{type(plugin).__name__}: socket_name {name!r} is not valid: {problem}"
             )
-        if problem := hook_problem(plugin):
+        if problem := hook_problem(plugin) or _parameters_problem(plugin):
             raise ConfigError(f"{type(plugin).__name__}: {problem}")
         for method, hook in doubtful_methods(plugin).items():
             log.warning(
@@ -62,6 +62,20 @@ def check_plugins(plugins: Iterable[object]) -> None:
 def hook_problem(plugin: Plugin) -> str:
     """Return why a hook of ``plugin`` could never be called, or an empty string."""
     return next(_problems(plugin), "")
+
+
+def _parameters_problem(plugin: Plugin) -> str:
+    kind, used = plugin.parameters, overrides(plugin, "allocate_with")
+    if kind is None:
+        never = "allocate_with() is never called: set parameters = the class of its parameters"
+        return never if used else ""
+    if not used:
+        return f"nothing uses its parameters {kind!r}: override allocate_with()"
+    try:
+        parameters.check(kind)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def doubtful_methods(plugin: Plugin) -> dict[str, str]:

@@ -7,6 +7,7 @@ device is kept as unhealthy until no pod can hold it any more.
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from deviceplugin.model import Device, Health
 
@@ -17,8 +18,7 @@ RECORDED_BUT_ABSENT = (
 HELD_BUT_ABSENT = "a pod holds it, but it has not been found since the plugin started"
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(NamedTuple):
     """How long vanished devices are kept, in seconds."""
 
     grace: float
@@ -27,7 +27,7 @@ class Retention:
     """The time if it is unknown what pods hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeptDevices:
     """The present and vanished devices of one resource. Immutable; times are monotonic seconds."""
 

@@ -1,12 +1,11 @@
 """The intervals and time limits of discovery."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from deviceplugin._discovery.retention import Retention
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryTiming:
+class DiscoveryTiming(NamedTuple):
     """The intervals and time limits of a plugin's discovery, in seconds."""
 
     interval: float

@@ -10,6 +10,7 @@ from typing import Final
 from deviceplugin._discovery import watched_paths
 from deviceplugin._platform import hooks
 from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities, Plugin
@@ -97,7 +98,7 @@ class Triggers:
         Events before it listens are not lost. Either it yields once when it begins to listen, or
         discoveries are made a while after the call.
         """
-        stop = threading.Event() if Capabilities.of(plugin).changes else None
+        stop = PollableEvent() if Capabilities.of(plugin).changes else None
         with self._lock:
             before, self._listening = self._listening, stop
             self._due = []

@@ -4,10 +4,9 @@ Encoded chunks that are joined are the encoded list: protobuf defines repeated f
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from operator import is_
-from typing import Final
+from typing import Final, NamedTuple
 
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin.model import Device
@@ -16,8 +15,7 @@ _LENGTH: Final = 256
 """Devices in a chunk: few enough to encode quickly, and many enough that there are few chunks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Consecutive devices of a list."""
 
     devices: Sequence[Device]

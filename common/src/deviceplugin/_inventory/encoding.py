@@ -24,27 +24,24 @@ def encode_list(devices: Iterable[Device]) -> bytes:
 
 def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
     """Return ``allocation`` as the answer for one container."""
-    return pb.ContainerAllocateResponse(
-        envs=dict(allocation.envs),
-        mounts=[
-            pb.Mount(
-                container_path=mount.container_path,
-                host_path=mount.host_path,
-                read_only=mount.read_only,
-            )
-            for mount in allocation.mounts
-        ],
-        devices=[
-            pb.DeviceSpec(
-                container_path=node.container_path,
-                host_path=node.host_path,
-                permissions=node.permissions,
-            )
-            for node in allocation.nodes
-        ],
-        annotations=dict(allocation.annotations),
-        cdi_devices=[pb.CDIDevice(name=name) for name in allocation.cdi_names],
+    response = pb.ContainerAllocateResponse(
+        envs=allocation.envs, annotations=allocation.annotations
     )
+    for mount in allocation.mounts:
+        response.mounts.add(
+            container_path=mount.container_path,
+            host_path=mount.host_path,
+            read_only=mount.read_only,
+        )
+    for node in allocation.nodes:
+        response.devices.add(
+            container_path=node.container_path,
+            host_path=node.host_path,
+            permissions=node.permissions,
+        )
+    for name in allocation.cdi_names:
+        response.cdi_devices.add(name=name)
+    return response
 
 
 def decode_allocation(response: pb.ContainerAllocateResponse) -> Allocation:

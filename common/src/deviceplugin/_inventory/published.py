@@ -1,15 +1,15 @@
-"""The latest list of each resource, and waiting for the next."""
+"""The inventory: the latest devices of each resource."""
 
 import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from deviceplugin._inventory.chunks import Chunk, encode_chunks
 from deviceplugin._inventory.validation import natural_key
+from deviceplugin._platform.listeners import Listeners
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Plugin
@@ -21,13 +21,12 @@ _FEW: Final = 16
 """Inserting one device into a sorted list costs about as much as sorting this many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The devices of a resource at one moment, by id in natural order."""
 
     devices: Mapping[str, Device]
     encoded: bytes
-    """The same as the kubelet gets it, encoded once for all streams."""
+    """The same as the kubelet gets it if all are offered, encoded once for all streams."""
     chunks: Sequence[Chunk]
     """The chunks of ``encoded``."""
 
@@ -41,15 +40,17 @@ class Resource:
     def __init__(self, name: str, plugin: Plugin) -> None:
         self.name = name
         self.plugin = plugin
-        self._changed = threading.Condition()
-        self._snapshot: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
+        """The latest snapshot; None before the first. It is replaced and never modified."""
+        self._lock = threading.Lock()
+        self._listeners = Listeners()
         self._since: dict[str, float] = {}
         self._final = False
 
     @property
     def devices(self) -> Mapping[str, Device]:
         """The devices of the latest snapshot."""
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         return _NO_DEVICES if snapshot is None else snapshot.devices
 
     def since(self, device_id: str) -> float:
@@ -62,7 +63,7 @@ class Resource:
         Raises:
             DiscoveryError: The list is too long for the kubelet; the last one stays.
         """
-        before = self._snapshot or _NOTHING
+        before = self.snapshot or _NOTHING
         new = _ordered({device.id: device for device in devices}, before.devices)
         chunks = encode_chunks(list(new.values()), before.chunks)
         encoded = b"".join(chunk.encoded for chunk in chunks)
@@ -75,42 +76,29 @@ class Resource:
             )
         changed = list(_changed(chunks, before))
         now = time.time()
-        with self._changed:
+        with self._lock:
             if self._final:
                 return []
             if self._since.keys() != new.keys():
                 self._since = {device_id: self._since.get(device_id, now) for device_id in new}
             self._since.update((device.id, now) for device in changed)
-            stale = self._snapshot is None or self._snapshot.encoded != encoded
-            self._snapshot = Snapshot(MappingProxyType(new), encoded, chunks)
-            if stale:
-                self._changed.notify_all()
+            stale = self.snapshot is None or self.snapshot.encoded != encoded
+            self.snapshot = Snapshot(MappingProxyType(new), encoded, chunks)
+        if stale:
+            self._listeners.call()
         return changed
 
     def close(self) -> None:
         """Ignore all later snapshots."""
-        with self._changed:
+        with self._lock:
             self._final = True
 
-    def next_list(self, last: bytes | None, done: Callable[[], bool]) -> bytes | None:
-        """Wait for an encoded list other than ``last`` and return it; None once ``done()``.
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call ``changed``, from any thread, after each snapshot that differs on the wire.
 
-        A list that is ready when ``done`` becomes true is still returned: so a stream that is
-        being closed sends it first. Call ``wake`` after ``done`` may have changed.
+        Return a function that ends this.
         """
-        with self._changed:
-            while True:
-                snapshot = self._snapshot
-                if snapshot is not None and snapshot.encoded != last:
-                    return snapshot.encoded
-                if done():
-                    return None
-                self._changed.wait()
-
-    def wake(self) -> None:
-        """Make all calls of ``next_list`` check ``done`` again."""
-        with self._changed:
-            self._changed.notify_all()
+        return self._listeners.add(changed)
 
 
 def _ordered(devices: dict[str, Device], old: Mapping[str, Device]) -> dict[str, Device]:

@@ -20,6 +20,11 @@ _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
 _CDI_DEVICE: Final = r"[A-Za-z0-9]([-\w.:]*[A-Za-z0-9])?"
 _CDI_NAME: Final = re.compile(f"{_CDI_KIND}/{_CDI_KIND}={_CDI_DEVICE}", re.ASCII)
+_QUANTITY: Final = re.compile(
+    r"[0-9]{1,18}(\.[0-9]{1,9})?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?", re.ASCII
+)
+_INT64: Final = range(-(2**63), 2**63)
+_AMOUNTS: Final = range(2**63)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+>")
 _MAX_SHOWN: Final = 200
 
@@ -80,7 +85,7 @@ def _problems(device: Device) -> Iterator[str]:
 
 
 def _mapping_problems(device: Device) -> Iterator[str]:
-    for what in ("envs", "annotations", "attributes"):
+    for what in ("envs", "annotations", "attributes", "capacity"):
         if type(given := getattr(device, what)) is not MappingProxyType:
             # The value is not shown, because it can contain secrets.
             yield f"{what} is of type {type(given).__name__}, not a mapping"
@@ -106,8 +111,8 @@ def allocation_problem(allocation: Allocation) -> str:
     )
 
 
-_Kinds = tuple[tuple[str, type, Iterable[object]], ...]
-"""The name of a field for messages, its declared type, and its values."""
+_Kinds = tuple[tuple[str, type | tuple[type, ...], Iterable[object]], ...]
+"""The name of a field for messages, its declared types, and its values."""
 
 
 def _recipe(of: Device | Allocation) -> _Kinds:
@@ -125,10 +130,13 @@ def _recipe(of: Device | Allocation) -> _Kinds:
 def _description(device: Device) -> _Kinds:
     return (
         ("resource", str, (device.resource,)),
+        ("share_of", str, (device.share_of,)),
         ("health", Health, (device.health,)),
         ("topology", Topology, () if device.topology is None else (device.topology,)),
         ("attribute", str, device.attributes),
-        ("attribute's value", str, device.attributes.values()),
+        ("attribute's value", (str, int), device.attributes.values()),
+        ("capacity", str, device.capacity),
+        ("capacity's value", (str, int), device.capacity.values()),
     )
 
 
@@ -137,9 +145,13 @@ def _kind_problems(kinds: _Kinds) -> Iterator[str]:
     for what, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):
-                yield f"{what} {shown(value)} is not a {kind.__name__}"
+                yield f"{what} {shown(value)} is not a {_names(kind)}"
             elif isinstance(value, str) and not value.isascii() and not _is_unicode(value):
                 yield f"{what} {value!r} is not valid Unicode"
+
+
+def _names(kind: type | tuple[type, ...]) -> str:
+    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 def _is_unicode(text: str) -> bool:
@@ -154,9 +166,17 @@ def _device_problems(device: Device) -> Iterator[str]:
     healthy: object = device.health.healthy
     if not isinstance(healthy, bool):
         yield f"health's healthy {shown(healthy)} is not a bool"
+    if device.share_of and (problem := _id_problem(device.share_of)):
+        yield f"share_of {_shortened(device.share_of)!r} {problem}"
     yield from _recipe_problems(device)
     if device.topology is not None:
         yield from _numa_problems(device.topology)
+    for name, value in device.attributes.items():
+        if isinstance(value, int) and value not in _INT64:
+            yield f"attribute {name!r} {shown(value)} has more than 64 bits"
+    for name, amount in device.capacity.items():
+        if not _is_quantity(amount):
+            yield f"capacity {name!r} {shown(amount)} is not a quantity, such as 4 or 80Gi"
 
 
 def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
@@ -173,6 +193,12 @@ def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
     for name in of.cdi_names:
         if not _CDI_NAME.fullmatch(name):
             yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+
+
+def _is_quantity(amount: int | str) -> bool:
+    if isinstance(amount, str):
+        return bool(_QUANTITY.fullmatch(amount))
+    return not isinstance(amount, bool) and amount in _AMOUNTS
 
 
 def _id_problem(device_id: object) -> str:

@@ -8,15 +8,18 @@ registers it as an entry point of the group ``deviceplugin.doctor``, under the n
 from deviceplugin.checks._finding import Finding, Verdict, failure, ok, unknown, warning
 from deviceplugin.checks._hardware import Hardware, Need
 from deviceplugin.checks._node import Node
+from deviceplugin.checks._runtime import RuntimeConfig, runtime_config
 
 __all__ = [
     "Finding",
     "Hardware",
     "Need",
     "Node",
+    "RuntimeConfig",
     "Verdict",
     "failure",
     "ok",
+    "runtime_config",
     "unknown",
     "warning",
 ]

@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
+from deviceplugin._config import loading
+from deviceplugin._config.places import Place
 from deviceplugin._config.settings import Settings
+
+S = TypeVar("S", bound=Settings)
 
 _MAX_TEXT = 1 << 20
 """Most bytes that are read of a file of the kernel or the kubelet; a checkpoint has some kB."""
@@ -26,6 +30,8 @@ class Node:
     may be missing."""
     config: Path | None = None
     """The plugin's configuration file, if it is not the default one."""
+    section: Place | None = None
+    """The plugin's part of ``config``, if several plugins share the file."""
     timeout: float = 2.0
     """Seconds to wait for an answer on a socket."""
     wall: Callable[[], float] = time.time
@@ -36,6 +42,16 @@ class Node:
     def at_root(cls, root: Path) -> Self:
         """Return the node at ``root`` with default settings."""
         return cls(root=root, settings=Settings())
+
+    def own_settings(self, settings: type[S], file: Path) -> S:
+        """Return a plugin's settings in ``file``: those of its section, if plugins share the file.
+
+        Raises:
+            ConfigError: All faults, a line each.
+        """
+        if self.section is None:
+            return settings.of_file(file)
+        return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:
         """Return the local path of ``path`` on the node."""

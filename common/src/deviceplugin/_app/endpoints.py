@@ -1,4 +1,4 @@
-"""The resources of a process, and the endpoint of each."""
+"""The endpoint of each resource: the device-plugin protocol of a process."""
 
 import logging
 import threading
@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from deviceplugin._app.actors import join
+from deviceplugin._app.sleepers import Sleeper, Sleepers
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.retention import unhealthy
+from deviceplugin._http.report import NOT_ADVERTISED
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._registration.kubelet_socket import Kubelet, Registrar
 from deviceplugin._registration.plugin_watcher import Registry
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +40,9 @@ def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
 
 
 class Endpoints:
-    """The catalogue that discoveries fill, and the endpoints that serve it. Thread-safe.
+    """The endpoints that serve resources to the kubelet. Thread-safe.
 
-    ``thread`` creates the threads of endpoints. If one of them fails, the process must end.
+    ``guarded`` returns a function that calls another one, and ends the process if that raises.
     """
 
     def __init__(
@@ -49,88 +52,79 @@ class Endpoints:
         tracker: HoldingsTracker,
         metrics: Metrics,
         *,
-        thread: Callable[[str, Callable[[], None]], threading.Thread],
+        ownership: Ownership,
+        guarded: Callable[[str, Callable[[], None]], Callable[[], None]],
     ) -> None:
-        self._thread = thread
+        self._sleepers = Sleepers(guarded)
         self._registrars = registrars
         self._sockets = sockets
         self._tracker = tracker
+        self._ownership = ownership
         self._metrics = metrics
         self._lock = threading.Lock()
-        self._resources: dict[str, Resource] = {}
-        self._endpoints: dict[str, tuple[Endpoint, threading.Thread]] = {}
-        self._stopping = threading.Event()
-
-    def resources(self) -> dict[str, Resource]:
-        """Return all resources that have been claimed, by name."""
-        with self._lock:
-            return dict(self._resources)
+        self._endpoints: dict[str, tuple[Endpoint, Sleeper]] = {}
+        self._stopping = False
 
     def running(self) -> list[Endpoint]:
         """Return the endpoints of all advertised resources."""
         with self._lock:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
-    def by_resource(self) -> list[tuple[Resource, Endpoint | None]]:
-        """Return all resources by name, each with its endpoint if it is advertised."""
+    def problem(self, resource: str) -> str:
+        """Return why the kubelet is not watching ``resource``; empty if it is."""
         with self._lock:
-            return [
-                (resource, self._endpoints[name][0] if name in self._endpoints else None)
-                for name, resource in sorted(self._resources.items())
-            ]
+            running = self._endpoints.get(resource)
+        return NOT_ADVERTISED if running is None else running[0].problem
+
+    def up_to_date(self, resource: str) -> bool:
+        """Return whether the kubelet has been sent the latest list and options of ``resource``."""
+        with self._lock:
+            running = self._endpoints.get(resource)
+        return running is not None and running[0].up_to_date
 
     def servers(self) -> Mapping[str, Server]:
         """Return the servers that run now, by the name of the resource."""
         return {each.resource.name: server for each in self.running() if (server := each.server)}
 
-    # The catalogue.
-
-    def claim(self, name: str, plugin: Plugin) -> Resource | None:
-        """Return the resource for ``plugin``, or None if another plugin has it."""
-        with self._lock:
-            if name in self._resources:
-                return None
-            resource = self._resources[name] = Resource(name, plugin)
-            return resource
+    # A front of the catalogue.
 
     def advertise(self, resource: Resource) -> None:
         """Serve ``resource``, if it is not served yet."""
         with self._lock:
-            if self._stopping.is_set() or resource.name in self._endpoints:
+            if self._stopping or resource.name in self._endpoints:
                 return
             endpoint = Endpoint(
-                resource,
+                Offer(resource, self._ownership),
                 admission=self._tracker,
                 registrars=self._registrars,
                 sockets=self._sockets,
                 metrics=self._metrics,
             )
-            thread = self._thread(f"endpoint-{resource.name}", endpoint.run)
-            self._endpoints[resource.name] = (endpoint, thread)
-            thread.start()
+            sleeper = self._sleepers.start(f"endpoint-{resource.name}", endpoint.steps())
+            endpoint.on_poke(sleeper.wake)
+            self._endpoints[resource.name] = (endpoint, sleeper)
         self._tracker.poll_now()
 
     def withdraw(self, resource: Resource) -> None:
-        """Stop serving ``resource``; its name may be claimed again afterwards."""
+        """Stop serving ``resource``, if it is served."""
         with self._lock:
             running = self._endpoints.pop(resource.name, None)
         if running is not None:
-            endpoint, thread = running
+            endpoint, sleeper = running
             endpoint.stop()
-            join([thread], _HANDOVER_TIMEOUT)
+            join([sleeper], _HANDOVER_TIMEOUT)
             log.info("resource withdrawn", extra={"resource": resource.name})
             self._metrics.events.add("resource withdrawn", resource=resource.name)
-        with self._lock:
-            self._resources.pop(resource.name, None)
 
     # Their thread.
 
     def run(self, timeout: float) -> None:
-        """Wait until stopped; then withdraw everything, and wait at most ``timeout`` seconds.
+        """Keep all resources registered until stopped.
 
-        The endpoints have their own threads.
+        Then withdraw everything, and wait at most ``timeout`` seconds. An endpoint has a thread of
+        its own only while it registers, or while its plugin keeps it waiting.
         """
-        self._stopping.wait()
+        self._sleepers.run()
         with self._lock:
             endpoints, self._endpoints = list(self._endpoints.values()), {}
         for endpoint, _ in endpoints:
@@ -139,8 +133,9 @@ class Endpoints:
                 endpoint.resource.publish(unhealthy(devices, "its plugin has stopped"))
             endpoint.resource.close()
             endpoint.stop()
-        join([thread for _, thread in endpoints], timeout)
+        join([sleeper for _, sleeper in endpoints], timeout)
 
     def stop(self) -> None:
         """Make ``run`` withdraw everything, and advertise nothing more."""
-        self._stopping.set()
+        self._stopping = True
+        self._sleepers.stop()

@@ -1,0 +1,266 @@
+"""DRA in this process: its driver, its slices and the API server. It is imported only if needed."""
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from typing_extensions import override
+
+from deviceplugin._app.actors import join
+from deviceplugin._app.dra_settings import DraSettings
+from deviceplugin._app.protocol_switch import DraFront
+from deviceplugin._attribution.claim_holds import Place
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._attribution.schedule import Key
+from deviceplugin._config.settings import Settings
+from deviceplugin._dra.attributes import Describer
+from deviceplugin._dra.driver import Driver, DriverSettings
+from deviceplugin._dra.forgotten import ForgottenClaims
+from deviceplugin._dra.offer import Catalogue as Descriptions
+from deviceplugin._dra.offer import Offers, offers
+from deviceplugin._dra.publisher import Publisher
+from deviceplugin._dra.slices import Site
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.apiserver import ApiServer, ResourceSlices
+from deviceplugin.errors import ConfigError
+
+_STOP_TIMEOUT: Final = 3.0
+_LINGER: Final = 10
+"""Intervals of pod resources for which the driver stays although nothing needs it. A pod can be on
+its way to this node with a claim that was allocated before the slices were withdrawn, and without
+the driver it could not even be deleted. The kubelet repeats a failed call after 90 s at most."""
+
+_CODES: Final = ("FAILED", "OK")
+_UNKNOWN: Final = (
+    "waiting for pod resources: it is not known what pods hold; the kubelet does not answer, or "
+    "lists no pods"
+)
+
+
+class Claims:
+    """The ResourceClaims of the API server. ``wanted`` is called for each that is read."""
+
+    def __init__(self, api: ApiServer, wanted: Callable[[], None]) -> None:
+        self._api = api
+        self._wanted = wanted
+
+    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the claim.
+
+        Raises:
+            ApiServerError: It does not exist, or cannot be read now.
+        """
+        self._wanted()
+        path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+        return self._api.get(path)
+
+
+class Dra(DraFront):
+    """The driver and the publisher of a process.
+
+    The devices of recorded claims are withheld once it is made.
+
+    Args:
+        settings: The settings of the process.
+        names: Those of DRA.
+        ownership: Decides who gets a device.
+        resources: Returns the resources of this process, by name.
+        discovered: Returns whether all plugins have discovered their devices at least once.
+        watcher: Watches the directories.
+        metrics: The metrics of this process.
+        thread: Creates a thread. If it fails, the process must end.
+        holdings: Returns what the kubelet said last of what containers have.
+        clock: Measures how long nobody has needed the driver.
+
+    Raises:
+        ConfigError: A setting cannot be used, or the records cannot be read.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts that meet here
+        self,
+        settings: Settings,
+        names: DraSettings,
+        *,
+        ownership: Ownership,
+        resources: Callable[[], Mapping[str, Resource]],
+        discovered: Callable[[], bool],
+        watcher: FileWatcher,
+        metrics: Metrics,
+        thread: Callable[[str, Callable[[], None]], threading.Thread],
+        holdings: Callable[[], Holdings | None] = lambda: None,
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        self._names = names
+        self._ownership = ownership
+        self._resources = resources
+        self._discovered = discovered
+        self._published_once = False
+        self._registered_once = False
+        self._clock = clock
+        self._needed_at = clock.now()
+        """When it was last known that pods need the driver."""
+        self._linger = _LINGER * settings.pod_resources_interval.total_seconds()
+        api = _api_server(settings, metrics)
+        self.claims = Claims(api, self._needed)
+        """What the driver reads of claims."""
+        self._driver = Driver(
+            DriverSettings(
+                name=names.driver,
+                node=names.node,
+                driver_dir=settings.driver_dir,
+                registry_dir=settings.registry_dir,
+                cdi_dir=settings.cdi_dir,
+            ),
+            resources=resources,
+            discovered=discovered,
+            ownership=ownership,
+            claims=self.claims,
+            watcher=watcher,
+            metrics=metrics,
+            registered=self._registered,
+        )
+        self._forgotten = self._make_forgotten(settings, holdings)
+        self._publisher = self._make_publisher(settings, api, metrics)
+        try:
+            self._driver.restore()
+        except OSError as error:
+            raise ConfigError(f"driver-dir: {error.filename}: {error.strerror}") from error
+        self._threads = [
+            thread("driver", self._driver.run),
+            thread("forgotten-claims", self._forgotten.run),
+            thread("publisher", self._publisher.run),
+        ]
+        self._endings: dict[str, Callable[[], None]] = {}
+
+    def _make_forgotten(
+        self, settings: Settings, holdings: Callable[[], Holdings | None]
+    ) -> ForgottenClaims:
+        return ForgottenClaims(
+            self._names.driver,
+            records=self._driver.records,
+            holdings=holdings,
+            claims=self.claims,
+            release=self._driver.release,
+            is_registered=lambda: self._driver.is_registered,
+            interval=settings.pod_resources_interval.total_seconds(),
+            clock=self._clock,
+        )
+
+    def _make_publisher(self, settings: Settings, api: ApiServer, metrics: Metrics) -> Publisher:
+        driver, node = self._names.driver, self._names.node
+        for action in ("create", "replace", "delete"):  # so that the first one is an increase
+            for code in _CODES:
+                metrics.slice_writes.labels(driver, action, code)
+        return Publisher(
+            ResourceSlices(api, driver, node),
+            Site(driver, node),
+            catalogue=Descriptions(Describer(driver), node, settings.on_unhealthy),
+            offers=self._offers,
+            published=self._published,
+            count=partial(_count, metrics, driver),
+        )
+
+    # As a front.
+
+    @override
+    def advertise(self, resource: Resource) -> None:
+        if resource.name not in self._endings:
+            self._endings[resource.name] = resource.subscribe(self._poke)
+        self._poke()
+
+    @override
+    def withdraw(self, resource: Resource) -> None:
+        self._endings.pop(resource.name, lambda: None)()
+        self._publisher.poke()
+
+    def _poke(self) -> None:
+        self._driver.changed()
+        self._publisher.poke()
+
+    # As DRA.
+
+    @override
+    def start(self) -> None:
+        self._names.marker.parent.mkdir(exist_ok=True)
+        self._names.marker.touch()
+        self._endings[""] = self._ownership.subscribe(self._publisher.poke)
+        for each in self._threads:
+            each.start()
+
+    @override
+    def stop(self) -> None:
+        for end in self._endings.values():
+            end()
+        self._publisher.stop()
+        self._forgotten.stop()
+        self._driver.stop()
+        join(self._threads, _STOP_TIMEOUT)
+
+    @override
+    def finish(self) -> None:
+        self._names.marker.unlink(missing_ok=True)
+        for path in self._names.unreadable():  # no container has devices of these any more
+            path.unlink(missing_ok=True)
+
+    @override
+    def problem(self) -> str:
+        blind = self._ownership.mode == "dra" and not self._ownership.known
+        return self._driver.problem() or (_UNKNOWN if blind else "")
+
+    @override
+    def trouble(self) -> str:
+        waiting = "" if self._published_once else "waiting for the API server"
+        return self.problem() or self._publisher.problem() or waiting
+
+    @property
+    @override
+    def is_idle(self) -> bool:
+        if self._driver.is_needed:
+            self._needed()
+        return self._clock.now() - self._needed_at >= self._linger
+
+    def places(self) -> Mapping[Place, Collection[Key]]:
+        """Return the devices of prepared claims by their names in slices."""
+        return self._driver.places()
+
+    # For its parts.
+
+    def _needed(self) -> None:
+        self._needed_at = self._clock.now()
+
+    def _registered(self) -> None:
+        self._registered_once = True
+        self._publisher.registered()
+
+    def _offers(self) -> Offers | None:
+        if not self._driver.is_alone:
+            return None  # the slices are the other process's
+        # A kubelet that does not have the driver fails a pod's first attempt, and makes the next
+        # only a minute later.
+        complete = self._registered_once and self._discovered()
+        return offers(self._ownership, self._resources(), complete=complete)
+
+    def _published(self, keys: Collection[Key]) -> None:
+        self._published_once = True
+        if keys:
+            self._needed()
+        self._ownership.published(keys)
+
+
+def _count(metrics: Metrics, driver: str, action: str, succeeded: bool) -> None:  # noqa: FBT001
+    metrics.slice_writes.labels(driver, action, _CODES[succeeded]).inc()
+
+
+def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:
+    name, count = "deviceplugin-dra", metrics.count_api_request
+    if settings.api_server:
+        return ApiServer(settings.api_server, name=name, count=count)
+    try:
+        return ApiServer.of_pod(name=name, count=count)
+    except ConfigError as error:
+        raise ConfigError(f"api-server is needed for DRA: {error}") from error

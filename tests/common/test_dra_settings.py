@@ -1,0 +1,74 @@
+"""The settings without which DRA cannot be used."""
+
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._app.dra_settings import DraSettings, driver_name
+from scripted_plugin import ScriptedPlugin
+
+
+def plugins(*resources: str) -> list[ScriptedPlugin]:
+    return [ScriptedPlugin(resource=resource) for resource in resources]
+
+
+def settings(folder: Path, **more: object) -> dp.Settings:
+    given: dict[str, object] = {
+        "node_name": "n1",
+        "registry_dir": folder,
+        "driver_dir": folder,
+        "cdi_dir": folder,
+        "pod_resources_socket": folder / "kubelet.sock",
+    }
+    return dp.Settings(**given | more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("example.com/gopher", "gopher.example.com"),
+        ("nvidia.com/mig-1g.5gb", "mig-1g.5gb.nvidia.com"),
+        ("example.com/My_Device", "my-device.example.com"),
+    ],
+)
+def test_the_driver_is_called_after_the_only_resource(resource: str, name: str) -> None:
+    assert name == driver_name(dp.Settings(), plugins(resource))
+
+
+def test_the_name_of_a_driver_can_be_set() -> None:
+    given = dp.Settings(driver_name="gophers.example.com")
+    assert "gophers.example.com" == driver_name(given, plugins("", "x.io/a"))
+
+
+@pytest.mark.parametrize("resources", [[""], ["x.io/a", "x.io/b"], ["x.io/a", ""]])
+def test_a_driver_of_no_or_several_resources_needs_a_name(resources: list[str]) -> None:
+    expected = "driver-name is needed, because its plugins name no or several resources"
+    with pytest.raises(dp.ConfigError, match=f"^{expected}$"):
+        driver_name(dp.Settings(), plugins(*resources))
+
+
+def test_a_resource_with_too_long_a_name_needs_a_name_for_its_driver() -> None:
+    with pytest.raises(dp.ConfigError, match=r"^driver-name is needed, because 'aaa.* is not the"):
+        driver_name(dp.Settings(), plugins(f"example.com/{'a' * 60}"))
+
+
+def test_all_that_dra_needs_is_there(tmp_path: Path) -> None:
+    expected = DraSettings("a.x.io", "n1", tmp_path / "a.x.io")
+    assert expected == DraSettings.of(settings(tmp_path), plugins("x.io/a"))
+
+
+def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+    gone, long = tmp_path / "gone", Path("/" + "x" * 300)
+    given = settings(
+        gone, node_name="", driver_dir=tmp_path, cdi_dir=long, pod_resources_socket=gone / "k.sock"
+    )
+    with pytest.raises(dp.ConfigError) as raised:
+        DraSettings.of(given, plugins(""))
+    assert [
+        "protocol dra: node-name is needed, in a pod spec.nodeName",
+        f"protocol dra: registry-dir: {gone}: no such directory",
+        f"protocol dra: cdi-dir: {long}: File name too long",
+        f"protocol dra: the directory of pod-resources-socket: {gone}: no such directory",
+        "protocol dra: driver-name is needed, because its plugins name no or several resources",
+    ] == str(raised.value).splitlines()
