@@ -283,6 +283,17 @@ def test_a_removed_file_takes_its_drafts_along(tmp_path: Path) -> None:
     assert not files.remove(path)
 
 
+def test_a_removed_file_is_gone_from_the_disk_if_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115
+    for durable, expected in ((False, []), (True, [str(tmp_path)])):
+        (tmp_path / "file").touch()
+        assert files.remove(tmp_path / "file", durable=durable)
+        assert expected == synced
+
+
 def test_a_file_that_cannot_be_removed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):

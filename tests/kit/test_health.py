@@ -12,6 +12,7 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 
 WELL = dp.Health()
 ILL = dp.Health.unhealthy("hot")
+WORN = dp.Health.degraded("worn out")
 
 
 class Node:
@@ -22,12 +23,12 @@ class Node:
         self.steady = SteadyHealth[str](Tolerance(**tolerance), lambda: self.now)
 
     def looks(self, text: str, *, every: float = 1.0) -> str:
-        """Return the verdicts after looks, a letter each: + is healthy, - is not."""
+        """Return the verdicts after looks: + is healthy, ~ degraded, - unhealthy."""
         verdicts = ""
         for found in text:
             self.now += every
-            health = self.steady.judge("a", WELL if found == "+" else ILL)
-            verdicts += "+" if health else "-"
+            health = self.steady.judge("a", {"+": WELL, "~": WORN, "-": ILL}[found])
+            verdicts += {"healthy": "+", "degraded": "~", "unhealthy": "-"}[health.state]
         return verdicts
 
 
@@ -59,6 +60,49 @@ def test_it_turns_after_so_many_looks_and_so_many_seconds(
     tolerance: dict[str, Any], found: str, verdicts: str
 ) -> None:
     assert verdicts == Node(**tolerance).looks(found)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "found", "verdicts"),
+    [
+        ({}, "+~+-~-+", "+~+-~-+"),
+        ({"failures": 2}, "+~+~~+", "++++~+"),
+        ({"successes": 3}, "~++~+++~", "~~~~~~+~"),
+        ({"patience": 2, "recovery": 2}, "+~~~++~+++", "+++~~~~~~+"),
+        # A check that finds it unhealthy does not turn what is only degraded, nor the reverse.
+        ({"failures": 2}, "+~-~", "+++~"),
+        ({"failures": 2}, "+-~-", "++++"),
+        ({"failures": 2}, "~-~--", "~~~~-"),
+        # What recovers is at once what it is now.
+        ({"successes": 2}, "-~~+", "--~~"),
+        ({"failures": 3, "successes": 2}, "~---++", "~~~--+"),
+    ],
+)
+def test_a_device_gets_degraded_and_sound_after_as_much(
+    tolerance: dict[str, Any], found: str, verdicts: str
+) -> None:
+    assert verdicts == Node(**tolerance).looks(found)
+
+
+def test_a_device_that_may_be_degraded_is_due_for_a_look() -> None:
+    node = Node(patience=5)
+    assert "+++" == node.looks("+~~")
+    node.now += 5
+    assert [True, False] == [node.steady.is_due(), node.steady.is_due()]
+    assert "~" == node.looks("~")
+    assert WORN == node.steady.latest("a", within=1)
+
+
+def test_reasons_are_weighed() -> None:
+    steady = SteadyHealth[str](Tolerance(failures=2))
+    assert WELL == steady.weigh("a", certain=[""], doubtful=["", ""], wear=[])
+    assert WELL == steady.weigh("a", doubtful=["slow", "loud"], wear=["worn out"])
+    assert dp.Health.unhealthy("slow; loud") == steady.weigh("a", doubtful=["slow", "loud"])
+    assert WELL == steady.weigh("a")
+    assert dp.Health.unhealthy("hot; slow") == steady.weigh("a", certain=["hot"], doubtful=["slow"])
+    worn = dp.Health.degraded("old; thin")
+    assert worn == steady.weigh("a", wear=["old", "", "thin"])
+    assert worn == steady.weigh("a", doubtful=["slow"], wear=["old", "thin"])
 
 
 def test_the_reason_is_that_of_the_latest_look_that_agrees() -> None:
@@ -120,6 +164,39 @@ def test_a_look_is_due_when_only_time_is_missing() -> None:
     assert node.steady.is_due()
     assert "-" == node.looks("-")
     assert not node.steady.is_due()
+
+
+def test_nobody_need_ask_before_a_check_can_be_due() -> None:
+    node = Node(patience=5, recovery=30)
+    assert 5 == node.steady.until_due()
+    node.looks("+-")
+    node.now += 4
+    left = node.steady.until_due()
+    assert not node.steady.is_due()
+    node.now += left
+    assert 0 == node.steady.until_due()
+    assert node.steady.is_due()
+    assert 5 == node.steady.until_due(), "whatever others find"
+
+
+def test_with_several_checks_the_last_of_them_can_make_it_due_sooner() -> None:
+    node = Node(patience=20, failures=2)
+    node.looks("+-")
+    node.now += 15
+    left = node.steady.until_due()
+    assert 0 < left < 20
+    node.looks("-")
+    assert left - 1 <= node.steady.until_due() <= left
+    node.now += 100
+    node.looks("+-")
+    node.now += 100
+    assert 20 == node.steady.until_due(), "the next check turns it at once"
+
+
+def test_health_that_turns_at_once_is_never_due() -> None:
+    node = Node()
+    node.looks("+-")
+    assert float("inf") == node.steady.until_due()
 
 
 def test_a_look_that_agrees_leaves_nothing_due() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.kit.labels import checked, clean, key, publish
+from deviceplugin.kit.labels import checked, clean, key, publish, update
 
 STAMP = "nvidia.com/gfd.timestamp"
 ONE = {"amd.com/gpu.vram": "48G"}
@@ -136,3 +136,14 @@ def test_a_file_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_path
     assert str(caught.value).endswith(": mount its directory from the host, writable")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno in {errno.EEXIST, errno.ENOTDIR}
+
+
+def test_what_keeps_labels_from_being_written_is_returned_for_the_log(tmp_path: Path) -> None:
+    assert [] == update(None, ONE)
+    path = tmp_path / "labels"
+    unfit = {**ONE, "-": "1"}
+    (problem,) = update(path, unfit)
+    assert problem.startswith("label '-': its name is not")
+    assert "amd.com/gpu.vram=48G\n" == path.read_text()
+    (problem,) = update(path / "below", ONE)
+    assert problem.startswith(f"{path}/below: ")

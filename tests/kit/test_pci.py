@@ -4,6 +4,8 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from deviceplugin.kit import pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.testing import FailingKernel
@@ -34,6 +36,35 @@ def test_a_function_says_who_it_is(hardware: Hardware, look: Look) -> None:
     assert "Function('0000:02:00.0')" == repr(gpu)
     assert {gpu} == {gpu, only(look)}
     assert gpu != GPU
+
+
+@pytest.mark.parametrize(
+    ("own", "bridge", "expected"),
+    [
+        (("8", "16"), ("8", "16"), "8 of 16 lanes"),
+        (("16", "16"), ("16", "16"), ""),
+        (("8", "16"), ("8", "8"), ""),
+        (("4", "8"), ("4", "16"), "4 of 8 lanes"),
+        (("0", "16"), ("0", "16"), ""),
+        (("8", "16"), ("8", "255"), ""),
+        (("8", "16"), None, ""),
+        (("", "16"), ("8", "16"), ""),
+    ],
+)
+def test_a_link_is_narrow_if_both_ends_can_do_more(
+    hardware: Hardware,
+    look: Look,
+    own: tuple[str, str],
+    bridge: tuple[str, str] | None,
+    expected: str,
+) -> None:
+    path = f"pci0000:00/0000:00:01.0/{GPU}" if bridge else f"pci0000:00/{GPU}"
+    for place, widths in ((path, own), (path.rpartition("/")[0], bridge)):
+        if widths:
+            names = ("current_link_width", "max_link_width")
+            values = dict(zip(names, widths, strict=True))
+            hardware.device(place, "pci", attributes=values, is_bus=True)
+    assert expected == only(look).lost_lanes
 
 
 def test_what_the_kernel_does_not_say_is_unknown(
@@ -119,3 +150,11 @@ def test_links_by_path_are_those_of_the_address(hardware: Hardware, look: Look) 
     for name in (f"pci-{GPU}-render", f"pci-{GPU}-card", f"pci-{GPU}0-card", f"pci-{SOUND}-card"):
         (folder / name).symlink_to(Path("../card0"))
     assert [folder / f"pci-{GPU}-card", folder / f"pci-{GPU}-render"] == list(only(look).by_path())
+
+
+def test_virtual_functions_keep_their_numbers(hardware: Hardware, look: Look) -> None:
+    physical = hardware.pci(GPU, "8086:56c0", "038000")
+    virtual = hardware.pci(SOUND, "8086:56c0", "038000")
+    (physical / "virtfn7").symlink_to(virtual)
+    found = only(look).numbered_functions
+    assert {7: SOUND} == {number: one.address for number, one in found.items()}

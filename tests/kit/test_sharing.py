@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin.kit.sharing import Policy, Shares, share_id, shares
+from deviceplugin.kit.sharing import MOST, Policy, Shares, check_count, share_id, shares
 
 CARDS = {share_id(f"card{card}", number): f"card{card}" for card in range(4) for number in range(5)}
 TEN = {share_id(f"card{card}", number): f"card{card}" for card in (2, 10) for number in range(2)}
@@ -26,6 +26,7 @@ def test_a_share_has_all_of_the_device_but_the_id() -> None:
     device = dp.Device("a", health=dp.Health.unhealthy("hot"), topology=dp.Topology((1,)))
     first, second = shares(device, 2)
     assert ["a::0", "a::1"] == [first.id, second.id]
+    assert {"a"} == {one.share_of for one in (first, second)}
     assert {(device.health, device.topology)} == {
         (one.health, one.topology) for one in (first, second)
     }
@@ -35,6 +36,14 @@ def test_one_share_is_the_device_itself() -> None:
     device = dp.Device("a")
     assert [device] == list(shares(device, 1))
     assert [] == list(shares(device, 0))
+
+
+def test_a_number_of_shares_that_nobody_can_mean_is_refused() -> None:
+    check_count(1)
+    check_count(MOST)
+    for count in (0, -1, MOST + 1):
+        with pytest.raises(dp.ConfigError, match=rf"^replicas: {count} is not a number of shares"):
+            check_count(count, "replicas")
 
 
 def test_ids_stay_what_they_are_when_there_are_more_shares() -> None:

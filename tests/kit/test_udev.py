@@ -1,16 +1,19 @@
 """Kernel events call for discoveries, and what is said where there can be none."""
 
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.kit import udev
+from deviceplugin.kit import _uevent_filter, udev
 from hardware.kernel_events import Turns, emit, overflow, pretend
 from hardware.namespaces import unshared
 from patience import PATIENCE
@@ -23,7 +26,7 @@ calls = udev.changes(threading.Event(), also=lambda: True)
 next(calls)
 print("listening", flush=True)
 calls.close()
-monitor = udev._monitor()
+monitor = udev._monitor(lambda _: True)
 print("ready", flush=True)
 for _ in range(15):
     if monitor.poll(timeout=0.1) is not None:
@@ -66,6 +69,38 @@ def test_something_else_can_be_asked_for_at_each_turn(monkeypatch: pytest.Monkey
     assert 1 == heard(monkeypatch, "net", "net", also=lambda: next(answers))
 
 
+@pytest.mark.parametrize(
+    ("pause", "expected"), [(0, 0.5), (0.5, 0.5), (7.5, 7.5), (float("inf"), 3600.0)]
+)
+def test_it_sleeps_for_as_long_as_nothing_else_is_due(
+    monkeypatch: pytest.MonkeyPatch, pause: float, expected: float
+) -> None:
+    asked: list[float | None] = []
+
+    def next_event(*_of: object, most: float | None) -> None:
+        asked.append(most)
+
+    pretend(monkeypatch)
+    monkeypatch.setattr(udev, "_next_event", next_event)
+    calls = udev.changes(Turns(3), also=lambda: False, pause=lambda: pause)
+    assert BEGINS == len(list(calls))
+    assert {expected} == set(asked)
+
+
+def test_without_events_it_sleeps_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+    waits: list[float | None] = []
+
+    class Stop(threading.Event):
+        @override
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return len(waits) > 1
+
+    assert [] == list(udev.changes(Stop(), also=lambda: False, pause=lambda: 4.0))
+    assert [4.0, 4.0] == waits
+
+
 def test_what_only_the_event_says_is_given_before_the_discovery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,8 +141,8 @@ def test_a_discovery_is_called_for_when_listening_begins_and_when_events_were_lo
     monitors: list[Any] = []
     make = udev._monitor
 
-    def monitor() -> Any:
-        monitors.append(make())
+    def monitor(wanted: Callable[[str], bool]) -> Any:
+        monitors.append(make(wanted))
         return monitors[-1]
 
     monkeypatch.setattr(udev, "_monitor", monitor)
@@ -138,6 +173,81 @@ def test_a_kernel_that_cannot_be_listened_to_now_is_a_failed_source(
     monkeypatch.setattr(udev, "_are_sent", lambda: True)
     with pytest.raises(DiscoveryError, match=r"no kernel events: .* open files, kernel"):
         next(udev.changes(threading.Event()))
+
+
+def test_events_of_interfaces_do_not_even_reach_the_process() -> None:
+    emit()
+    monitor = udev._monitor(lambda subsystem: subsystem not in udev.WITHOUT_NODES)
+    emit(Path("/sys/devices/virtual/net/lo/uevent"))
+    emit()
+    event = monitor.poll(timeout=PATIENCE)
+    assert "/devices/virtual/mem/null" == event.device_path
+
+
+def test_a_kernel_without_filters_sends_all_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    emit()
+
+    def refuse(_end: int, _wanted: object) -> None:
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr(_uevent_filter, "attach", refuse)
+    monitor = udev._monitor(lambda _: False)
+    emit()
+    assert "/devices/virtual/mem/null" == monitor.poll(timeout=PATIENCE).device_path
+
+
+def test_the_frameworks_stop_ends_it_at_once() -> None:
+    emit()
+    stop, listening = PollableEvent(), threading.Event()
+
+    def listen() -> None:
+        for _ in udev.changes(stop, subsystems=["nothing"]):
+            listening.set()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert listening.wait(PATIENCE)
+    stop.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("action", ["add", "remove", "move", "bind", "unbind", "offline"])
+@pytest.mark.parametrize(
+    ("path", "subsystem", "without", "expected"),
+    [
+        ("/devices/virtual/net/veth0", "net", udev.WITHOUT_NODES, False),
+        ("/devices/virtual/net/abcdefghijklmno", "net", udev.WITHOUT_NODES, False),
+        ("/devices/virtual/net/veth0/queues/rx-0", "queues", udev.WITHOUT_NODES, False),
+        ("/devices/virtual/bdi/8:0", "bdi", udev.WITHOUT_NODES, False),
+        ("/module/zfs", "module", udev.WITHOUT_NODES, False),
+        # A macvtap has a device node, below an interface.
+        ("/devices/virtual/net/macvtap0/tap5", "macvtap", udev.WITHOUT_NODES, True),
+        ("/devices/virtual/net/v/queuex/1", "x", udev.WITHOUT_NODES, True),
+        ("/devices/virtual/network/y", "network", udev.WITHOUT_NODES, True),
+        ("/devices/pci0000:00/0000:00:01.0/net/eth0", "net", udev.WITHOUT_NODES, True),
+        ("/devices/virtual/mem/null", "mem", udev.WITHOUT_NODES, True),
+        ("/devices/virtual/net/veth0", "net", {"queues"}, True),
+        ("/devices/virtual/net/veth0/queues/rx-0", "queues", {"net"}, True),
+        ("/devices/virtual/bdi/8:0", "bdi", {"net"}, True),
+        ("/module/zfs", "module", {"net"}, True),
+    ],
+)
+def test_the_filter_drops_only_what_is_not_wanted(
+    action: str, path: str, subsystem: str, without: Collection[str], expected: bool
+) -> None:
+    kernel, process = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with kernel, process:
+        process.setblocking(False)
+        _uevent_filter.attach(process.fileno(), lambda one: one not in without)
+        text = f"{action}@{path}\0ACTION={action}\0DEVPATH={path}\0SUBSYSTEM={subsystem}\0SEQNUM=1"
+        kernel.send(text.encode())
+        try:
+            process.recv(len(text))
+        except BlockingIOError:
+            assert not expected
+        else:
+            assert expected
 
 
 # Where there are none.

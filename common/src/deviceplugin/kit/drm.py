@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple
+from threading import Lock
+from typing import Any, Final, NamedTuple
 
 from deviceplugin.kit.sysfs import Sysfs, SysfsError
 
-__all__ = ["Nodes", "Wedged", "nodes", "wedged"]
+__all__ = ["Hang", "Hangs", "Nodes", "Wedged", "binding", "nodes", "wedged"]
 
 _CARD: Final = re.compile("card[0-9]{1,9}")
 _RENDER: Final = re.compile("renderD[0-9]{1,9}")
@@ -79,3 +80,84 @@ def wedged(event: Mapping[str, str]) -> Wedged | None:
     ways = event.get("WEDGED", "")
     place = _DEVICE.fullmatch(event.get("DEVPATH", "").lstrip("/"))
     return Wedged(place[1], ways) if place and ways else None
+
+
+def binding(folder: str | PathLike[str]) -> int:
+    """Return a number that a device has only while its driver stays bound; 0 if there is none.
+
+    It is the inode of its directory ``drm``, which is a new one whenever a driver is bound.
+    """
+    try:
+        return Path(folder, "drm").stat().st_ino
+    except OSError:
+        return 0
+
+
+class Hang(NamedTuple):
+    """Whether a device hangs."""
+
+    ways: str
+    """How it can be recovered, as in `Wedged`; empty if it does not hang."""
+    has_recovered: bool
+    """Whether the driver has recovered the device by itself since the last check of it."""
+
+
+class Hangs:
+    """Which devices hang, by the events of their drivers. Thread-safe.
+
+    A driver reports a hang once. It lasts until the driver has recovered the device, or is bound to
+    it anew.
+
+    Args:
+        sysfs: Where the devices are.
+        remembered: What ``remembered`` was in an earlier process, from a state file.
+
+    Raises:
+        ValueError, TypeError, LookupError, AttributeError: ``remembered`` is something else.
+    """
+
+    def __init__(self, sysfs: Sysfs, remembered: Mapping[str, Any] | None = None) -> None:
+        self._sysfs = sysfs
+        self._lock = Lock()
+        self._hanging = {
+            str(name): (int(one["binding"]), str(one["ways"]))
+            for name, one in (remembered or {}).items()
+        }
+        self._recovered: dict[str, int] = {}
+
+    def heard(self, event: Mapping[str, str]) -> None:
+        """Take note of an event, for the parameter ``heard`` of ``kit.udev``."""
+        said = wedged(event)
+        if said is None:
+            return
+        folder = self._sysfs.root / said.folder
+        now = binding(folder)
+        with self._lock:
+            if said.is_recovered:
+                self._hanging.pop(folder.name, None)
+                self._recovered[folder.name] = now
+            else:
+                self._hanging[folder.name] = now, said.ways
+
+    def check(self, folder: str | PathLike[str]) -> Hang:
+        """Return whether the device in a directory of sysfs hangs.
+
+        Devices are known by the last part of ``folder``, such as a PCI address.
+        """
+        name, now = Path(folder).name, binding(folder)
+        with self._lock:
+            bound, ways = self._hanging.get(name, (now, ""))
+            if now not in (bound, 0):
+                del self._hanging[name]
+                ways = ""
+            recovered = self._recovered.pop(name, 0)
+            return Hang(ways, bool(recovered) and recovered == now)
+
+    @property
+    def remembered(self) -> dict[str, dict[str, Any]]:
+        """The hangs in a form that JSON can represent, for a state file."""
+        with self._lock:
+            return {
+                name: {"binding": bound, "ways": ways}
+                for name, (bound, ways) in self._hanging.items()
+            }

@@ -64,8 +64,13 @@ def write(
     return True
 
 
-def remove(path: Path) -> bool:
+def remove(path: Path, *, durable: bool = False) -> bool:
     """Remove ``path``, and drafts that killed writers of it left; return whether it was there.
+
+    Args:
+        path: The file.
+        durable: Whether it must be gone from the disk when this returns, so that it does not come
+            back after a loss of power.
 
     Raises:
         OSError: It cannot be removed.
@@ -75,6 +80,8 @@ def remove(path: Path) -> bool:
         path.unlink()
     except FileNotFoundError:
         return False
+    if durable:
+        _sync_directory(path.parent)
     return True
 
 

@@ -1,6 +1,6 @@
 """Health that does not flicker: it turns after enough checks over enough time. No threads."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from math import inf
 from threading import Lock
@@ -50,11 +50,10 @@ class Tolerance:
 
 
 @dataclass(slots=True)
-class _Record:
-    """What is known about one device."""
+class _Switch:
+    """Something that is true or not, and turns only after enough checks over enough time."""
 
-    health: Health
-    judged_at: float
+    is_on: bool
     checks: tuple[float, ...] = ()
     """The time of each of the latest checks that disagreed; infinity for one that agreed."""
     streak: float = inf
@@ -62,28 +61,88 @@ class _Record:
     due: float = inf
     """The time from which one more check that disagrees makes it turn."""
 
-    def note(self, found: Health, tolerance: Tolerance, now: float) -> None:
-        disagrees = bool(found) != bool(self.health)
-        window, needed, lasting = tolerance.to_turn(healthy=bool(self.health))
+    def note(self, found: bool, tolerance: Tolerance, now: float) -> None:  # noqa: FBT001
+        disagrees = found != self.is_on
+        window, needed, lasting = tolerance.to_turn(healthy=self.is_on)
         self.checks = (*self.checks, now if disagrees else inf)[-window:]
         self.streak = min(self.streak, now) if disagrees else inf
         since = self.streak if window == needed else min(self.streak, *self.checks)
         enough = disagrees and sum(at < inf for at in self.checks) >= needed
         self.due = since + lasting if enough else inf
-        if not disagrees:
-            self.health = found  # with the latest reason
-        elif now >= self.due:
+        if now >= self.due:
             self.turn(found)
 
+    def until_due(self, tolerance: Tolerance, now: float) -> float:
+        """Return for how many seconds the record cannot become due, whatever checks find."""
+        if self.due < inf:
+            return max(0.0, self.due - now)
+        _, _, lasting = tolerance.to_turn(healthy=self.is_on)
+        left = min((self.streak, *self.checks)) + lasting - now
+        return left if left > 0 else inf  # the next check that disagrees makes it turn at once
+
+    def turn(self, found: bool) -> None:  # noqa: FBT001
+        self.is_on, self.checks, self.streak, self.due = found, (), inf, inf
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known about one device."""
+
+    judged_at: float
+    usable: _Switch
+    sound: _Switch
+    """Whether it is not degraded; what the latest check says while it is not usable."""
+    broken: str = ""
+    """Why it is not usable, by the latest check that found so."""
+    worn: str = ""
+    """Why it is degraded, by the latest check that found so."""
+
+    @property
+    def health(self) -> Health:
+        if not self.usable.is_on:
+            return Health.unhealthy(self.broken)
+        return Health() if self.sound.is_on else Health.degraded(self.worn)
+
+    def note(self, found: Health, tolerance: Tolerance, now: float) -> None:
+        was_usable = self.usable.is_on
+        self.usable.note(found.healthy, tolerance, now)
+        if found and was_usable:
+            self.sound.note(not found.reason, tolerance, now)
+            self.worn = found.reason or self.worn
+        else:
+            self.take(found)
+
     def turn(self, found: Health) -> None:
-        self.health, self.checks, self.streak, self.due = found, (), inf, inf
+        self.usable.turn(found.healthy)
+        self.take(found)
+
+    def take(self, found: Health) -> None:
+        """Note the reason, for which nothing has to last."""
+        if found:
+            self.sound.turn(not found.reason)
+            self.worn = found.reason
+        else:
+            self.broken = found.reason
+
+    @property
+    def due(self) -> float:
+        return min(self.usable.due, self.sound.due)
+
+    def until_due(self, tolerance: Tolerance, now: float) -> float:
+        return min(one.until_due(tolerance, now) for one in (self.usable, self.sound))
+
+    def wait(self) -> None:
+        """Have nothing due until the next check."""
+        self.usable.due = self.sound.due = inf
 
 
 class SteadyHealth(Generic[_K]):
     """The health of many devices, each under a key of yours. Thread-safe; it never asks hardware.
 
     The first check of a device decides. From then on its health stays until checks disagree with
-    it by a ``Tolerance``. While they agree, the reason is that of the latest check.
+    it by a ``Tolerance``. While they agree, the reason is that of the latest check. A device gets
+    degraded, and sound again, as it gets unhealthy and healthy: checks of either kind are counted
+    apart.
 
     Args:
         tolerance: The default for ``judge``.
@@ -112,13 +171,38 @@ class SteadyHealth(Generic[_K]):
         """
         now = self._clock()
         with self._lock:
-            record = self._records.setdefault(key, _Record(found, now))
+            is_new = key not in self._records
+            record = self._records.setdefault(key, _Record(now, _Switch(True), _Switch(True)))  # noqa: FBT003
             record.judged_at = now
-            if at_once:
+            if at_once or is_new:
                 record.turn(found)
             else:
                 record.note(found, tolerance or self._tolerance, now)
             return record.health
+
+    def weigh(
+        self,
+        key: _K,
+        *,
+        certain: Iterable[str] = (),
+        doubtful: Iterable[str] = (),
+        wear: Iterable[str] = (),
+    ) -> Health:
+        """Record the reasons that a check found just now, and return the device's health.
+
+        Empty reasons do not count.
+
+        Args:
+            key: The device.
+            certain: Reasons why it is unhealthy at once.
+            doubtful: Reasons why it is unhealthy if they last.
+            wear: Reasons why it works and will not for long: it is degraded if they last.
+        """
+        sure = [*filter(None, certain)]
+        reasons = "; ".join([*sure, *filter(None, doubtful)])
+        worn = "; ".join(filter(None, wear))
+        found = Health.unhealthy(reasons) if reasons else Health.degraded(worn)
+        return self.judge(key, found, at_once=bool(sure))
 
     def latest(self, key: _K, within: float) -> Health | None:
         """Return the health of a device that was judged less than ``within`` seconds ago.
@@ -140,8 +224,19 @@ class SteadyHealth(Generic[_K]):
         with self._lock:
             due = [record for record in self._records.values() if now >= record.due]
             for record in due:
-                record.due = inf  # until the next check
+                record.wait()
             return bool(due)
+
+    def until_due(self) -> float:
+        """Return for how many seconds ``is_due`` stays false, whatever checks find meanwhile.
+
+        It can be infinite. It holds for devices that are judged by the default tolerance. Use it as
+        ``pause`` of ``kit.udev``.
+        """
+        now, usual = self._clock(), self._tolerance
+        with self._lock:
+            found = [one.until_due(usual, now) for one in self._records.values()]
+        return min((*found, usual.patience or inf, usual.recovery or inf))
 
     def forget(self, key: _K) -> None:
         """Forget a device: its next check counts as its first."""

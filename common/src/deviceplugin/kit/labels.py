@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.kit import files
 
-__all__ = ["Checked", "checked", "clean", "key", "publish"]
+__all__ = ["Checked", "checked", "clean", "key", "publish", "update"]
 
 _LONGEST: Final = 63
 _LONGEST_PREFIX: Final = 253
@@ -101,6 +101,20 @@ def publish(
         raise DiscoveryError(
             f"{path}: {error.strerror}: mount its directory from the host, writable"
         ) from error
+
+
+def update(path: Path | None, labels: Mapping[str, str]) -> list[str]:
+    """Publish labels, and return why they, or some of them, are not written: for the log.
+
+    Without a path, nothing is written, and nothing is wrong.
+    """
+    if path is None:
+        return []
+    try:
+        publish(path, labels)
+    except DiscoveryError as error:
+        return [str(error)]
+    return checked(labels).problems
 
 
 def _lines(path: Path, *, without: str) -> list[str]:

@@ -17,10 +17,12 @@ from deviceplugin.kit.sysfs import natural
 
 __all__ = ["Function", "at", "functions", "of"]
 
-_VIRTUAL: Final = re.compile("virtfn[0-9]+")
+_VIRTUAL: Final = re.compile("virtfn([0-9]{1,5})")
 _CLASS: Final = re.compile("0x([0-9a-f]{6})")
 _NUMBER: Final = re.compile("0x([0-9a-f]{4})")
 _COUNT: Final = re.compile("[0-9]{1,5}")
+_WIDTH: Final = re.compile("[0-9]{1,2}")
+"""Of a link; the kernel writes 255 where it is not known."""
 _BRIDGE: Final = "06"
 
 
@@ -86,6 +88,18 @@ class Function:
         return numa.nearest_node(one.attribute("numa_node") for one in self.device.line)
 
     @property
+    def lost_lanes(self) -> str:
+        """How its PCIe link is narrower than both its ends can be, such as ``8 of 16 lanes``.
+
+        Empty if it is not, and where the kernel does not know. A slot or a riser that is wired with
+        fewer lanes is a narrower end. Do not ask it of GPUs: they give lanes up to save power.
+        """
+        bridge = next((one for one in self.device.line[1:] if one.subsystem == "pci"), None)
+        now = _lanes(self.device, "current")
+        most = min(_lanes(self.device, "max"), _lanes(bridge, "max") if bridge else 0)
+        return f"{now} of {most} lanes" if 0 < now < most else ""
+
+    @property
     def iommu_group(self) -> str:
         """The number of its IOMMU group. A reboot can change it: do not use it in ids."""
         return self.device.tree.link(f"{self.device.path}/iommu_group")
@@ -107,12 +121,17 @@ class Function:
         return [one for one in found if one.address.rpartition(".")[0] == slot]
 
     @property
+    def numbered_functions(self) -> dict[int, "Function"]:
+        """Its virtual functions by their numbers, in order. Drivers and libvirt count them so."""
+        tree, path = self.device.tree, self.device.path
+        numbers = sorted(int(one[1]) for one in map(_VIRTUAL.fullmatch, tree.entries(path)) if one)
+        paths = {one: os.path.realpath(f"{path}/virtfn{one}") for one in numbers}
+        return {one: Function(tree.device(found)) for one, found in paths.items()}
+
+    @property
     def virtual_functions(self) -> list["Function"]:
         """Its virtual functions, in the order of their numbers."""
-        tree, path = self.device.tree, self.device.path
-        names = [name for name in tree.entries(path) if _VIRTUAL.fullmatch(name)]
-        paths = [os.path.realpath(f"{path}/{name}") for name in sorted(names, key=natural)]
-        return [Function(tree.device(one)) for one in paths]
+        return list(self.numbered_functions.values())
 
     @property
     def physical_function(self) -> "Function | None":
@@ -147,6 +166,12 @@ class Function:
         for name in sorted(self.device.tree.entries(str(links)), key=natural):
             if name.startswith(f"pci-{self.address}-"):
                 yield links / name
+
+
+def _lanes(device: Device, which: str) -> int:
+    """Return a number of lanes; 0 if it is not known."""
+    text = device.attribute(f"{which}_link_width")
+    return int(text) if _WIDTH.fullmatch(text) else 0
 
 
 def _number(text: str) -> int | None:

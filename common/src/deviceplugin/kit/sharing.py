@@ -7,11 +7,15 @@ its device and not its holder: so ids never change, whatever is allocated and in
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from deviceplugin.errors import ConfigError
 from deviceplugin.model import Device
 
-__all__ = ["Policy", "Shares", "share_id", "shares"]
+__all__ = ["MOST", "Policy", "Shares", "check_count", "share_id", "shares"]
+
+MOST: Final = 1000
+"""Most shares of a device that a setting may ask for."""
 
 Policy: TypeAlias = Literal["spread", "packed"]
 """Which device gives the next share: the one with the fewest in use, or the one with the most."""
@@ -27,13 +31,24 @@ def share_id(device_id: str, number: int) -> str:
 def shares(device: Device, count: int) -> Iterator[Device]:
     """Yield ``count`` shares of a device, which differ from it only in their ids.
 
-    If ``count`` is 1, that is the device itself, with its own id.
+    With DRA, slices have the device itself, and Kubernetes counts its shares. If ``count`` is 1,
+    that is the device itself, with its own id.
     """
     if count == 1:
         yield device
         return
     for number in range(count):
-        yield replace(device, id=share_id(device.id, number))
+        yield replace(device, id=share_id(device.id, number), share_of=device.id)
+
+
+def check_count(count: int, setting: str = "shares") -> None:
+    """Check the number of shares in a setting, in its class's ``__post_init__``.
+
+    Raises:
+        ConfigError: It is not 1 to ``MOST``.
+    """
+    if not 1 <= count <= MOST:
+        raise ConfigError(f"{setting}: {count} is not a number of shares: use 1 to {MOST}")
 
 
 class Shares:

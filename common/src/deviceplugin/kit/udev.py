@@ -10,13 +10,17 @@ This module needs ``pyudev``, from the extra ``deviceplugin[udev]``, and ``libud
 
 import logging
 import os
+import select
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
+from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DiscoveryError
+from deviceplugin.kit import _uevent_filter
 
 __all__ = ["WITHOUT_NODES", "changes"]
 
@@ -26,7 +30,10 @@ WITHOUT_NODES: Final = frozenset({"bdi", "module", "net", "queues"})
 """Subsystems without device nodes. Each container that starts causes events in them."""
 
 _POLL: Final = 0.5
-"""Most seconds to wait for an event before checking ``stop`` and ``also``."""
+"""Most seconds to wait for an event before checking ``also``, and a ``stop`` that only tells when
+asked."""
+_LONGEST: Final = 3600.0
+"""Most seconds that poll() is given, whose milliseconds are a C int."""
 _ACTIONS: Final = frozenset({"add", "remove", "change", "move", "bind", "unbind"})
 _NS_GET_USERNS: Final = 0xB701
 """The ioctl that returns the user namespace that owns a namespace."""
@@ -40,13 +47,14 @@ def changes(
     subsystems: Collection[str] = (),
     without: Collection[str] = WITHOUT_NODES,
     also: Callable[[], bool] | None = None,
+    pause: Callable[[], float] | None = None,
     heard: Callable[[Mapping[str, str]], None] | None = None,
 ) -> Iterator[None]:
     """Yield whenever the kernel reports a change of a device, until ``stop`` is set.
 
     Return it from ``Plugin.changes``. It also yields when events may have been missed: when it
     begins to listen, and after too many events came at once. It returns within half a second after
-    ``stop`` is set.
+    ``stop`` is set, and at once if that is the framework's.
 
     If events are impossible, as without libudev or in a user namespace, it logs one warning. Then
     only ``also`` makes it yield, and the periodic discovery finds the devices.
@@ -56,6 +64,8 @@ def changes(
         subsystems: Only events of these count, such as ``usb`` or ``tty``.
         without: Without ``subsystems``, events of all subsystems but these count.
         also: Called twice a second. While it returns True, this yields too.
+        pause: Returns for how many seconds ``also`` need not be called, so that the process sleeps
+            for longer than half a second. It is called before each wait.
         heard: Called with the properties of each event that counts, before this yields: ``ACTION``,
             ``DEVPATH`` and what the driver adds. Use it for facts that only the event has. Events
             can be lost.
@@ -70,16 +80,19 @@ def changes(
             "kernel events unavailable, polling for devices",
             extra={"error": reason, "advice": advice},
         )
-        yield from _without_events(stop, also)
+        yield from _without_events(stop, also, pause)
         return
-    monitor = _monitor()
+
+    def wanted(subsystem: str) -> bool:
+        return subsystem in subsystems if subsystems else subsystem not in without
+
+    monitor = _monitor(wanted)
     while not stop.is_set():
         yield
         try:
             while not stop.is_set():
-                event = monitor.poll(timeout=_POLL)
-                if event is not None and not _concerns(event, subsystems, without):
-                    event = None
+                most = _most(pause) if also else None
+                event = _next_event(monitor, wanted, stop, most=most)
                 if event is not None and heard is not None:
                     heard(dict(event.properties))
                 if event is not None or (also is not None and also()):
@@ -87,7 +100,7 @@ def changes(
         except OSError as error:  # too many at once; the socket keeps its error for ever
             log.debug("kernel events lost", extra={"error": str(error)})
             stop.wait(_POLL)
-            monitor = _monitor()
+            monitor = _monitor(wanted)
 
 
 def _problem() -> tuple[str, str] | None:
@@ -101,18 +114,35 @@ def _problem() -> tuple[str, str] | None:
     return None
 
 
-def _without_events(stop: Event, also: Callable[[], bool] | None) -> Iterator[None]:
+def _without_events(
+    stop: Event, also: Callable[[], bool] | None, pause: Callable[[], float] | None
+) -> Iterator[None]:
     if also is None:
         stop.wait()
-    while not stop.wait(_POLL):
+    while not stop.wait(_most(pause)):
         if also is not None and also():
             yield
 
 
-def _concerns(event: Any, subsystems: Collection[str], without: Collection[str]) -> bool:
-    if event.action not in _ACTIONS:
-        return False
-    return event.subsystem in subsystems if subsystems else event.subsystem not in without
+def _most(pause: Callable[[], float] | None) -> float:
+    """Return how many seconds to wait at most before ``also`` is called."""
+    return _POLL if pause is None else min(max(pause(), _POLL), _LONGEST)
+
+
+def _next_event(
+    monitor: Any, wanted: Callable[[str], bool], stop: Event, *, most: float | None
+) -> Any:
+    """Return the next event if it counts. Wait for it ``most`` seconds, or until ``stop``."""
+    if isinstance(stop, PollableEvent):
+        ready = select.poll()
+        for end in (monitor, stop):
+            ready.register(end, select.POLLIN)
+        ready.poll(None if most is None else most * 1000)
+        event = monitor.poll(timeout=0)
+    else:
+        event = monitor.poll(timeout=_POLL)
+    counts = event is not None and event.action in _ACTIONS and wanted(event.subsystem)
+    return event if counts else None
 
 
 def _are_sent(network: Path = Path("/proc/self/ns/net")) -> bool:
@@ -128,9 +158,11 @@ def _are_sent(network: Path = Path("/proc/self/ns/net")) -> bool:
         os.close(owner)
 
 
-def _monitor() -> Any:
+def _monitor(wanted: Callable[[str], bool]) -> Any:
     try:
         monitor = _library().Monitor.from_netlink(_context(), source="kernel")
+        with suppress(OSError):  # without the filter, events of no interest only cost time
+            _uevent_filter.attach(monitor.fileno(), wanted)
         monitor.start()
     except OSError as error:
         raise DiscoveryError(f"no kernel events: {error}") from error
