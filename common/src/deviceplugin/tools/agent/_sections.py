@@ -1,0 +1,177 @@
+"""The settings of several plugins: those of every plugin once, and a section for each."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from deviceplugin._config import loading, places, words
+from deviceplugin._config.kinds import Kind
+from deviceplugin._config.names import key
+from deviceplugin._config.places import InvalidError, Place
+from deviceplugin._config.settings import Settings, written
+from deviceplugin.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_OF_ALL = {key(one): one.name for one in fields(Settings)}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What stands for a section that is wrong."""
+
+    reason: str
+
+
+Section = Settings | Refused
+_GONE = Refused("its section is gone: the plugin continues until the process restarts")
+
+
+class _OfSome(Settings):
+    """The settings of every plugin, in a file that may have sections of others."""
+
+    others: ClassVar[Collection[str]] = ()
+    by_file: ClassVar[bool] = False
+
+    @classmethod
+    @override
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        found = super().from_file(root)
+        ignored = [name for name in found if name in cls.others]
+        if cls.by_file and ignored:  # they had no section when the process started
+            names = ", ".join(ignored)
+            log.warning("restart required to apply settings", extra={"settings": names})
+        return {name: place for name, place in found.items() if name not in ignored}
+
+
+def settings_of(
+    plugins: Mapping[str, type[Settings]],
+    others: Collection[str] = (),
+    *,
+    by_file: bool = False,
+) -> type[Settings]:
+    """Return a class with the settings of every plugin, and a field for each one's section.
+
+    Sections of ``others``, which are plugins that do not run here, are ignored. If the sections of
+    a file say which plugins run (``by_file``), one that disappears has not ended its plugin.
+    """
+    default = _GONE if by_file else None
+    sections = [
+        (
+            attribute(name),
+            Any,
+            field(
+                default_factory=partial(_read, settings, default),
+                metadata={"kind": _kind(settings), "help": f"The settings of {name}."},
+            ),
+        )
+        for name, settings in plugins.items()
+    ]
+
+    return make_dataclass(
+        "AgentSettings",
+        sections,
+        bases=(_OfSome,),
+        namespace={"others": others, "by_file": by_file},
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def named_in(file: Path, installed: Collection[str]) -> list[str]:
+    """Return the plugins that have a section in a configuration file.
+
+    Raises:
+        ConfigError: It cannot be read, has no section, or has a key that is neither the name of a
+            plugin nor that of a setting.
+    """
+    root = places.of_file(file)
+    try:
+        found = Settings.from_file(root)
+    except InvalidError:
+        found = {}
+    names = [name for name in found if name not in _OF_ALL]
+    for name in names:
+        if name not in installed:
+            near = words.suggestion(name, [*installed, *_OF_ALL])
+            root.within(name).fault(f"neither an installed plugin nor a setting: {near}")
+    root.faults.refuse()
+    if not names:
+        known = ", ".join(installed) or "none"
+        raise ConfigError(f"{file}: no plugin has a section: give some of {known}")
+    return names
+
+
+def places_in(file: Path, installed: Collection[str]) -> Mapping[str, Place]:
+    """Return the sections of a configuration file by plugin; none if the file is not an agent's.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    root = places.of_file(file)
+    found = root.keys() if root.kind == "mapping" else {}
+    return {name: place for name, place in found.items() if name in installed}
+
+
+def attribute(plugin: str) -> str:
+    """Return the name of the field with the section of ``plugin``."""
+    return plugin.replace("-", "_")
+
+
+def with_common(section: Settings, settings: Settings) -> Settings:
+    """Return a section with what ``settings`` say for every plugin."""
+    return replace(section, **{name: getattr(settings, name) for name in _OF_ALL.values()})
+
+
+def _kind(settings: type[Settings]) -> Kind[Section]:
+    return Kind(
+        lambda place: _read(settings, place),
+        {"type": "object"},
+        frozenset({"mapping"}),
+        "a mapping with the plugin's settings",
+        write=_write,
+    )
+
+
+def _read(settings: type[Settings], place: Place | Refused | None) -> Section:
+    if isinstance(place, Refused):
+        return place
+    if place is not None and place.kind == "nothing":  # a key with nothing but comments below it
+        place = None
+    try:
+        if place is not None:
+            _refuse_common(place)
+        return loading.load_section(settings, place)
+    except ConfigError as error:
+        return Refused("\n".join(_located(line, place) for line in str(error).splitlines()))
+
+
+def _located(problem: str, place: Place | None) -> str:
+    """Return a problem with the section that it is in: one of several settings names none."""
+    known = place is None or f": {place.key}" in problem
+    return problem if known else f"{place}: {problem}"
+
+
+def _refuse_common(place: Place) -> None:
+    """Raise ConfigError for settings of every plugin, which cannot differ in one process."""
+    faults = place.faults.apart()
+    own = Place(faults, place.node, place.key)
+    for name, value in (own.keys() if own.kind == "mapping" else {}).items():
+        if name in _OF_ALL:
+            value.fault("is the same for all plugins: move it to the top of the file")
+    faults.refuse()
+
+
+def _write(section: Section) -> dict[str, Any]:
+    if isinstance(section, Refused):
+        raise ConfigError(section.reason)
+    return {
+        key(one): written(one, getattr(section, one.name))
+        for one in fields(section)
+        if key(one) not in _OF_ALL
+    }

@@ -1,0 +1,348 @@
+"""Several plugins in one process: ``device-plugins``."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
+from deviceplugin.simulator import Container, Pod
+from deviceplugin.testing import Kubelet
+from deviceplugin.tools.agent import _cli, _installed
+from deviceplugin.tools.agent._maker import Maker
+from deviceplugin.tools.agent._sections import settings_of
+from deviceplugin_gopher import GopherPlugin, GopherSettings
+from plugin_process import run, started
+
+AGENT = str(Path(sys.executable).with_name("device-plugins"))
+GOPHER = "example.com/gopher"
+SIMPLE = "example.com/simple-device"
+DEVICE = f"simple-device-{os.uname().nodename}"
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the configuration file, as a whole as an editor does."""
+    (tmp_path / "gophers").mkdir()
+    (tmp_path / "gophers/alice").touch()
+
+    def write(**sections: Any) -> Path:
+        gopher = {"directory": str(tmp_path / "gophers")}
+        path = tmp_path / "config.json"
+        new = tmp_path / "new.json"
+        new.write_text(json.dumps({"gopher": gopher, **sections}))
+        new.replace(path)
+        return path
+
+    return write
+
+
+# On a node.
+
+
+def test_plugins_in_one_process_are_registered_each(
+    kubelet: Kubelet, write: Callable[..., Path]
+) -> None:
+    config = write(simulated={"number-devices": 2})
+    plugins = f"{AGENT} gopher simulated fpga"
+    with started(kubelet.simulated.plugin_dir, f"--config={config}", command=plugins) as agent:
+        kubelet.simulated.wait_for(GOPHER, {"alice"})
+        kubelet.simulated.wait_for(SIMPLE, {f"{DEVICE}-0", f"{DEVICE}-1"})
+        assert 0 == agent.stop()
+
+
+def test_a_section_that_is_wrong_keeps_only_its_plugin_from_running_until_it_is_right(
+    kubelet: Kubelet, write: Callable[..., Path]
+) -> None:
+    config = write(simulated={"number-devices": "many"})
+    with started(
+        kubelet.simulated.plugin_dir, f"--config={config}", command=f"{AGENT} gopher simulated"
+    ) as agent:
+        told = agent.wait_for("discovery failed")
+        assert "simulated" == told["plugin"]
+        assert f"{config}:1: simulated.number-devices: 'many' is not a" in told["error"]
+        kubelet.simulated.wait_for(GOPHER, {"alice"})
+        write(simulated={"number-devices": 1})
+        kubelet.simulated.wait_for(SIMPLE, {f"{DEVICE}-0"})
+        assert {GOPHER, SIMPLE} == kubelet.simulated.registered
+
+
+def test_a_section_that_becomes_wrong_is_ignored_and_told_once_for_its_plugin(
+    kubelet: Kubelet, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    config = write(simulated={"number-devices": 1})
+    with started(
+        kubelet.simulated.plugin_dir, f"--config={config}", command=f"{AGENT} gopher simulated"
+    ) as agent:
+        kubelet.simulated.wait_for(SIMPLE, {f"{DEVICE}-0"})
+        (tmp_path / "others").mkdir()
+        (tmp_path / "others/bob").touch()
+        write(gopher={"directory": str(tmp_path / "others")}, simulated={"number-devices": 0.5})
+        told = agent.wait_for("invalid section ignored")
+        assert "simulated" == told["plugin"]
+        kubelet.simulated.wait_for(GOPHER, {"bob"}, {"alice"})
+        kubelet.simulated.wait_for(SIMPLE, {f"{DEVICE}-0"})
+        agent.wait_for("configuration reloaded")
+        write(simulated={"number-devices": 0.5})
+        again = agent.read_until("configuration reloaded")
+        assert [] == [one for one in again if "invalid section ignored" == one["event"]]
+
+
+def test_only_the_plugin_whose_section_has_changed_is_made_anew(
+    kubelet: Kubelet, write: Callable[..., Path]
+) -> None:
+    kinds = {name: _installed.hosted(name) for name in ("gopher", "simulated")}
+    settings = settings_of({name: kind.settings for name, kind in kinds.items()})
+    makers = [Maker(name, kind.make) for name, kind in kinds.items()]
+    first = [make(settings.of_file(write(simulated={"number-devices": 1}))) for make in makers]
+    with kubelet.running(*first) as node:
+        node.wait_for(SIMPLE, {f"{DEVICE}-0"})
+        again = [make(settings.of_file(write(simulated={"number-devices": 2}))) for make in makers]
+        node.host.replace(again)
+        node.wait_for(SIMPLE, {f"{DEVICE}-0", f"{DEVICE}-1"})
+        node.wait_for(GOPHER, {"alice"})
+    assert [True, False] == [one is other for one, other in zip(first, again, strict=True)]
+
+
+def test_a_crash_of_the_process_costs_pods_nothing_and_all_plugins_come_back(
+    kubelet: Kubelet, write: Callable[..., Path]
+) -> None:
+    config = write(simulated={"number-devices": 2})
+    node, command = kubelet.simulated, f"{AGENT} gopher simulated"
+    pod = Pod("p", [Container("c", {GOPHER: 1})])
+    with started(node.plugin_dir, f"--config={config}", command=command) as agent:
+        node.wait_for(GOPHER, {"alice"})
+        node.wait_for(SIMPLE, {f"{DEVICE}-0", f"{DEVICE}-1"})
+        assert node.run(pod)
+        assert -signal.SIGSEGV == agent.stop(signal.SIGSEGV)
+        node.wait_for(SIMPLE, set(), {f"{DEVICE}-0", f"{DEVICE}-1"})
+    refused = node.admit(Pod("q", [Container("c", {SIMPLE: 1})]))
+    assert "UnexpectedAdmissionError" == refused.reason
+    with started(node.plugin_dir, f"--config={config}", command=command):
+        node.wait_for(GOPHER, {"alice"})
+        node.wait_for(SIMPLE, {f"{DEVICE}-0", f"{DEVICE}-1"})
+        assert {"c": {GOPHER: frozenset({"alice"})}} == node.held(pod)
+        assert not node.admit(Pod("r", [Container("c", {GOPHER: 1})]))
+
+
+# The settings.
+
+
+def once(*words: str) -> tuple[int, str, str]:
+    status, output, errors = run(*words, "--once", "--output=json", command=AGENT)
+    return status, output, "\n".join(errors)
+
+
+def test_once_shows_the_devices_of_all_and_what_is_wrong_with_one(
+    write: Callable[..., Path],
+) -> None:
+    config = write(generic={"devices": 7})
+    status, output, errors = once("gopher", "generic", f"--config={config}")
+    assert [GOPHER] == [one["name"] for one in json.loads(output)["resources"]]
+    assert f"generic: discovery failed: {config}:1: generic.devices: 7 is not a list" == errors
+    assert 1 == status
+
+
+def test_settings_of_all_plugins_belong_to_the_top_of_the_file(write: Callable[..., Path]) -> None:
+    config = write(simulated={"log-level": "debug"})
+    _, _, errors = once("simulated", "gopher", f"--config={config}")
+    place = f"{config}:1: simulated.log-level"
+    assert f"{place}: is the same for all plugins: move it to the top of the file" in errors
+
+
+def test_print_config_shows_each_section_or_refuses_what_is_wrong(
+    write: Callable[..., Path],
+) -> None:
+    config = write(simulated={"number-devices": 3})
+    status, output, _ = run(
+        "gopher", "simulated", f"--config={config}", "--print-config", command=AGENT
+    )
+    shown = json.loads(output)
+    assert 0 == status
+    assert (3, GOPHER) == (shown["simulated"]["number-devices"], shown["gopher"]["resource"])
+    assert "plugin-dir" not in shown["gopher"]
+    write(simulated={"number-devices": -1})
+    status, output, errors = run(
+        "gopher", "simulated", f"--config={config}", "--print-config", command=AGENT
+    )
+    assert (2, "") == (status, output)
+    assert [
+        f"device-plugins: {config}:1: simulated: number-devices -1 is not between 0 and 100000"
+    ] == errors
+
+
+# The command line.
+
+
+def command(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        _cli.main(words)
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["gophr"], "device-plugins: no plugin 'gophr' is installed: did you mean gopher?\n"),
+        (["xy", "gopher"], "device-plugins: no plugin 'xy' is installed: installed: "),
+        (["gopher", "gopher"], "device-plugins: gopher is given twice\n"),
+        ([], "usage: device-plugins [PLUGIN...]"),
+        (["--once"], "usage: device-plugins [PLUGIN...]"),
+    ],
+)
+def test_a_wrong_command_line_is_told(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == command(*words)
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_help_lists_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == command("--help")
+    assert "installed plugins: amd, " in capsys.readouterr().out
+    assert 0 == command("gopher", "generic", "--help")
+    shown = capsys.readouterr().out
+    assert "Run gopher, generic in one process." in shown
+    assert "The settings of generic." in shown
+
+
+# The plugins that a file names.
+
+
+def test_the_plugins_are_those_with_a_section_in_the_file(
+    kubelet: Kubelet, write: Callable[..., Path]
+) -> None:
+    config = write(simulated={"number-devices": 1}, generic=None)
+    with started(kubelet.simulated.plugin_dir, command=AGENT, DP_CONFIG=str(config)) as agent:
+        kubelet.simulated.wait_for(GOPHER, {"alice"})
+        kubelet.simulated.wait_for(SIMPLE, {f"{DEVICE}-0"})
+        told = agent.wait_for("discovery failed")  # generic: a section with nothing in it
+        assert ("generic", True) == (told["plugin"], "no devices" in told["error"])
+        assert 0 == agent.stop()
+
+
+def test_sections_of_plugins_that_are_not_named_are_ignored(write: Callable[..., Path]) -> None:
+    config = write(simulated={"number-devices": "many"})
+    status, output, errors = once("gopher", f"--config={config}")
+    assert (0, "") == (status, errors)
+    assert [GOPHER] == [one["name"] for one in json.loads(output)["resources"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"log-levl": "info", "gopher": {}}',
+            "{}:1: log-levl: neither an installed plugin nor a setting: did you mean 'log-level'?",
+        ),
+        (
+            '{"gophre": {}}',
+            "{}:1: gophre: neither an installed plugin nor a setting: did you mean 'gopher'?",
+        ),
+        ('{"log-level": "info"}', "{}: no plugin has a section: give some of amd, "),
+        ("[1]", "{}:1: must have keys and values"),
+        ("{", "{}:1: "),
+    ],
+)
+def test_a_file_that_names_no_plugin_is_refused(
+    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert 2 == command(f"--config={path}", "--once")
+    assert capsys.readouterr().err.startswith(f"device-plugins: {expected.format(path)}")
+
+
+def test_a_file_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == command("--config=/no/such/file.json")
+    assert "/no/such/file.json" in capsys.readouterr().err
+    assert 2 == command("--config")
+    assert capsys.readouterr().err.startswith("usage: ")
+
+
+# Packages of others.
+
+
+def hosted() -> Hosted[GopherSettings]:
+    return Hosted(GopherPlugin, GopherSettings)
+
+
+def nothing() -> None: ...
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs packages: the value of each name's entry point."""
+
+    def install(*points: tuple[str, str]) -> None:
+        group = _installed.GROUP
+        found = EntryPoints(EntryPoint(name, value, group) for name, value in points)
+        monkeypatch.setattr(_installed, "entry_points", found.select)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("no_such_module:hosted", "ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{__name__}:nothing", "its entry point returned None, which is not a Hosted"),
+    ],
+)
+def test_a_package_that_is_broken_keeps_only_its_plugin_from_running(
+    value: str,
+    expected: str,
+    packages: Callable[..., None],
+    write: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    packages(("lamp", value), ("gopher", f"{__name__}:hosted"))
+    assert 1 == command("gopher", "lamp", f"--config={write()}", "--once")
+    shown = capsys.readouterr()
+    assert "alice" in shown.out
+    assert f"lamp: discovery failed: {expected}" in shown.err
+
+
+def test_a_name_that_two_packages_have_is_refused(
+    packages: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages(("gopher", f"{__name__}:hosted"), ("gopher", f"{__name__}:nothing"))
+    assert 2 == command("gopher")
+    assert "device-plugins: gopher is in several packages\n" == capsys.readouterr().err
+
+
+def test_a_plugin_that_is_none_is_not_run(
+    packages: Callable[..., None], write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages(("lamp", f"{__name__}:text"), ("gopher", f"{__name__}:hosted"))
+    assert 1 == command("gopher", "lamp", f"--config={write()}", "--once")
+    assert "lamp: discovery failed: 'a lamp' is not a plugin" in capsys.readouterr().err
+
+
+def text() -> Hosted[dp.Settings]:
+    return Hosted(lambda _settings: "a lamp", dp.Settings)
+
+
+@pytest.mark.parametrize("name", _installed.names())
+def test_every_plugin_of_the_repository_can_be_run_beside_others(name: str, tmp_path: Path) -> None:
+    found = _installed.hosted(name)
+    path = tmp_path / "section.json"
+    path.write_text(json.dumps(NEEDED.get(name, {})))
+    assert isinstance(found.make(found.settings.of_file(path)), dp.Plugin)
+
+
+NEEDED = {
+    "generic": {"devices": [{"name": "null", "groups": [{"paths": [{"path": "/dev/null"}]}]}]}
+}
+
+
+def test_every_plugin_with_an_image_can_be_run_beside_others() -> None:
+    folders = (Path(__file__).parents[2] / "deployments").glob("*/kustomization.yaml")
+    assert {one.parent.name for one in folders} - {"base", "node"} == {*_installed.names()}

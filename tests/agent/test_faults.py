@@ -1,0 +1,259 @@
+"""What goes wrong with one plugin of an agent does not reach the others."""
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deviceplugin as dp
+from agents import faulty
+from deviceplugin.simulator import Container, Pod
+from deviceplugin.testing import Kubelet
+from deviceplugin.tools.agent import _maker
+from deviceplugin.tools.agent._maker import Maker
+from deviceplugin.tools.agent._sections import Refused, settings_of
+from patience import eventually
+from plugin_process import run, started
+
+AGENT = str(Path(sys.executable).with_name("device-plugins"))
+GOPHER = "example.com/gopher"
+ALL = sorted({*faulty.KINDS} - {"stuck"})
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "gophers").mkdir()
+    (tmp_path / "gophers/alice").touch()
+    (tmp_path / "package").mkdir()
+    return {**faulty.install(tmp_path / "package"), "LATE": str(tmp_path / "driver")}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write(*names: str, **sections: Any) -> Path:
+        gopher = {"directory": str(tmp_path / "gophers")}
+        given = {"gopher": gopher, **{name: {} for name in names}, **sections}
+        path, new = tmp_path / "config.json", tmp_path / "new.json"
+        new.write_text(json.dumps(given))
+        new.replace(path)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_plugin_that_fails_in_any_way_keeps_no_other_from_working(
+    name: str, kubelet: Kubelet, package: dict[str, str], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    node = kubelet.simulated
+    config = write(name, simulated={"number-devices": 1})
+    with started(node.plugin_dir, f"--config={config}", command=AGENT, **package) as agent:
+        node.wait_for(GOPHER, {"alice"})
+        (tmp_path / "gophers/bob").touch()  # it is still looked for
+        node.wait_for(GOPHER, {"alice", "bob"})
+        pod = Pod("p", [Container("c", {GOPHER: 1})])
+        assert node.run(pod)
+        write(name, simulated={"number-devices": 2})  # others still get their settings
+        node.wait_for("example.com/simple-device", {f"simple-device-{HOST}-{n}" for n in (0, 1)})
+        node.restart()
+        node.wait_for(GOPHER, {"alice", "bob"})
+        assert 0 == agent.stop()
+
+
+HOST = os.uname().nodename
+
+
+def test_hooks_that_hang_hold_up_only_what_they_are_called_for(
+    kubelet: Kubelet, package: dict[str, str], write: Callable[..., Path]
+) -> None:
+    node, command = kubelet.simulated, f"{AGENT} gopher wild"
+    with started(node.plugin_dir, f"--config={write()}", command=command, **package):
+        node.wait_for(GOPHER, {"alice"})
+        hanging = threading.Thread(
+            target=lambda: node.admit(Pod("h", [Container("c", {"faulty.example.com/wild": 1})]))
+        )
+        hanging.start()
+        assert node.run(Pod("p", [Container("c", {GOPHER: 1})]))
+
+
+def test_a_section_that_becomes_rubbish_reaches_no_other_plugin(
+    kubelet: Kubelet, package: dict[str, str], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    node = kubelet.simulated
+    config = write(simulated={"number-devices": 1})
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/bob").touch()
+    with started(node.plugin_dir, f"--config={config}", command=AGENT, **package) as agent:
+        node.wait_for(GOPHER, {"alice"})
+        known = {"alice"}
+        for number, bad in enumerate((7, "x", [], {"number-devices": {}}, {"devices": "/none"})):
+            folder = ("others", "gophers")[number % 2]
+            (known,) = (({"bob"}, {"alice"})[number % 2],)
+            write(simulated=bad, gopher={"directory": str(tmp_path / folder)})
+            node.wait_for(GOPHER, known, {"alice", "bob"} - known)
+        assert "example.com/simple-device" in node.registered
+        assert 0 == agent.stop()
+
+
+def test_a_section_that_comes_or_goes_waits_for_a_restart(
+    kubelet: Kubelet, package: dict[str, str], write: Callable[..., Path]
+) -> None:
+    node = kubelet.simulated
+    config = write(simulated={"number-devices": 1})
+    simple = {f"simple-device-{HOST}-0"}
+    with started(node.plugin_dir, f"--config={config}", command=AGENT, **package) as agent:
+        node.wait_for("example.com/simple-device", simple)
+        config.write_text(json.dumps({"gopher": {"directory": "/etc"}, "fpga": {}}))
+        told = agent.wait_for("restart required to apply settings")
+        assert "fpga" == told["settings"]
+        told = agent.wait_for("invalid section ignored")
+        assert (
+            "simulated",
+            "its section is gone: the plugin continues until the process restarts",
+        ) == (
+            told["plugin"],
+            told["error"],
+        )
+        agent.wait_for("configuration reloaded")
+        node.wait_for("example.com/simple-device", simple)
+
+
+def test_once_says_what_is_wrong_with_each_and_shows_the_others(
+    package: dict[str, str], write: Callable[..., Path]
+) -> None:
+    config = write("raises", "rubbish", "late", "exits", "endless")
+    status, output, errors = run(f"--config={config}", "--once", command=AGENT, **package)
+    assert 1 == status
+    assert "alice" in output
+    said = "\n".join(errors)
+    for part in (
+        "raises: discovery failed: RuntimeError: the library says no",
+        "late: discovery failed: OSError: the driver is not loaded yet",
+        "exits: discovery failed: SystemExit: 0",
+        "ubbish: skipped",
+        "discover() returns more than 300000 devices",
+    ):
+        assert part.lower() in said.lower()
+
+
+def test_a_crash_takes_all_down_and_a_new_process_brings_all_back(
+    kubelet: Kubelet, package: dict[str, str], write: Callable[..., Path]
+) -> None:
+    node, resource = kubelet.simulated, "faulty.example.com/crashes"
+    config = write("crashes")
+    pod = Pod("p", [Container("c", {GOPHER: 1})])
+    with started(node.plugin_dir, f"--config={config}", command=AGENT, **package) as agent:
+        node.wait_for(GOPHER, {"alice"})
+        node.wait_for(resource, {"one"})
+        assert node.run(pod)
+        assert not node.admit(Pod("q", [Container("c", {resource: 1})]))
+        eventually(lambda: -signal.SIGSEGV == agent.process.poll())
+        node.wait_for(GOPHER, set(), {"alice"})
+    with started(node.plugin_dir, f"--config={config}", command=AGENT, **package):
+        node.wait_for(GOPHER, {"alice"})
+        node.wait_for(resource, {"one"})
+        assert {"c": {GOPHER: frozenset({"alice"})}} == node.held(pod)
+
+
+# Making plugins.
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made_by(make: Callable[[Any], Any]) -> tuple[Maker, Clock, Any, list[str]]:
+    """Return what makes a plugin, its clock, settings, and how often it has asked for a reload."""
+    clock, asked = Clock(), list[str]()
+    maker = Maker("lamp", make, clock=clock, patience=0.1)
+    maker.ask_for_reload = lambda: asked.append("asked")
+    return maker, clock, settings_of({"lamp": dp.Settings})(), asked
+
+
+def test_a_constructor_that_fails_is_called_again_ever_more_rarely() -> None:
+    attempts: list[float] = []
+
+    def make(_settings: dp.Settings) -> Any:
+        attempts.append(clock.now)
+        if len(attempts) < 8:
+            raise OSError("the driver is not loaded yet")
+        return faulty.Raises(_settings)
+
+    maker, clock, settings, asked = made_by(make)
+    plugin = maker(settings)
+    for _ in range(10_000):
+        if not isinstance(plugin, _maker.Unusable):
+            break
+        with pytest.raises(dp.DiscoveryError, match="not loaded yet"):
+            list(plugin.discover())
+        if asked:
+            asked.clear()
+            plugin = maker(settings)
+        clock.now += 1
+    assert isinstance(plugin, faulty.Raises)
+    waits = [later - before for before, later in itertools.pairwise(attempts)]
+    assert 7 == len(waits)
+    assert 14 <= waits[0] <= 31
+    assert waits[-1] <= 301
+    assert waits[0] < waits[-1]
+
+
+def test_a_wrong_section_alone_asks_for_nothing() -> None:
+    maker, clock, settings, asked = made_by(lambda _settings: 1 / 0)
+    object.__setattr__(settings, "lamp", Refused("wrong"))
+    plugin = maker(settings)
+    clock.now += 10_000
+    with pytest.raises(dp.DiscoveryError, match="wrong"):
+        list(plugin.discover())
+    assert [] == asked
+
+
+def test_a_constructor_that_hangs_holds_nobody_up() -> None:
+    maker, clock, settings, _ = made_by(faulty.Stuck)
+    plugin = maker(settings)
+    with pytest.raises(dp.DiscoveryError, match=r"make\(\) did not return within 0.1 s"):
+        list(plugin.discover())
+    for _ in range(5):
+        clock.now += 1000
+        plugin = maker(settings)
+    with pytest.raises(dp.DiscoveryError, match="4 earlier calls hang"):
+        list(plugin.discover())
+
+
+def test_a_plugin_whose_driver_comes_later_is_made_then(
+    kubelet: Kubelet,
+    package: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in package.items():
+        monkeypatch.setenv(name, value)
+    maker = Maker("late", faulty.Late, clock=Clock())
+    settings = settings_of({"late": dp.Settings})()
+    with kubelet.running(maker(settings)) as node:
+        eventually(node.host.troubles)
+        Path(package["LATE"]).touch()
+        node.host.replace([maker(settings)])
+        node.wait_for("faulty.example.com/late", {"one"})
+
+
+def test_an_import_that_hangs_keeps_only_its_plugin_from_running(
+    package: dict[str, str], write: Callable[..., Path]
+) -> None:
+    code = (
+        "from deviceplugin.tools.agent import _cli; _cli._PATIENCE = 0.5; "
+        f"_cli.main(['--config={write('frozen')}', '--once'])"
+    )
+    done = run("-c", code, command=sys.executable, **package)
+    assert 1 == done[0]
+    assert "alice" in done[1]
+    assert "frozen: discovery failed: import() did not return within 0.5 s" in done[2]

@@ -1,0 +1,93 @@
+"""A node with the hardware of every plugin, as the end to end suite pretends it.
+
+``python tests/support/agents/agent_node.py FOLDER`` makes it, and prints the variables and the
+command of an agent that runs all plugins there.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[3] / "e2e/support")]
+
+from deviceplugin._config.names import key as key_of
+from deviceplugin._config.settings import Settings
+from homes.case import Case, cases
+
+_PREFIX: Final = "DP_"
+_OF_ALL: Final = {key_of(one) for one in fields(Settings)}
+ALL: Final = tuple(sorted({*cases()} - {"node"}))
+"""The plugins that an agent can run; ``node`` is the agent."""
+
+
+@dataclass(frozen=True)
+class AgentNode:
+    """What an agent finds on a node."""
+
+    config: Path
+    """The configuration file, with a section for each plugin."""
+    files: Path
+    """A folder, each file of which is a gopher."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of libraries: those of settings are in the file."""
+    of_all: dict[str, Any] = field(default_factory=dict)
+    """Settings of every plugin."""
+
+
+def agent_node(
+    folder: Path,
+    cache: Path,
+    plugins: Iterable[str] = ALL,
+    *,
+    files: int = 2,
+    more: Mapping[str, Any] | None = None,
+) -> AgentNode:
+    """Make the hardware of ``plugins`` in ``folder``. ``more`` are settings of all plugins."""
+    node = AgentNode(folder / "config.yaml", folder / "gophers")
+    node.files.mkdir(parents=True)
+    for number in range(files):
+        (node.files / f"gopher-{number}").touch()
+    sections = {name: _section(cases()[name], node, folder / name, cache) for name in plugins}
+    node.of_all.update(more or {})
+    node.config.write_text(json.dumps({**node.of_all, **sections}, indent=1))
+    return node
+
+
+def _section(case: Case, node: AgentNode, folder: Path, cache: Path) -> dict[str, Any]:
+    """Return the section of a plugin, and add its other variables to the node's."""
+    variables = dict(case.plugin.environment)
+    if case.hardware is not None:
+        folder.mkdir()
+        variables |= case.hardware(folder, cache).environment
+    section: dict[str, Any] = dict(_GIVEN.get(case.plugin.name, {}))
+    if case.plugin.files:
+        section = {"directory": str(node.files)}
+    for flag in case.flags:  # places on the node: they are in the folder here
+        key, _, place = flag.removeprefix("--").partition("=")
+        (node.of_all if key in _OF_ALL else section)[key] = str(folder / "node" / place.lstrip("/"))
+    for name, value in variables.items():
+        if name.startswith(_PREFIX):
+            section[name.removeprefix(_PREFIX).replace("_", "-").lower()] = value
+        else:
+            node.environment[name] = value
+    return section
+
+
+_GIVEN: Final[Mapping[str, dict[str, Any]]] = {
+    "generic": {
+        "devices": [
+            {"name": "full", "groups": [{"count": 8, "paths": [{"path": "/dev/full"}]}]},
+        ]
+    },
+    "simulated": {"number-devices": 8},
+}
+
+if __name__ == "__main__":
+    made = agent_node(Path(sys.argv[1]), Path(sys.argv[1]) / "cache", files=8)
+    variables = [f"{name}={value}" for name, value in made.environment.items()]
+    words = [*variables, "device-plugins", *ALL, f"--config={made.config}"]
+    sys.stdout.write(" ".join(words) + "\n")
