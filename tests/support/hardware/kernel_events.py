@@ -17,10 +17,10 @@ _MANY: Final = 200
 """Events that do not fit into the smallest buffer of a socket."""
 
 
-def emit() -> None:
+def emit(uevent: Path = UEVENT) -> None:
     """Have the kernel send an event of a device."""
     try:
-        UEVENT.write_text("change")
+        uevent.write_text("change")
     except OSError as error:
         pytest.skip(f"the kernel cannot be asked for events here: {error}")
 
@@ -57,7 +57,7 @@ def pretend(
         for one in subsystems
     ]
     monkeypatch.setattr(udev, "_problem", lambda: None)
-    monkeypatch.setattr(udev, "_monitor", lambda: _Monitor(events))
+    monkeypatch.setattr(udev, "_monitor", lambda _wanted: _Monitor(events))
 
 
 class Turns(threading.Event):

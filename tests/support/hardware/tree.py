@@ -1,5 +1,6 @@
 """Builds trees of /sys, /dev and udev's database, as far as device plugins read them."""
 
+import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -160,10 +161,15 @@ class Hardware:
             (self.dev / name).unlink()
         for kind in ("class", "bus", "dev"):
             for link in (self.sys / kind).rglob("*"):
-                if link.is_symlink() and folder in (link.readlink(), *link.readlink().parents):
+                if link.is_symlink() and _target(link).is_relative_to(folder):
                     link.unlink()
         _remove(folder)
         self.event()
+
+
+def _target(link: Path) -> Path:
+    """Return where a link leads, which may be gone, whether it is relative or not."""
+    return Path(os.path.normpath(link.parent / link.readlink()))
 
 
 def _remove(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Records what plugins read of this machine's devices: ``deviceplugin record``."""
