@@ -1,0 +1,14 @@
+"""What ``deviceplugin migrate`` knows of the generic plugin's peers, a module for each."""
+
+from deviceplugin.kit.migration import Migration, Workload
+from deviceplugin_generic.migrate import smarter, squat
+
+
+def migrate(workload: Workload) -> Migration | None:
+    """Return what becomes of a peer of the generic plugin; None for anything else.
+
+    Raises:
+        ConfigError: Something that the peer was given is missing or invalid.
+    """
+    found = (peer.migrate(workload) for peer in (squat, smarter))
+    return next((one for one in found if one is not None), None)

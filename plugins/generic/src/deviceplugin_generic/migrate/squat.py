@@ -1,0 +1,185 @@
+"""squat/generic-device-plugin: its flags, its variables and its file."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import deviceplugin as dp
+from deviceplugin.kit.configuration import Place, anything, of_text
+from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
+from deviceplugin_generic import globs, grammar, words
+from deviceplugin_generic.domains import Domains
+from deviceplugin_generic.entries import Entry
+
+_NAME: Final = "generic-device-plugin"
+_OURS: Final = "DP_CONFIG"
+_DEFAULT_FILE: Final = "/etc/generic-device-plugin/config"
+_ENDINGS: Final = (".yaml", ".yml", ".json", ".toml")
+_SETTINGS: Final = ("domain", "listen", "log-level", "plugin-directory")
+_FLAGS: Final = ("config", "device", *_SETTINGS)
+_LISTS: Final = ("devices", "device")
+_KEYS: Final = (*_SETTINGS, *_LISTS)
+_PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(\.\d+)?")
+_RENAMED: Final = (0, 2)
+"""Since this release its domain is ours."""
+_OLD_DOMAIN: Final = "squat.ai"
+
+
+def migrate(workload: Workload) -> Migration | None:
+    """Return what becomes of squat's plugin; None for anything else, as for our own image.
+
+    Raises:
+        ConfigError: A flag, a variable or the configuration is invalid, or there are no devices.
+    """
+    is_ours = _OURS in workload.variables
+    if workload.values is not None or workload.name != _NAME or is_ours:
+        return None
+    given = list(flags(workload, _FLAGS, ["version"]))
+    settings, entries, raw = _file(workload, given)
+    settings |= _variables(workload)
+    settings |= {name: one for name, one in given if name in _SETTINGS}
+    if texts := [one for name, one in given if name == "device"]:
+        entries, raw = _devices(texts)
+    if not raw:
+        raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
+    result = Migration(
+        peer="generic-device-plugin of squat",
+        plugin="generic",
+        configuration={},
+        differences=[
+            "device ids: the same, so running pods keep their devices",
+            *_always(workload),
+        ],
+    )
+    level = settings.get("log-level")
+    result.configuration = {
+        **_domain(workload, settings.get("domain"), result),
+        **({"log-level": _level(level, result)} if level else {}),
+        "devices": raw,
+    }
+    _others(settings, result)
+    _hosts(entries, result)
+    return result
+
+
+def _file(
+    workload: Workload, given: Sequence[tuple[str, Setting]]
+) -> tuple[dict[str, Setting], list[Entry], list[Any]]:
+    """Return the settings, the entries and the devices of its file, if it has one."""
+    named = [str(one.value) for name, one in given if name == "config"]
+    known = [f"{_DEFAULT_FILE}{ending}" for ending in _ENDINGS]
+    default = next((path for path in known if path in workload.files), "")
+    path = named[-1] if named else default
+    if not path and workload.configuration is None:
+        return {}, [], []
+    file = workload.file(posixpath.normpath(path), f"the file {path} of --config")
+    language = posixpath.splitext(path)[1] or ".yaml"
+    root = of_text(str(file.value), file.place, ".yaml" if language == ".yml" else language)
+    return checked(root, _read)
+
+
+def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any]]:
+    places = root.keys(_KEYS)
+    items = [one for name in _LISTS if name in places for one in places[name].items()]
+    settings = {
+        name: Setting(str(place), place.raw) for name, place in places.items() if name in _SETTINGS
+    }
+    return settings, list(grammar.entries(items)), [anything().read(one) for one in items]
+
+
+def _devices(texts: Sequence[Setting]) -> tuple[list[Entry], list[Any]]:
+    """Return the entries and the devices of ``--device``."""
+    roots = [of_text(str(one.value), one.place) for one in texts]
+    places = [one for root in roots for one in (root.items() if root.kind == "list" else [root])]
+    entries = list(grammar.entries(places))
+    if faults := [line for root in roots for line in root.faults.lines]:
+        raise dp.ConfigError("\n".join(faults))
+    return entries, [anything().read(one) for one in places]
+
+
+def _variables(workload: Workload) -> dict[str, Setting]:
+    names = {name.upper().replace("-", "_"): name for name in _SETTINGS}
+    found = {names[key]: one for key, one in workload.variables.items() if key in names}
+    return {name: one for name, one in found.items() if one.value}
+
+
+def _domain(workload: Workload, given: Setting | None, result: Migration) -> dict[str, Any]:
+    if given:
+        try:
+            domains = Domains.parse(given.value)
+        except dp.ConfigError as error:
+            raise dp.ConfigError(f"{given.place}: {error}") from error
+        result.differs("resource names", f"the same, {domains.names[0]}/...")
+        return {"domain": domains.write()}
+    version = _VERSION.fullmatch(workload.tag)
+    if version and (int(version[1]), int(version[2])) < _RENAMED:
+        result.differs(
+            "resource names", f"the same: before 0.2.0 their domain was {_OLD_DOMAIN} by default"
+        )
+        return {"domain": _OLD_DOMAIN}
+    if not version:
+        tag = f"the tag {workload.tag}" if workload.tag else "an image without a tag"
+        result.differs(
+            "resource names",
+            f"devic.es/..., which is their domain since 0.2.0; {tag} does not say how old it is: "
+            f"if pods ask for {_OLD_DOMAIN}/..., write domain: [devic.es, {_OLD_DOMAIN}], so "
+            "that both names work while they move",
+        )
+    return {}
+
+
+def _level(given: Setting, result: Migration) -> str:
+    level = words.LEVELS.get(str(given.value), str(given.value))
+    if level != given.value:
+        result.differs("--log-level", f"{given.value} is {level} here")
+    if level not in {"debug", "info", "warning", "error"}:
+        raise given.wrong("one of their log levels: all, debug, info, warn, error and none")
+    return level
+
+
+def _others(settings: Mapping[str, Setting], result: Migration) -> None:
+    if listen := settings.get("listen"):
+        result.differs("--listen", f"{listen.value} becomes :9494, where our probes look")
+    directory = settings.get("plugin-directory")
+    if directory and str(directory.value).rstrip("/") != _PLUGIN_DIRECTORY:
+        result.differs(
+            "--plugin-directory",
+            f"{directory.value} is not taken over: mount that directory of the host at "
+            f"{_PLUGIN_DIRECTORY}, which kubelets always use",
+        )
+
+
+def _always(workload: Workload) -> Iterator[str]:
+    yield "metrics: other names, and /healthz and /readyz instead of /health"
+    yield (
+        "vanished devices: listed as unhealthy while a pod holds them; theirs drops them from the "
+        "list"
+    )
+    if "DEVICE" in workload.variables:
+        yield "DEVICE: not taken over; theirs cannot read it either"
+
+
+def _hosts(entries: Sequence[Entry], result: Migration) -> None:
+    """Add what the plugin has to see of the host."""
+    specs = [spec for entry in entries for group in entry.groups for spec in group.paths]
+    folders = sorted({_folder(spec.path) for spec in specs})
+    if any(one == "/dev" or one.startswith("/dev/") for one in folders):
+        result.components.append("host-dev")
+        result.differs("host path /dev", "mounted read-only, by the component host-dev")
+    elsewhere = [one for one in folders if one != "/dev" and not one.startswith("/dev/")]
+    for folder in elsewhere:
+        if folder == "/":
+            result.differs("host path /", "not mounted: name directories instead of a pattern")
+        elif not any(folder.startswith(f"{other}/") for other in elsewhere):
+            result.mounts[folder] = folder
+            result.differs(f"host path {folder}", "mounted read-only, so that its paths are found")
+
+
+def _folder(pattern: str) -> str:
+    """Return the deepest directory that has all matches of a pattern."""
+    folder = posixpath.dirname(posixpath.normpath(pattern))
+    while globs.is_magic(folder):
+        folder = posixpath.dirname(folder)
+    return folder

@@ -1,0 +1,270 @@
+"""What cannot be migrated is refused, with file, document, key and value."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deviceplugin.__main__ import main
+from deviceplugin.kit.migration import Setting, Workload
+from migration.peers import config_map, daemon_set, mounting
+
+Refusal = Callable[..., str]
+SQUAT = "squat/generic-device-plugin:0.2.1"
+SMARTER = "smarter-device-manager"
+NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+SERIAL = "name: serial\ngroups:\n- paths: [{path: /dev/ttyUSB*}]\n"
+IN_POD = "peer.yaml: document 1: DaemonSet kube-system/peer: containers[0]: "
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """Return what migrates documents and returns the error."""
+
+    def error(*documents: object, flags: tuple[str, ...] = ()) -> str:
+        texts = [one if isinstance(one, str) else yaml.safe_dump(one) for one in documents]
+        path = tmp_path / "peer.yaml"
+        path.write_text("\n---\n".join(texts), encoding="utf-8")
+        assert 2 == main(["migrate", str(path), *flags])
+        out, err = capsys.readouterr()
+        assert "" == out
+        lines = [line.removeprefix("deviceplugin migrate: ") for line in err.splitlines()]
+        return "\n".join(lines).replace(f"{tmp_path}/", "")
+
+    return error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serial"], "args: 'serial' is not a flag"),
+        (["--devise", SERIAL], "args: '--devise': the peer has no flag --devise"),
+        (["--device"], "args: '--device': has no value"),
+        (
+            ["--device", "name: a"],
+            "args: --device: name: 'a' is not lower-case letters, digits and hyphens, 2 to 63",
+        ),
+        (
+            ["--device", SERIAL.replace("paths:", "pats:")],
+            "args: --device: line 3: groups[0].pats: unknown key: did you mean 'paths'?",
+        ),
+        (
+            ["--device", "name: usb\ngroups: [{usb: [{vendor: 1209, product: '0001'}]}]"],
+            "args: --device: line 2: groups[0].usb[0].vendor: 1209 without quotes is",
+        ),
+        ([], "has no devices: neither --device nor a file"),
+        (["--config=/c/x.yaml"], "the file /c/x.yaml of --config is not in the manifest"),
+        (["--device", SERIAL, "--domain=A_"], "args: --domain: 'A_' is not lower-case labels"),
+        (
+            ["--device", SERIAL, "--log-level=loud"],
+            "args: --log-level: 'loud' is not one of their log levels",
+        ),
+    ],
+)
+def test_what_is_wrong_with_flags_of_squat_is_named(
+    refused: Refusal, arguments: list[str], message: str
+) -> None:
+    assert message in refused(daemon_set(SQUAT, *arguments)).removeprefix(IN_POD)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (["a: [1"], "peer.yaml:1: "),
+        (["{{ .Values.x }}: 1"], "; a Helm template has to be rendered first"),
+        (["- 1"], "peer.yaml: document 1: is not a mapping with keys"),
+        ([""], "peer.yaml: is empty"),
+        (["[" * 5000], "peer.yaml"),
+        (["a: 2026-99-99"], "peer.yaml: "),
+        (
+            [config_map("a")],
+            "peer.yaml: has no DaemonSet and no Helm values; the installed plugins",
+        ),
+        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "document 1: metadata.name: is missing"),
+        ([{"kind": "DaemonSet"}], "spec.template.spec: is missing"),
+        ([{"kind": "DaemonSet", "spec": {"template": {"spec": 3}}}], "spec: 3 is not a mapping"),
+        (
+            [{"kind": "DaemonSet", "spec": {"template": {"spec": {"containers": 3}}}}],
+            "containers: 3 is not a list of mappings",
+        ),
+        (
+            [daemon_set("example.com/other:1")],
+            "image 'example.com/other': not a device plugin that",
+        ),
+        ([{"a": 1, "b": 2}], "Helm values with the keys a, b: not a device plugin that we know"),
+        ([daemon_set("example.com/k8s-device-plugin")], "not a device plugin that we know"),
+        ([daemon_set(SQUAT, env={"DP_CONFIG": "/x"})], "not a device plugin that we know"),
+        (
+            [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x"]})],
+            "command: '/bin/sh' is not a plugin: what a shell starts cannot be read",
+        ),
+        ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
+        (
+            [daemon_set(SQUAT, **mounting("c", "/c")), {**config_map("c"), "data": [1]}],
+            "ConfigMap c: data: [1] is not a mapping of strings",
+        ),
+        (
+            [daemon_set(SMARTER)],
+            "without which the image's own file applies, is not in the manifest",
+        ),
+        ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "config[0]"),
+        (
+            [{"image": SMARTER, "config": [{"devicematch": "nvidia-gpu", "nummaxdevices": 1}]}],
+            "has no rules",
+        ),
+        ([daemon_set("intel-gpu-plugin", "-shared-dev-num=two")], "'two' is not a whole number"),
+        (
+            [daemon_set("intel-gpu-plugin", "-allocation-policy=x")],
+            "'x' is not one of none, balanced",
+        ),
+        ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "not a device plugin that we know"),
+        (
+            [daemon_set("rocm/k8s-device-plugin", "-resource_naming_strategy=x")],
+            "'x' is not one of single, mixed",
+        ),
+        ([{"dp": {"args": "-pulse=1"}}], "dp.args: '-pulse=1' is not a list of flags"),
+        (
+            [daemon_set("nfvpe/sriov-device-plugin")],
+            "its configuration /etc/pcidp/config.json is not in the manifest",
+        ),
+        (
+            [
+                daemon_set("x/sriov-network-device-plugin", **mounting("c", "/etc/pcidp")),
+                config_map("c", **{"config.json": '{"resourceList": [{"resourceName": "a.b"}]}'}),
+            ],
+            "resourceList[0].resourceName: 'a.b' is not a name of letters, digits, - and _",
+        ),
+        (
+            [
+                daemon_set("x/sriov-network-device-plugin", **mounting("c", "/etc/pcidp")),
+                config_map("c", **{"config.json": '{"configList": []}'}),
+            ],
+            "configList: unknown key",
+        ),
+        ([daemon_set("intel-fpga-plugin", "-mode=x")], "'x' is not one of af, region, regiondevel"),
+        ([daemon_set(NVIDIA, "--pass-device-specs=maybe")], "'maybe' is not true or false"),
+        ([daemon_set(NVIDIA, "--mps-root=mps")], "--mps-root: 'mps' is not an absolute path"),
+        ([daemon_set(NVIDIA, "--config-file=/c")], "the file /c of --config-file is not in"),
+        ([{"gfd": 3}], "gfd: 3 is not a mapping"),
+        (
+            [{"gfd": {}, "config": {"name": "mine"}}],
+            "config.name: the ConfigMap 'mine' is not in the values",
+        ),
+        ([{"gfd": {}, "config": {"map": "x"}}], "config.map: 'x' is not a mapping of files"),
+        (
+            [{"gfd": {}, "config": {"map": {"a": "flags: {x: 1}"}}}],
+            "config.map.a: flags.x: unknown key",
+        ),
+        (
+            [{"gfd": {}, "config": {"map": {"a": "version: v1", "b": ""}, "default": "c"}}],
+            "config.default: 'c' is not one of a, b",
+        ),
+    ],
+)
+def test_what_cannot_be_migrated_is_refused(
+    refused: Refusal, documents: list[object], message: str
+) -> None:
+    assert message in refused(*documents)
+
+
+def test_a_template_that_nobody_filled_in_is_refused(refused: Refusal) -> None:
+    template = "resourceName: RESOURCE_NAME\nnumberDevicesOnNode: NUMBER\npluginName: [1]\n"
+    error = refused(
+        daemon_set("device-plugin", "--config=device_plugin_config.yaml", **mounting("c", "/")),
+        config_map("c", **{"device_plugin_config.yaml": template}),
+    )
+    assert [
+        "resourceName: RESOURCE_NAME is the template's: put the value in its place",
+        "numberDevicesOnNode: 'NUMBER' is not a number of devices",
+        "pluginName: a list is not a string",
+    ] == [
+        line.rpartition("/device_plugin_config.yaml: line ")[2][3:] for line in error.splitlines()
+    ]
+
+
+def test_several_peers_are_chosen_by_name(
+    refused: Refusal, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other: dict[str, Any] = daemon_set("intel-fpga-plugin")
+    other["metadata"]["name"] = "fpga"
+    both = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [daemon_set(SQUAT, "--device", SERIAL), other],
+    }
+    error = refused(both)
+    assert "there are several: choose one with --name: peer.yaml: document 1: items[0]: " in error
+    assert "no DaemonSet is called x" in refused(both, flags=("--name=x",))
+    assert 0 == main(["migrate", str(tmp_path / "peer.yaml"), "--name", "fpga"])
+    assert "taken for the FPGA plugin" in " ".join(capsys.readouterr().out.split("\n# "))
+
+
+def test_files_that_cannot_be_read_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd").write_bytes(b"a: \xff")
+    assert 2 == main(["migrate", str(tmp_path / "absent")])
+    assert 2 == main(["migrate", str(tmp_path / "odd")])
+    assert 2 == main(["migrate", "-", "--config=-"])
+    monkeypatch.setattr("deviceplugin.tools.migrate._documents._MOST_BYTES", 2)
+    assert 2 == main(["migrate", str(tmp_path / "odd")])
+    assert [
+        "absent: No such file or directory",
+        "odd: is not UTF-8: byte 3",
+        "standard input cannot be both the manifest and --config",
+        "odd: is longer than 2 bytes",
+    ] == [
+        line.removeprefix("deviceplugin migrate: ").removeprefix(f"{tmp_path}/")
+        for line in capsys.readouterr().err.splitlines()
+    ]
+
+
+def test_a_manifest_comes_from_standard_input_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = yaml.safe_dump(daemon_set("intel-fpga-plugin", "-mode=regiondevel"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert 0 == main(["migrate", "-"])
+    assert "mode: regiondevel" in capsys.readouterr().out
+
+
+def test_without_pyyaml_the_extra_is_named(
+    refused: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = yaml.safe_dump(daemon_set(SQUAT))
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert "peer.yaml: reading manifests needs PyYAML: pip install 'deviceplugin[yaml]'" == refused(
+        document
+    )
+
+
+def test_variables_in_arguments_are_filled_in_as_the_kubelet_does(
+    refused: Refusal, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    document = daemon_set("intel-fpga-plugin", "-mode=$(MODE)", env={"MODE": "region"})
+    path = tmp_path / "peer.yaml"
+    path.write_text(yaml.safe_dump(document))
+    assert 0 == main(["migrate", str(path)])
+    assert "mode: region" in capsys.readouterr().out
+    assert "'$(NONE)$' is not one of" in refused(daemon_set("intel-fpga-plugin", "-mode=$(NONE)$$"))
+
+
+def test_what_a_manifest_says_cannot_leave_its_comment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = daemon_set("intel-fpga-plugin", serviceAccountName="a\nresources: [evil]\u2028x")
+    (tmp_path / "peer.yaml").write_text(yaml.safe_dump(document))
+    assert 0 == main(["migrate", str(tmp_path / "peer.yaml")])
+    text = capsys.readouterr().out
+    assert ["device-plugins/deployments/fpga"] == yaml.safe_load(text)["resources"]
+
+
+def test_the_keys_of_helm_values_are_named_in_errors() -> None:
+    workload = Workload(place="v.yaml", values={"a": {"b": 1}})
+    assert Setting("v.yaml: a.b", 1) == workload.key("a", "b")
+    assert workload.key("a", "c") is None
+    assert workload.key("c", "d") is None
