@@ -11,6 +11,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet
@@ -20,7 +21,7 @@ from patience import eventually
 R = "example.com/dev"
 KEYS = [
     "resource", "id", "state", "allocatable", "healthy", "reason", "since", "numa_nodes",
-    "attributes", "holders",
+    "attributes", "capacity", "holders",
 ]  # fmt: skip
 
 
@@ -135,6 +136,31 @@ def test_what_a_pod_has_and_the_kubelet_would_not_give_is_not_allocatable() -> N
     assert "in use" == device.state
     inventory.close()
     assert "not allocatable" == device.state
+
+
+def test_a_device_of_a_claim_is_in_the_line_of_its_plugin() -> None:
+    inventory = Inventory()
+    entries = [{"id": "0000:3b:00.0", "healthy": True}, {"id": "b", "healthy": True}]
+    waiting = {"namespace": "ns", "pod": "", "container": "", "claim": "d"}
+    entries[1]["holders"] = [waiting, {**waiting, "pod": "elsewhere"}]
+    inventory.add_plugin({"resources": [{"name": "example.com/gpu", "devices": entries}]})
+    part = pb.ClaimResource(
+        driver_name="gpu.example.com",
+        pool_name=pool_name("node", "example.com/gpu"),
+        device_name=device_name("0000:3b:00.0"),
+    )
+    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=[part])
+    container = pb.ContainerResources(name="main", dynamic_resources=[claim])
+    pod = pb.PodResources(name="p", namespace="ns", containers=[container])
+    inventory.add_pods(pb.ListPodResourcesResponse(pod_resources=[pod]))
+    inventory.close()
+    assert [
+        ("0000:3b:00.0", "in use", ["ns/p/main (claim c)"]),
+        ("b", "in use", ["claim ns/d"]),
+    ] == [(one.id, one.state, list(map(str, one.holders))) for one in inventory]
+    holders = [one["holders"] for one in _report.document(inventory)["devices"]]
+    expected = {"namespace": "ns", "pod": "p", "container": "main", "claim": "c"}
+    assert [[expected], [waiting]] == holders
 
 
 def test_claims_are_devices_of_their_driver() -> None:

@@ -122,6 +122,7 @@ def a_kubelet_that_is_stuck(node: Node) -> None:
 @fault("nobody listens on gone.sock", "leftover-sockets")
 def a_plugin_that_was_killed(node: Node) -> None:
     leave_socket(node.plugin_dir / "gone.sock")
+    (node.plugin_dir / "fixed.sock").symlink_to("gone.sock")  # another name of the same one
 
 
 @fault("nobody listens on reg.sock", "registry-directory")
@@ -241,7 +242,7 @@ def a_configuration_that_nothing_matches(node: Node) -> None:
     write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")
 
 
-@fault("does not exist", "GENERIC")
+@fault("does not exist", "SECTIONS GENERIC")
 def a_configuration_that_is_not_mounted(node: Node) -> Node:
     return replace(node, config=node.at("config.json"))
 

@@ -1,9 +1,10 @@
 """The devices of a node, merged from the kubelet and the plugins."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 
@@ -16,7 +17,17 @@ class Holder:
 
     namespace: str
     pod: str
+    """Empty if a claim has the device, and its pod is not known."""
     container: str
+    claim: str = ""
+    """The ResourceClaim through which it has the device; empty if through the device plugin."""
+
+    def __str__(self) -> str:
+        """Return it for a table."""
+        name = "/".join(filter(None, (self.namespace, self.pod, self.container)))
+        if not self.claim:
+            return name
+        return f"{name} (claim {self.claim})" if self.pod else f"claim {name}/{self.claim}"
 
 
 @dataclass(slots=True)
@@ -35,13 +46,16 @@ class Device:
     """The time of the last change of health, from the plugin."""
     numa_nodes: set[int] = field(default_factory=set)
     holders: set[Holder] = field(default_factory=set)
-    attributes: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, str | int | bool] = field(default_factory=dict)
+    capacity: dict[str, str | int] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
         """The state for a table, in one or two words."""
         if self.healthy is False:
             return "unhealthy"
+        if any(holder.claim for holder in self.holders):
+            return "in use"
         if self.allocatable:
             return "in use" if self.holders else "free"
         if self.allocatable is False:
@@ -54,6 +68,10 @@ class Inventory:
 
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], Device] = {}
+        self._of_plugins: set[tuple[str, str]] = set()
+        """The devices that a plugin has reported."""
+        self._places: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}
+        """By node, these devices by the pool and the name that they have in slices."""
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
@@ -75,8 +93,8 @@ class Inventory:
                 holder = Holder(pod.namespace, pod.name, container.name)
                 for device in self._each(container.devices):
                     device.holders.add(holder)
-                for device in self._claimed(container.dynamic_resources):
-                    device.holders.add(holder)
+                for device, claim in self._claimed(container.dynamic_resources):
+                    device.holders.add(replace(holder, claim=claim))
 
     def add_plugin(self, page: Any) -> None:
         """Add the ``/devices`` of a plugin.
@@ -100,11 +118,17 @@ class Inventory:
 
     def _add_entry(self, resource: str, entry: Any) -> None:
         device = self._device(resource, str(entry["id"]))
+        self._of_plugins.add((resource, device.id))
+        self._places.clear()
+        for holder in entry.get("holders") or ():
+            if holder.get("claim") and not holder["pod"]:  # the kubelet does not know its pod
+                device.holders.add(Holder(holder["namespace"], "", "", holder["claim"]))
         device.healthy = bool(entry["healthy"])
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
         device.numa_nodes.update(map(int, entry.get("numa_nodes", ())))
         device.attributes.update(entry.get("attributes", {}))
+        device.capacity.update(entry.get("capacity", {}))
 
     def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[Device]:
         """Yield the devices of ``entries``, which have one entry for each NUMA node of a device."""
@@ -114,13 +138,24 @@ class Inventory:
                 device.numa_nodes.update(node.ID for node in entry.topology.nodes)
                 yield device
 
-    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[Device]:
+    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[Device, str]]:
         for claim in claims:
             for part in claim.claim_resources:
-                driver = _DRA.format(driver=part.driver_name)
-                device = self._device(driver, f"{part.pool_name}/{part.device_name}")
-                device.allocatable = True  # the kubelet lists no others
-                yield device
+                key = self._reported(part)
+                if key is None:
+                    driver = _DRA.format(driver=part.driver_name)
+                    key = driver, f"{part.pool_name}/{part.device_name}"
+                    self._device(*key).allocatable = True  # the kubelet lists no others
+                yield self._device(*key), claim.claim_name
+
+    def _reported(self, part: pb.ClaimResource) -> tuple[str, str] | None:
+        """Return the device that a plugin has reported and that is called so in its slices."""
+        node = part.pool_name.partition("/")[0]
+        if node not in self._places:
+            self._places[node] = {
+                (pool_name(node, key[0]), device_name(key[1])): key for key in self._of_plugins
+            }
+        return self._places[node].get((part.pool_name, part.device_name))
 
     def _device(self, resource: str, device_id: str) -> Device:
         key = resource, device_id

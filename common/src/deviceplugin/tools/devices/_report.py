@@ -25,7 +25,7 @@ def table(inventory: Inventory) -> str:
 
 
 def _row(device: Device) -> tuple[str, ...]:
-    holders = [f"{h.namespace}/{h.pod}/{h.container}" for h in sorted(device.holders)]
+    holders = list(map(str, sorted(device.holders)))
     return (
         device.resource,
         device.id,
@@ -74,8 +74,10 @@ def _entry(device: Device) -> Mapping[str, Any]:
         "since": device.since,
         "numa_nodes": sorted(device.numa_nodes),
         "attributes": device.attributes,
+        "capacity": device.capacity,
         "holders": [
             {"namespace": h.namespace, "pod": h.pod, "container": h.container}
+            | ({"claim": h.claim} if h.claim else {})
             for h in sorted(device.holders)
         ],
     }

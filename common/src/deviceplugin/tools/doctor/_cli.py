@@ -8,6 +8,7 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.table import aligned
+from deviceplugin._config import environment
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
@@ -20,8 +21,8 @@ from deviceplugin.tools.doctor.checks import AnyCheck, all_checks
 
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it
-where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, needs no
-cluster access, and takes seconds."""
+where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, and takes
+seconds. It asks the API server only for a plugin that offers its devices through DRA."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -30,12 +31,21 @@ examples:
   deviceplugin doctor --root /host --verbose     the node is mounted at /host; show all findings
   kubectl exec POD -- python3 -m deviceplugin doctor --json
 
---plugin-dir, --registry-dir, --pod-resources-socket and --registration are the plugin's settings,
-and have the same DP_ environment variables.
+--plugin-dir, --registry-dir, --pod-resources-socket, --registration, --protocol, --driver-dir,
+--cdi-dir and --api-server are the plugin's settings, with the same DP_ environment variables.
 
 Exit status: 0 if there is no failure, 1 if there is one, 2 if the command line is wrong."""
 
-_SETTINGS: Final = ("plugin-dir", "registry-dir", "pod-resources-socket", "registration")
+_SETTINGS: Final = (
+    "plugin-dir",
+    "registry-dir",
+    "pod-resources-socket",
+    "registration",
+    "protocol",
+    "driver-dir",
+    "cdi-dir",
+    "api-server",
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,9 +79,15 @@ def _node(options: argparse.Namespace) -> Node:
         root=options.root,
         settings=load(Settings, flags=given),
         plugins=frozenset(options.plugin),
-        config=options.config,
+        config=options.config or _configured(options.root),
         timeout=options.timeout,
     )
+
+
+def _configured(root: Path) -> Path | None:
+    """Return the file that the environment names, as in a plugin's pod."""
+    file = environment.config_file()
+    return file if file is not None and root == Path("/") and file.exists() else None
 
 
 def _chosen(wanted: Sequence[str]) -> Sequence[AnyCheck]:
@@ -97,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the devices of this installed plugin should be here; can be repeated",
     )
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
-    add("--config", type=Path, metavar="FILE", help="the plugin's configuration file")
+    add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
     add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
     add(

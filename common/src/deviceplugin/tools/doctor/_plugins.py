@@ -1,6 +1,7 @@
 """The checks of installed plugins. A failing check is a finding, and does not affect others."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from inspect import getdoc
 from itertools import islice
@@ -8,7 +9,9 @@ from typing import Any, Final
 
 from deviceplugin._platform.hooks import HookFailedError, Hooks, HookTimeoutError
 from deviceplugin.checks import Finding, Node, unknown
-from deviceplugin.errors import DevicePluginError
+from deviceplugin.errors import ConfigError, DevicePluginError
+from deviceplugin.tools.agent import _installed
+from deviceplugin.tools.agent._sections import places_in
 
 GROUP: Final = "deviceplugin.doctor"
 """The group of entry points. The name of an entry point is that of its check."""
@@ -57,7 +60,7 @@ class PluginCheck:
 
     def _collect(self, node: Node, found: list[Finding]) -> None:
         check: Any = self._entry.load()
-        for finding in islice(check(node), _MOST):
+        for finding in islice(check(_own(node, self.name)), _MOST):
             if not isinstance(finding, Finding):
                 raise TypeError(f"yields {type(finding).__name__} where a Finding belongs")
             found.append(finding)
@@ -70,6 +73,20 @@ class PluginCheck:
             return unknown(name, f"its check takes too long: {error}", "raise --timeout.")
         do = f"install {name} with all its dependencies; if they are there, report it as a bug."
         return unknown(name, f"its check fails: {error}", do)
+
+
+def _own(node: Node, plugin: str) -> Node:
+    """Return the node with the plugin's own configuration, if the file is that of several."""
+    if node.config is None or not node.config.is_file():
+        return node
+    try:
+        shared = places_in(node.config, _installed.names())
+    except ConfigError:
+        return node  # of which the check says what is wrong
+    if not shared:
+        return node
+    section = shared.get(plugin)
+    return replace(node, section=section, config=node.config if section else None)
 
 
 def plugin_checks() -> Sequence[PluginCheck]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from deviceplugin.tools.agent import _doctor as agent
 from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._plugins import PluginCheck, plugin_checks
 from deviceplugin.tools.doctor.checks import (
@@ -10,6 +11,9 @@ from deviceplugin.tools.doctor.checks import (
     _checkpoint,
     _clock,
     _disk,
+    _dra,
+    _dra_cluster,
+    _dra_runtime,
     _inotify,
     _kubelet,
     _mode,
@@ -33,6 +37,10 @@ KUBELET: Final[tuple[Check, ...]] = (
     _mode.CHECK,
     _pod_resources.CHECK,
     _checkpoint.CHECK,
+    _dra.CHECK,
+    _dra_cluster.CHECK,
+    _dra_runtime.CHECK,
+    Check("sections", "the sections of a file that several plugins share", agent.look),
 )
 MACHINE: Final[tuple[Check, ...]] = (
     _cdi.CHECK,

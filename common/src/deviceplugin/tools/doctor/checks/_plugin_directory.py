@@ -36,8 +36,15 @@ def _check(node: Node) -> Iterator[Finding]:
 
 
 def sockets(directory: Path) -> list[Path]:
-    """Return the sockets in ``directory`` other than the kubelet's, in natural order."""
-    found = (p for p in directory.iterdir() if p.is_socket() and p.name != KUBELET_SOCKET)
+    """Return the sockets in ``directory`` other than the kubelet's, in natural order.
+
+    A link to a socket is another name of one.
+    """
+    found = (
+        path
+        for path in directory.iterdir()
+        if path.is_socket() and not path.is_symlink() and path.name != KUBELET_SOCKET
+    )
     return list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
 
 

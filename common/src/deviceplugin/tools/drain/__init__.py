@@ -1,0 +1,1 @@
+"""Waits until nobody holds devices through a protocol: ``deviceplugin drain``."""

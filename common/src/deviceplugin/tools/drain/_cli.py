@@ -1,0 +1,112 @@
+"""The command line of ``deviceplugin drain``."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._attribution.podresources import PodResources
+from deviceplugin._config.loading import load
+from deviceplugin._config.settings import Settings
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line
+from deviceplugin.tools.drain import _holders
+
+_DESCRIPTION: Final = """\
+Wait until nobody on this node holds devices through a protocol, and print who does.
+
+Run it before a protocol is left for good: a pod whose claim is prepared stays Terminating without
+the driver, and a container of the device plugin that is down cannot start again without the plugin.
+First set protocol to the other one. The plugin then serves both, until all devices are free.
+
+It changes nothing. Cordon the node, or delete the pods, if it should not take long."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin drain dra --timeout 1h
+  deviceplugin drain device-plugin --resource example.com/gopher
+
+--driver-dir and --pod-resources-socket are the plugin's settings, and have the same DP_
+environment variables.
+
+Exit status: 0 once nobody holds anything, 1 if somebody does at the end of --timeout, 2 if the
+command line is wrong."""
+
+_SETTINGS: Final = ("driver-dir", "pod-resources-socket")
+
+
+def main(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
+    """Run ``deviceplugin drain`` with the arguments ``argv`` and return its exit status.
+
+    0 once nobody holds anything, 1 if somebody does at the end, 2 for a wrong command line.
+    ``clock`` is that of all waits.
+    """
+    return _command_line.run(_parser(), argv, lambda options: _drain(options, clock), (OSError,))
+
+
+def _drain(options: argparse.Namespace, clock: Clock) -> int:
+    holders, waiter = _asking(options), Waiter(clock)
+    end, before = clock.now() + options.timeout, None
+    while found := holders():
+        if found != before:
+            print("\n".join(found), flush=True)  # noqa: T201
+        before = found
+        if clock.now() >= end:
+            complain("deviceplugin drain", f"not drained within {options.timeout:g} s")
+            return FAILED
+        waiter.pause(min(options.interval, max(0.0, end - clock.now())))
+    sys.stdout.write(f"nobody holds devices through {options.protocol}\n")
+    return 0
+
+
+def _asking(options: argparse.Namespace) -> Callable[[], list[str]]:
+    given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
+    settings = load(Settings, flags=given)
+    if options.protocol == "dra":
+        if options.resource:
+            raise ConfigError("--resource is for device-plugin; dra has --driver")
+        return lambda: _holders.through_dra(settings.driver_dir, options.driver)
+    if options.driver or not options.resource:
+        raise ConfigError("device-plugin needs --resource, and has no --driver")
+    service = PodResources(settings.pod_resources_socket, lambda _method, _code: None)
+    return lambda: _holders.through_plugin(service, options.resource)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("drain", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("protocol", choices=["dra", "device-plugin"], help="the protocol to leave")
+    add(
+        "--driver",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="wait for this DRA driver only; can be repeated",
+    )
+    add(
+        "--resource",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="wait for this resource of a device plugin; can be repeated",
+    )
+    add(
+        "--timeout",
+        type=_command_line.seconds("1ms"),
+        default=600.0,
+        metavar="DURATION",
+        help="how long to wait (10m)",
+    )
+    add(
+        "--interval",
+        type=_command_line.seconds("1s"),
+        default=5.0,
+        metavar="DURATION",
+        help="time between checks (5s)",
+    )
+    for name in _SETTINGS:
+        add(f"--{name}", dest=name, metavar="PATH", help="the plugin's setting of this name")
+    return parser

@@ -1,0 +1,264 @@
+"""What the doctor finds where devices are offered through DRA."""
+
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.scripted_api import Answer, Asked, Script, running
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._config.settings import Settings
+from deviceplugin._dra.claim_files import ClaimFiles, file_of
+from deviceplugin._dra.record import Record, RecordedDevice
+from deviceplugin._dra.records import Records
+from deviceplugin.checks import Finding, Node
+from deviceplugin.simulator import SimulatedCluster
+from deviceplugin.tools.doctor import run
+from deviceplugin.tools.doctor.checks import _dra, _dra_cluster, _dra_runtime
+
+DRIVER = "gopher.example.com"
+DEVICE = RecordedDevice("example.com/gopher", "gary", "one", "node/pool", "gary")
+
+
+@pytest.fixture
+def node(root: Path) -> Node:
+    """A node with a driver that has one claim."""
+    node = Node(root=root, settings=Settings(protocol="dra"), timeout=2.0)
+    directory = node.at(node.settings.driver_dir) / DRIVER
+    document = {"kind": f"k8s.{DRIVER}/claim"}
+    claim = Claim("default", "one", "uid-1")
+    Records(directory / "claims").write(Record(claim, "boot", "prepared", [DEVICE], document))
+    ClaimFiles(node.at(node.settings.cdi_dir), DRIVER).put("uid-1", document)
+    return node
+
+
+@pytest.fixture
+def listening(node: Node) -> Iterator[None]:
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(node.at(node.settings.driver_dir) / DRIVER / "dra.sock"))
+        server.listen()
+        yield
+
+
+def found(node: Node) -> list[tuple[str, str]]:
+    """Return verdict and text of all findings about the node that are not ok."""
+    results = [one.finding for one in run(node, [_dra.CHECK])]
+    return [(one.verdict, one.found) for one in results if one.verdict != "ok"]
+
+
+def claims(node: Node) -> Path:
+    return node.at(node.settings.driver_dir) / DRIVER / "claims"
+
+
+def test_a_node_without_dra_needs_nothing(node: Node) -> None:
+    shutil.rmtree(claims(node))
+    node = replace(node, settings=Settings())
+    (one,) = run(node, [_dra.CHECK])
+    assert "no driver has claims here; only protocol=dra needs it" == one.finding.found
+    shutil.rmtree(node.at(node.settings.driver_dir))
+    assert [] == found(node)
+
+
+@pytest.mark.usefixtures("listening")
+def test_nothing_is_wrong_with_a_good_driver(node: Node) -> None:
+    assert [] == found(node)
+    texts = [one.finding.found for one in run(node, [_dra.CHECK])]
+    assert ["is a writable directory"] * 2 + ["serves, and has 1 prepared claims"] == texts
+
+
+def test_directories_that_are_not_mounted_are_named(node: Node) -> None:
+    shutil.rmtree(node.at(node.settings.driver_dir))
+    shutil.rmtree(node.at(node.settings.cdi_dir))
+    assert [("failure", "does not exist")] * 2 == found(node)
+
+
+def test_a_directory_that_is_a_file_is_named(node: Node) -> None:
+    shutil.rmtree(node.at(node.settings.cdi_dir))
+    node.at(node.settings.cdi_dir).touch()
+    assert ("failure", "is not a directory") in found(node)
+
+
+@pytest.mark.usefixtures("listening")
+def test_records_that_cannot_be_read_are_failures(node: Node) -> None:
+    (claims(node) / "uid-2.json.bad").touch()
+    (claims(node) / "uid-3.json").write_text("{}")
+    (claims(node) / ".uid-4.json").touch()
+    texts = dict(found(node)[::-1]), [verdict for verdict, _ in found(node)]
+    assert ["failure", "failure"] == texts[1]
+    assert {"failure": "was not a readable record of a claim, and has been set aside"} == texts[0]
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_claim_without_its_file_is_a_failure(node: Node) -> None:
+    path = node.at(node.settings.cdi_dir) / file_of(DRIVER, "uid-1")
+    path.unlink()
+    expected = f"claim default/one is prepared, but there is no {path}"
+    assert [("failure", expected)] == found(node)
+
+
+def test_claims_without_a_driver_are_a_warning(node: Node) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(claims(node).parent / "dra.sock"))
+    expected = "nobody listens on dra.sock, and 1 claims are prepared"
+    assert [("warning", expected)] == found(node)
+    (claims(node) / "uid-1.json").unlink()
+    assert [] == found(node)
+
+
+# The cluster.
+
+
+@pytest.fixture
+def cluster() -> Iterator[SimulatedCluster]:
+    with SimulatedCluster() as cluster:
+        cluster.create(device_class({"extendedResourceName": "example.com/gopher"}))
+        yield cluster
+
+
+def device_class(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"kind": "DeviceClass", "metadata": {"name": "gopher"}, "spec": dict(spec)}
+
+
+def verdicts(node: Node, url: str) -> list[tuple[str, str]]:
+    node = replace(node, settings=Settings(protocol="dra", api_server=url))
+    results = [one.finding for one in run(node, [_dra_cluster.CHECK])]
+    return [(one.verdict, one.found) for one in results]
+
+
+def test_a_good_cluster_has_all(node: Node, cluster: SimulatedCluster) -> None:
+    assert [
+        ("ok", "is served"),
+        ("ok", "suffice for claims and slices"),
+        ("ok", "are given through DRA: example.com/gopher by gopher"),
+    ] == verdicts(node, cluster.url)
+    assert not [one for one in cluster.requests if one.verb not in {"get", "list", "create"}]
+
+
+def test_a_cluster_without_a_class_for_extended_resources_is_a_warning(
+    node: Node, cluster: SimulatedCluster
+) -> None:
+    cluster.delete("DeviceClass", "gopher")
+    cluster.create(device_class({}))
+    expected = "none of 1 DeviceClasses has an extendedResourceName"
+    assert ("warning", expected) == verdicts(node, cluster.url)[-1]
+
+
+def test_a_cluster_that_is_away_is_a_failure(node: Node, cluster: SimulatedCluster) -> None:
+    cluster.go_away()
+    ((verdict, _),) = verdicts(node, cluster.url)
+    assert "failure" == verdict
+
+
+def scripted(asked: Asked) -> Answer:
+    """Answer as an old cluster, in which the account has few rights."""
+    if "selfsubjectaccessreviews" in asked.path:
+        verb = asked.body["spec"]["resourceAttributes"]["verb"]
+        return Answer.of({"status": {"allowed": verb in {"get", "list"}}})
+    return Answer(403, "no") if asked.path.endswith("deviceclasses") else Answer(404, "no")
+
+
+def test_an_old_cluster_and_missing_rights_are_failures(node: Node) -> None:
+    with running(Script(otherwise=scripted)) as api:
+        findings = verdicts(node, api.url)
+    denied = "watch resourceslices, create resourceslices, update resourceslices"
+    assert [
+        ("failure", "is not served"),
+        ("failure", f"it may not {denied}, delete resourceslices"),
+        ("unknown", "the API server answers 403: no"),
+    ] == findings
+
+
+def test_an_account_that_may_do_nothing_at_all_is_a_failure(node: Node) -> None:
+    with running(Script(otherwise=lambda _asked: Answer(403, "no"))) as api:
+        node = replace(node, settings=Settings(protocol="dra", api_server=api.url))
+        (one,) = run(node, [_dra_cluster.CHECK])
+    assert "the API server answers 403: no" == one.finding.found
+    assert "apply the ClusterRole and its binding of the component dra." == one.finding.do
+
+
+def test_without_protocol_dra_the_cluster_is_not_asked(node: Node) -> None:
+    node = replace(node, settings=Settings())
+    (one,) = run(node, [_dra_cluster.CHECK])
+    assert "is not asked; only protocol=dra needs it" == one.finding.found
+
+
+def test_outside_a_pod_there_is_nobody_to_ask(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    ((verdict, text),) = verdicts(node, "")
+    assert "unknown" == verdict
+    assert text.startswith("this is not a pod")
+
+
+# The container runtime.
+
+CRI = '[plugins."io.containerd.grpc.v1.cri"]\n'
+
+
+def runtime(node: Node, text: str = "", path: str = "etc/containerd/config.toml") -> list[Finding]:
+    """Return what is found with this configuration of the runtime."""
+    if text:
+        file = node.at(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return [one.finding for one in run(node, [_dra_runtime.CHECK])]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        ("version = 3\n", "ok", "CDI is on"),
+        (f"version = 2\n{CRI}enable_cdi = true\n", "ok", "CDI is on"),
+        (f"version = 2\n{CRI}enable_cdi = false\n", "failure", "CDI is off"),
+        ("version = 2\n", "unknown", "does not say whether CDI is on; it is from containerd 2"),
+    ],
+)
+def test_a_runtime_must_add_cdi_devices(node: Node, text: str, verdict: str, words: str) -> None:
+    (one,) = runtime(node, text)
+    assert verdict == one.verdict
+    assert one.found.startswith(words)
+    assert (verdict == "ok") != ("enable_cdi = true" in one.do)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "fine"),
+    [
+        (f'version = 3\n{CRI}cdi_spec_dirs = ["/etc/cdi", "/run/cdi/"]\n', "", True),
+        (f'version = 3\n{CRI}cdi_spec_dirs = ["/etc/cdi"]\n', "", False),
+        (f'version = 3\n{CRI}cdi_spec_dirs = "/etc/cdi"\n', "", True),  # which is not a list
+        ('[crio.runtime]\ncdi_spec_dirs = ["/srv/cdi"]\n', "etc/crio/crio.conf", False),
+        ('[crio.runtime]\nlog_level = "info"\n', "etc/crio/crio.conf", True),
+    ],
+)
+def test_a_runtime_must_look_where_claims_are_written(
+    node: Node, text: str, path: str, *, fine: bool
+) -> None:
+    first, *others = runtime(node, text, path or "etc/containerd/config.toml")
+    assert ("ok", "CDI is on") == (first.verdict, first.found)
+    assert ([] if fine else ["failure"]) == [one.verdict for one in others]
+    assert all("and not in /var/run/cdi" in one.found for one in others)
+
+
+def test_a_directory_of_its_own_must_be_known_to_the_runtime(node: Node) -> None:
+    settings = replace(node.settings, cdi_dir=Path("/srv/cdi"))
+    found = runtime(replace(node, settings=settings), "version = 3\n")
+    assert "looks for CDI files in /etc/cdi, /var/run/cdi, and not in /srv/cdi" in found[-1].found
+
+
+def test_a_runtime_without_a_configuration_is_unknown(node: Node) -> None:
+    (one,) = runtime(node)
+    assert ("unknown", "no configuration found") == (one.verdict, one.found)
+
+
+def test_a_configuration_that_is_broken_is_a_warning(node: Node) -> None:
+    found = runtime(node, "version = [")
+    assert ["warning", "unknown"] == [one.verdict for one in found]
+
+
+def test_without_protocol_dra_the_runtime_is_not_examined(node: Node) -> None:
+    (one,) = runtime(replace(node, settings=Settings()), "version = 2\n")
+    assert "ok" == one.verdict
