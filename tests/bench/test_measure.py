@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.tools.bench import _measure, _plan, _subject
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Figure
 from deviceplugin.tools.bench._many import ManyPlugin, ManySettings
-from deviceplugin.tools.bench._subject import BenchError, Run, Subject, running
+from deviceplugin.tools.bench._subject import Run, Subject, running
 
 LEAKY = """
 import os, socket, sys, threading
@@ -46,6 +47,7 @@ def test_each_start_is_measured_on_a_kubelet_of_its_own(many: Subject) -> None:
     figures = by_name(_measure.starts(many, 2))
     assert {
         "start to 2 resources registered",
+        "CPU until registered",
         "start to first list",
         "RSS at first list",
         "threads at first list",

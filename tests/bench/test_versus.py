@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.tools.bench import _plan, _versus, main
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Figure, Section
 from deviceplugin.tools.bench._plan import Plan, Say
-from deviceplugin.tools.bench._subject import BenchError, Subject
+from deviceplugin.tools.bench._subject import Subject
 from deviceplugin.tools.bench._versus import alternate, ratios, table
 
 MANY = [*_plan.many(8, 1).command]
@@ -38,6 +39,23 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
     assert (2, 15.0, 250, 1, 12) == (
         part.starts, part.idle, part.allocations, part.changes, part.restarts,
     )  # fmt: skip
+
+
+def test_any_number_of_commands_is_measured_in_turns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns: list[Subject] = []
+
+    def measured(subject: Subject, _plan: Plan, _say: Say) -> Section:
+        turns.append(subject)
+        return Section(subject.title, subject.command, [Figure("start", "ms", [len(turns)])])
+
+    monkeypatch.setattr(_plan, "measure", measured)
+    assert 0 == main(["--", "a", "x", "--versus", "b", "--versus", "c", "--flag"])
+    assert ["a", "b", "c", "c", "b", "a"] * 2 == [subject.title for subject in turns]
+    assert [["a", "x"], ["b"], ["c", "--flag"]] == [subject.command for subject in turns[:3]]
+    out = capsys.readouterr().out
+    assert ("A is a, B is b" in out, "A is a, B is c" in out) == (True, True)
 
 
 def test_a_difference_is_clear_only_if_the_middle_halves_do_not_overlap() -> None:

@@ -1,81 +1,101 @@
-"""A minimal device plugin with the same libraries, for comparison with ours.
+"""The least device plugin that grpcio and our messages allow, for comparison with ours.
 
-``python -m deviceplugin.tools.bench._bare --directory DIR`` imports what the framework imports,
-serves the files of a directory over gRPC and metrics over HTTP, and registers once. It watches
-nothing, checks nothing, and does not survive a restart of the kubelet.
+``python .../_bare.py DIRECTORY`` imports grpcio and the generated messages, and nothing else of the
+framework. It serves the files of the directory, registers once with the kubelet of
+``DP_PLUGIN_DIR``, and waits for SIGTERM. It has no settings, metrics or HTTP, watches nothing,
+checks nothing, and does not survive a restart of the kubelet. All that our plugins take above it is
+the framework's.
 """
 
-import argparse
-import logging
+import importlib.util
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
-import inotify_simple  # noqa: F401 - as the framework does
-import prometheus_client
-import tenacity  # noqa: F401 - as the framework does
 
-from deviceplugin._platform import rpc
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+_SOCKET: Final = "bare.sock"
+_RESOURCE: Final = "bench.example/bare"
+_MESSAGES: Final = "../../proto/v1beta1/deviceplugin_pb2.py"
+"""From this file. Importing it by its name would import the framework."""
 
-_SOCKET = "bare.sock"
-_RESOURCE = "bench.example/bare"
-_SERVICES = pb.DESCRIPTOR.services_by_name
+
+def _messages() -> Any:
+    path = os.path.join(os.path.dirname(__file__), _MESSAGES)  # noqa: PTH118, PTH120 - no pathlib
+    spec = importlib.util.spec_from_file_location("deviceplugin_pb2", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class _Bare:
-    # ruff: noqa: ARG002, N802 - the names and arguments are gRPC's
+    # ruff: noqa: ARG002 - the arguments are gRPC's
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: str, messages: Any) -> None:
         self._directory = directory
+        self._messages = messages
 
-    def GetDevicePluginOptions(self, request: object, context: object) -> pb.DevicePluginOptions:
-        return pb.DevicePluginOptions()
+    def options(self, request: object, context: object) -> Any:
+        return self._messages.DevicePluginOptions()
 
-    def ListAndWatch(
-        self, request: object, context: grpc.ServicerContext
-    ) -> Iterator[pb.ListAndWatchResponse]:
+    def list(self, request: object, context: grpc.ServicerContext) -> Iterator[Any]:
         over = threading.Event()
         context.add_callback(over.set)
-        names = sorted(path.name for path in self._directory.iterdir())
-        yield pb.ListAndWatchResponse(
-            devices=[pb.Device(ID=name, health="Healthy") for name in names]
+        device = self._messages.Device
+        names = sorted(os.listdir(self._directory))  # noqa: PTH208 - no pathlib
+        yield self._messages.ListAndWatchResponse(
+            devices=[device(ID=name, health="Healthy") for name in names]
         )
         over.wait()
 
-    def Allocate(self, request: Any, context: object) -> pb.AllocateResponse:
-        return pb.AllocateResponse(
+    def allocate(self, request: Any, context: object) -> Any:
+        return self._messages.AllocateResponse(
             container_responses=[
-                pb.ContainerAllocateResponse(envs={"BARE": ",".join(each.devices_ids)})
+                self._messages.ContainerAllocateResponse(envs={"BARE": ",".join(each.devices_ids)})
                 for each in request.container_requests
             ]
         )
 
 
+def _encode(message: Any) -> Any:
+    return message.SerializeToString()
+
+
+def _method(make: Callable[..., Any], behaviour: Callable[..., Any], request: Any) -> Any:
+    return make(behaviour, request_deserializer=request.FromString, response_serializer=_encode)
+
+
 def main() -> None:
     """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--directory", type=Path, required=True)
-    options = parser.parse_args()
-    logging.basicConfig()
-    plugin_dir = Path(os.environ["DP_PLUGIN_DIR"])
-    server = grpc.server(ThreadPoolExecutor(max_workers=16))
-    server.add_generic_rpc_handlers(
-        [rpc.service(_SERVICES["DevicePlugin"], _Bare(options.directory))]
-    )
-    server.add_insecure_port(f"unix:{plugin_dir / _SOCKET}")
+    if len(sys.argv) != 2:  # noqa: PLR2004 - this program and its argument
+        sys.exit("usage: _bare.py DIRECTORY")
+    pb = _messages()
+    bare = _Bare(sys.argv[1], pb)
+    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+    methods = {
+        "GetDevicePluginOptions": _method(unary, bare.options, pb.Empty),
+        "ListAndWatch": _method(stream, bare.list, pb.Empty),
+        "Allocate": _method(unary, bare.allocate, pb.AllocateRequest),
+    }
+    directory = os.environ["DP_PLUGIN_DIR"]
+    handler = grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)
+    server = grpc.server(ThreadPoolExecutor(max_workers=16), [handler])
+    server.add_insecure_port(f"unix:{directory}/{_SOCKET}")
     server.start()
-    if (address := os.environ.get("DP_HTTP_ADDRESS", "off")) != "off":
-        host, _, port = address.rpartition(":")
-        prometheus_client.start_http_server(int(port), host)
-    with grpc.insecure_channel(f"unix:{plugin_dir / 'kubelet.sock'}") as channel:
+    with grpc.insecure_channel(f"unix:{directory}/kubelet.sock") as channel:
+        register = channel.unary_unary(
+            "/v1beta1.Registration/Register",
+            request_serializer=_encode,
+            response_deserializer=pb.Empty.FromString,
+        )
         request = pb.RegisterRequest(version="v1beta1", endpoint=_SOCKET, resource_name=_RESOURCE)
-        rpc.calls(channel, _SERVICES["Registration"])["Register"](request, timeout=5)
+        register(request, timeout=5)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     server.stop(0).wait()
 

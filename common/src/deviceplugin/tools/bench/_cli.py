@@ -9,10 +9,11 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line, _json_report
-from deviceplugin.tools.bench import _measure, _plan, _report, _soak, _versus
+from deviceplugin.tools.bench import _entries, _measure, _node, _plan, _report, _soak, _versus
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Section
 from deviceplugin.tools.bench._plan import QUICK, Plan
-from deviceplugin.tools.bench._subject import BenchError, Subject
+from deviceplugin.tools.bench._subject import Subject
 
 _CALIBRATIONS: Final = 50
 _VERSUS: Final = "--versus"
@@ -32,7 +33,9 @@ examples:
   deviceplugin bench --json figures.json -- my-device-plugin --plugin-dir {plugin_dir}
   deviceplugin bench --bare
   deviceplugin bench --soak 30m
-  deviceplugin bench -- my-device-plugin --versus my-device-plugin-in-go
+  deviceplugin bench --claims -- my-device-plugin --protocol dra
+  deviceplugin bench -- my-device-plugin --versus its-peer --versus another-peer --its-flag
+  deviceplugin bench --node
   deviceplugin bench --compare before.json after.json
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
@@ -64,15 +67,18 @@ def _run(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> int:
 
 def _problem(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> str:
     """Return what is wrong with the command line as a whole, or an empty string."""
-    if any(not command for command in commands):
-        return f"give a COMMAND after -- and after {_VERSUS}"
-    if commands and (options.gopher or options.core):
-        return "give --gopher, --core or a COMMAND"
-    if options.core and (options.soak or options.bare):
-        return "--soak and --bare are for the gopher plugin or a COMMAND"
-    if len(commands) > 1 and (options.soak or options.bare):
-        return f"--soak and --bare take one COMMAND, not {_VERSUS}"
-    return ""
+    other_kind = options.soak or options.bare
+    wrong = {
+        f"give a COMMAND after -- and after {_VERSUS}": any(not command for command in commands),
+        "--node is for itself": options.node and (commands or other_kind or options.core),
+        "give --gopher, --core or a COMMAND": commands and (options.gopher or options.core),
+        "--claims needs one COMMAND, and is for itself": (
+            options.claims and (len(commands) != 1 or other_kind)
+        ),
+        "--soak and --bare are for the gopher plugin or a COMMAND": options.core and other_kind,
+        f"--soak and --bare take one COMMAND, not {_VERSUS}": len(commands) > 1 and other_kind,
+    }
+    return next((problem for problem, is_so in wrong.items() if is_so), "")
 
 
 def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> None:
@@ -84,8 +90,9 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
     calibration = replace(work[0], values=[value for each in work for value in each.values])
     _print(_report.table(sections, calibration))
     if options.bare or len(commands) > 1:
-        first, second = sections
-        _print(_versus.table(first.title, second.title, _versus.ratios(first, second)))
+        first, *others = sections
+        for other in others:
+            _print(_versus.table(first.title, other.title, _versus.ratios(first, other)) + "\n")
     if options.json is not None:
         text = _json_report.to_json(_report.document(sections, calibration))
         try:
@@ -98,10 +105,16 @@ def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Itera
     """Yield the requested sections, one after the other."""
     plan = _plan_of(options)
     subject = subjects[0] if subjects else _gopher(options)
-    if options.soak is not None:
+    if options.claims:
+        from deviceplugin.tools.bench import _claims  # its cluster needs an extra
+
+        yield _claims.measure(subject, plan.allocations, plan.seed, _say)
+    elif options.soak is not None:
         yield _soak.soak(subject, options.soak.total_seconds(), plan.seed, _say)
     elif len(subjects) > 1:
-        yield from _versus.alternate((subjects[0], subjects[1]), plan, _say)
+        yield from _versus.alternate(subjects, plan, _say)
+    elif options.node:
+        yield from _node.measure(plan.settle, _say)
     elif options.bare:
         bare = replace(_plan.bare(), http_address=options.http_address)
         # The bare plugin does not survive a restart of the kubelet.
@@ -131,7 +144,7 @@ def _gopher(options: argparse.Namespace) -> Subject:
 
 def _subject(options: argparse.Namespace, command: Sequence[str]) -> Subject:
     return Subject(
-        title=Path(command[0]).name, command=command, touch=options.touch,
+        title=Path(command[0]).name, command=command, touch=options.touch, entries=options.entries,
         resources=options.resources, http_address=options.http_address,
     )  # fmt: skip
 
@@ -148,10 +161,13 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[Sequence[str]]]
     words, rest = _command_line.split(argv)
     if rest is None:
         return words, ()
-    if _VERSUS not in rest:
-        return words, [rest]
-    middle = list(rest).index(_VERSUS)
-    return words, [rest[:middle], rest[middle + 1 :]]
+    commands: list[list[str]] = [[]]
+    for word in rest:
+        if word == _VERSUS:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return words, commands
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -159,7 +175,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("bench", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
     add("--gopher", action="store_true", help="measure the gopher plugin")
+    add("--claims", action="store_true", help="measure claims of COMMAND, which is a DRA driver")
     add("--core", action="store_true", help="measure the core: many devices, many resources")
+    add("--node", action="store_true", help="measure the memory of 1 to 5 plugins on a node")
     add("--quick", action="store_true", help="measure a few times only, to see that it works")
     add("--bare", action="store_true", help="compare with a minimal plugin")
     add(
@@ -187,7 +205,14 @@ def _parser() -> argparse.ArgumentParser:
         "--touch",
         default="",
         metavar="DIR",
-        help="adding or removing a file in DIR changes the plugin's devices: measure how soon",
+        help="adding or removing an entry of DIR changes the plugin's devices: measure how soon",
+    )
+    group.add_argument(
+        "--entries",
+        choices=_entries.KINDS,
+        default="file",
+        help="what the entries of DIR and {devices_dir} are (file); node needs root, and link is a "
+        "symbolic link to /dev/null",
     )
     group.add_argument(
         "--resources", type=_count, default=1, metavar="N", help="resources that it advertises (1)"

@@ -9,6 +9,7 @@ from typing import Final
 
 from deviceplugin.conformance._proc import Holdings, activity
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.tools.bench import _entries
 from deviceplugin.tools.bench._figures import Figure
 from deviceplugin.tools.bench._subject import Run, Subject, running
 
@@ -21,15 +22,16 @@ _LONGEST_DOWN: Final = 0.05
 _LONGEST_UP: Final = 0.1
 """Most seconds between restarts."""
 _TOUCHED: Final = "dp-bench"
-"""The file that is added to and removed from the directory to touch."""
+"""The entry that is added to and removed from the directory to touch."""
 
 
 def starts(subject: Subject, count: int) -> list[Figure]:
     """Start and stop ``subject`` ``count`` times, each time on a new kubelet."""
-    registered, listed, rss, threads, stopped = [], [], [], [], []
+    registered, cpu, listed, rss, threads, stopped = [], [], [], [], [], []
     for _ in range(count):
         with running(subject) as run:
             registered.append(run.wait_registered() - run.started_at)
+            cpu.append(activity(run.pid).total / 1e9)
             listed.append(run.wait_listed() - run.started_at)
             holdings = run.holdings()
             rss.append(holdings.rss / _MIB)
@@ -38,6 +40,7 @@ def starts(subject: Subject, count: int) -> list[Figure]:
     which = "registered" if subject.resources == 1 else f"{subject.resources} resources registered"
     return [
         _milliseconds(f"start to {which}", registered),
+        _milliseconds("CPU until registered", cpu),
         _milliseconds("start to first list", listed),
         Figure("RSS at first list", "MiB", rss),
         Figure("threads at first list", "", threads),
@@ -113,7 +116,7 @@ def rss_between(earlier: Sequence[Holdings], later: Sequence[Holdings]) -> float
 
 
 def changes(run: Run, count: int) -> list[Figure]:
-    """Create and delete a file ``count`` times; return no figures without a directory for it."""
+    """Make and remove an entry ``count`` times; return no figures without a directory for it."""
     directory = run.touch_dir
     if directory is None:
         return []
@@ -133,9 +136,9 @@ def _change(run: Run, path: Path) -> float:
 
     before, begin = lists(), time.monotonic()
     if path.exists():
-        path.unlink()
+        _entries.remove(path)
     else:
-        path.touch()
+        _entries.make(path, run.subject.entries)
     run.wait(lambda: lists() > before, f"a list after a change of {path}")
     return run.listed_at(names) - begin
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.tools.bench import _measure, _streams
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Figure, Section
-from deviceplugin.tools.bench._subject import BenchError, Subject, running
+from deviceplugin.tools.bench._subject import Subject, running
 
 _GOPHER: Final = "gopher-device-plugin"
 _FEW: Final = 8
@@ -118,9 +119,9 @@ def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
 
 
 def bare() -> Subject:
-    """Return the minimal plugin with the same libraries."""
-    directory = "{devices_dir}"
-    command = (sys.executable, "-m", "deviceplugin.tools.bench._bare", f"--directory={directory}")
+    """Return the least plugin that grpcio and our messages allow."""
+    program = Path(__file__).with_name("_bare.py")  # as a file: a module would import its package
+    command = (sys.executable, str(program), "{devices_dir}")
     return Subject(title="bare", command=command)
 
 

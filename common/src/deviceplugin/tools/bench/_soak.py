@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 
 from deviceplugin.conformance._proc import Holdings
-from deviceplugin.tools.bench import _measure
+from deviceplugin.tools.bench import _entries, _measure
 from deviceplugin.tools.bench._figures import Figure, Section
 from deviceplugin.tools.bench._plan import Say
 from deviceplugin.tools.bench._subject import Run, Subject, running
@@ -88,7 +88,8 @@ class _Trouble:
             time.sleep(self._rng.uniform(0, _MOMENT))
 
     def _allocate(self) -> None:
-        resource = min(self._run.kubelet.registered, default="")
+        names = sorted(self._run.kubelet.registered)
+        resource = self._rng.choice(names) if names else ""
         devices = self._run.kubelet.devices(resource) if resource else {}
         if healthy := sorted(id_ for id_, health in devices.items() if health == "Healthy"):
             # There may be no connection at the moment, and a device may disappear meanwhile.
@@ -98,7 +99,10 @@ class _Trouble:
     def _change(self) -> None:
         if (directory := self._run.touch_dir) is not None:
             path = directory / f"dp-soak-{self._rng.randrange(4)}"
-            path.unlink() if path.exists() else path.touch()
+            if path.exists():
+                _entries.remove(path)
+            else:
+                _entries.make(path, self._run.subject.entries)
 
     def _hang_up(self) -> None:
         for resource in sorted(self._run.kubelet.registered):

@@ -10,9 +10,10 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Figure
 from deviceplugin.tools.bench._measure import allocations
-from deviceplugin.tools.bench._subject import BenchError, Run
+from deviceplugin.tools.bench._subject import Run
 
 _FIRST_LIST: Final = 5.0
 """Seconds for all streams to bring a first list, before they count as refused."""

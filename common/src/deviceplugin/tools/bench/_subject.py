@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.conformance._output import last_words
-from deviceplugin.conformance._place import fill, make_devices, scratch
+from deviceplugin.conformance._place import fill, scratch
 from deviceplugin.conformance._plugin import Plugin
 from deviceplugin.conformance._proc import Holdings, holdings
 from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin.tools.bench._entries import make_devices
+from deviceplugin.tools.bench._errors import BenchError
 
 _TIMEOUT: Final = 30.0
 """Seconds to wait for any reaction of a plugin."""
 _STOP_TIMEOUT: Final = 10.0
 _TAIL: Final = 5
 """Lines of a failed plugin's output in a message."""
-
-
-class BenchError(Exception):
-    """Something could not be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +35,11 @@ class Subject:
     resources: int = 1
     """Number of resources that it advertises. It has started when all are registered."""
     files: int = 8
-    """Number of files in ``{devices_dir}`` at the start."""
+    """Number of entries of ``{devices_dir}`` at the start."""
+    entries: str = "file"
+    """The kind of these entries, and of those that are added: one of ``KINDS``."""
     touch: str = ""
-    """Directory in which adding or removing a file changes the list of devices."""
+    """Directory in which adding or removing an entry changes the list of devices."""
     http_address: str = "off"
     """The value of ``DP_HTTP_ADDRESS``."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Run:
             "plugin_dir": str(self.kubelet.plugin_dir),
             "pod_resources_socket": str(self.kubelet.pod_resources_socket),
             "http_address": subject.http_address,
-            "devices_dir": str(make_devices(root, subject.files)),
+            "devices_dir": str(make_devices(root, subject.files, subject.entries)),
         }
         self._output = root / "output"
         self._plugin: Plugin | None = None

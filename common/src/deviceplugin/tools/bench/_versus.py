@@ -1,4 +1,4 @@
-"""Comparing two plugins or two runs: ratios, and whether the difference is clear."""
+"""Comparing plugins or two runs: ratios, and whether the difference is clear."""
 
 import json
 import statistics
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.tools.bench import _plan
+from deviceplugin.tools.bench._errors import BenchError
 from deviceplugin.tools.bench._figures import Figure, Section
 from deviceplugin.tools.bench._plan import Plan, Say
-from deviceplugin.tools.bench._subject import BenchError, Subject
+from deviceplugin.tools.bench._subject import Subject
 
 ROUNDS: Final = 4
 """An even number, so that each goes first equally often."""
@@ -20,16 +21,18 @@ _NAME_WIDTH: Final = 46
 _WIDTH: Final = 11
 
 
-def alternate(both: tuple[Subject, Subject], plan: Plan, say: Say) -> tuple[Section, Section]:
-    """Measure ``both`` alternately, as ABBA, so that the machine's other work affects both."""
+def alternate(subjects: Sequence[Subject], plan: Plan, say: Say) -> Sequence[Section]:
+    """Measure ``subjects`` in turns, forwards and backwards, and return a section of each.
+
+    So the machine's other work affects all of them, and each is as often early as late.
+    """
     part = _divided(plan, ROUNDS)
-    sections: dict[int, list[Section]] = {0: [], 1: []}
+    sections: list[list[Section]] = [[] for _ in subjects]
     for turn in range(ROUNDS):
-        for which in (0, 1) if turn % 2 == 0 else (1, 0):
+        for subject, measured in list(zip(subjects, sections, strict=True))[:: 1 - turn % 2 * 2]:
             say(f"round {turn + 1} of {ROUNDS}")
-            subject = both[which]
-            sections[which].append(_plan.measure(subject, replace(part, seed=turn), say))
-    return _merged(sections[0]), _merged(sections[1])
+            measured.append(_plan.measure(subject, replace(part, seed=turn), say))
+    return [_merged(measured) for measured in sections]
 
 
 def _divided(plan: Plan, rounds: int) -> Plan:

@@ -1,0 +1,5 @@
+"""The error of the benchmark."""
+
+
+class BenchError(Exception):
+    """Something could not be measured."""
