@@ -21,6 +21,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
+from drivers.dual_node import IDS, DualNode
 from patience import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,12 @@ class CameraPlugin(dp.Plugin):
 
     def discover(self) -> list[dp.Device]:
         ill = dp.Health.unhealthy("lens cap is on")
-        return [dp.Device("cam0"), dp.Device("cam1"), dp.Device("cam2", health=ill)]
+        worn = dp.Health.degraded("shutter sticks")
+        return [
+            dp.Device("cam0"),
+            dp.Device("cam1", health=worn),
+            dp.Device("cam2", health=ill),
+        ]
 
 
 def queries() -> dict[str, list[str]]:
@@ -49,6 +55,11 @@ def queries() -> dict[str, list[str]]:
 
 def all_queries() -> list[str]:
     return [query for group in queries().values() for query in group]
+
+
+def of_dra() -> list[str]:
+    """Return the queries that find something only where DRA offers devices."""
+    return [one for title, group in queries().items() if "DRA" in title for one in group]
 
 
 def test_every_metric_of_the_dashboard_is_documented() -> None:
@@ -154,7 +165,7 @@ def value(url: str, title: str) -> float:
 def test_every_query_finds_something_in_a_fleet(tmp_path: Path) -> None:
     with fleet() as ports, prometheus(ports, tmp_path) as url:
         wait_for_series(url, f"count(deviceplugin_device_allocated) == {len(NODES)}")
-        for query in all_queries():
+        for query in set(all_queries()) - set(of_dra()):
             wait_for_series(url, query)
         numbers = [value(url, title) for title in ("Nodes", "Healthy devices", "In use", "Free")]
         assert [3.0, 6.0, 3.0, 3.0] == numbers
@@ -168,3 +179,23 @@ def test_every_query_finds_something_in_a_fleet(tmp_path: Path) -> None:
         (holders,) = queries()["Who has which device"]
         found = {(s["metric"]["node"], s["metric"]["pod"]) for s in ask(url, holders)}
         assert {(name, "recorder") for name in NODES} == found
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs prometheus: apt-get install prometheus"
+)
+def test_the_queries_about_dra_find_something_on_a_node_with_claims(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="dra-") as root, DualNode(Path(root)) as node:
+        node.start(protocol="dra", http_address="127.0.0.1:0")
+        node.wait_for(plugin=set(), dra=set(IDS))
+        assert node.host
+        with prometheus({"n1": node.host.http_port}, tmp_path) as url:
+            node.run("one")
+            for query in of_dra():
+                wait_for_series(url, query)
+            (prepared,) = wait_for_series(url, "sum(deviceplugin_claims_prepared) == 1")
+            assert "1" == prepared["value"][1]
+            (written,) = wait_for_series(
+                url, 'sum(deviceplugin_slice_writes_total{action="create", code="OK"}) > 0'
+            )
+            assert int(written["value"][1]) >= 1

@@ -70,7 +70,7 @@ def test_every_alert_has_its_runbook() -> None:
     assert [rule["alert"] for rule in rules()] == titles
     for rule in rules():
         anchor = rule["alert"].lower()
-        assert f"common/docs/runbooks.md#{anchor}" == rule["annotations"]["runbook"]
+        assert f"common/docs/runbooks.md#{anchor}" == rule["annotations"]["runbook_url"]
 
 
 @needs_promtool

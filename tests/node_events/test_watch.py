@@ -41,12 +41,12 @@ def test_a_device_that_becomes_unhealthy_is_told_once_and_its_recovery_too() -> 
     watch = Watch(QUIET)
     assert seen(watch, 0, device("a"), device("b")) is None
     notice = seen(watch, 10, device("a", "too hot"), device("b"))
-    assert notice == Notice(good=False, facts=(device("a", "too hot"),), unhealthy=1, devices=2)
+    assert notice == Notice(facts=(device("a", "too hot"),), unhealthy=1, devices=2)
     watch.reported(notice, 10)
     assert seen(watch, 20, device("a", "too hot"), device("b")) is None
     assert seen(watch, 4000, device("a", "hotter"), device("b")) is None
     notice = seen(watch, 4010, device("a"), device("b"))
-    assert notice == Notice(good=True, facts=(device("a"),), unhealthy=0, devices=2)
+    assert notice == Notice(facts=(device("a"),), unhealthy=0, devices=2)
 
 
 def test_what_has_recovered_before_it_could_be_told_is_not_told() -> None:

@@ -36,9 +36,9 @@ R = "example.com/camera"
         (["--node=n", f"--taint={KEY}", "--api=x"], "'x' is not http:// or https://"),
         (
             ["--node=n", f"--taint={KEY}", "--interval=1h"],
-            "'1h' is not between 0:00:01 and 0:01:00",
+            "'1h' is not between 1s and 1m",
         ),
-        (["--node=n", f"--taint={KEY}", "--empty-after=48h"], "'48h' is not between 0:00:00 and"),
+        (["--node=n", f"--taint={KEY}", "--empty-after=48h"], "'48h' is not between 1s and 24h"),
     ],
 )
 def test_a_wrong_command_line_is_told(

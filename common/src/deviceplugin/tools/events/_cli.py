@@ -118,14 +118,6 @@ def _show(notice: Notice, node: str) -> None:
     sys.stdout.flush()
 
 
-def _seconds(text: str) -> float:
-    """Return the duration ``text`` in seconds, which must be at least 1."""
-    seconds = _command_line.duration(text).total_seconds()
-    if seconds < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is less than 1s")
-    return seconds
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("events", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
@@ -136,10 +128,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="the plugin's address, or a file with its /devices (%(default)s)",
     )
-    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between polls (10s)")
+    add(
+        "--interval",
+        type=_command_line.seconds("1s"),
+        default="10s",
+        metavar="TIME",
+        help="between polls (10s)",
+    )
     add(
         "--quiet-period",
-        type=_seconds,
+        type=_command_line.seconds("1s"),
         default="5m",
         metavar="TIME",
         help="between two Events of a device with the same state (5m)",

@@ -21,9 +21,16 @@ class Fact(NamedTuple):
     good: bool
     """Whether it is healthy, or registered."""
     reason: str = ""
-    """Why it is not."""
+    """Why it is not, or will not be for long."""
     since: str = ""
     """The time when health or reason last changed, as ISO 8601; empty if that is unknown."""
+
+    @property
+    def state(self) -> str:
+        """``good``, ``degraded`` (a device that is healthy with a reason) or ``bad``."""
+        if not self.good:
+            return "bad"
+        return "degraded" if self.device and self.reason else "good"
 
 
 def read_facts(source: str, timeout: float) -> list[Fact]:

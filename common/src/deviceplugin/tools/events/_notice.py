@@ -14,11 +14,13 @@ NAMESPACE: Final = "default"
 MOST_NAMED: Final = 5
 """Most devices that one Event names."""
 _REASONS: Final = {
-    (True, False): "DeviceUnhealthy",
-    (True, True): "DeviceHealthy",
-    (False, False): "DevicesNotRegistered",
-    (False, True): "DevicesRegistered",
+    (True, "bad"): "DeviceUnhealthy",
+    (True, "degraded"): "DeviceDegraded",
+    (True, "good"): "DeviceHealthy",
+    (False, "bad"): "DevicesNotRegistered",
+    (False, "good"): "DevicesRegistered",
 }
+_STATES: Final = {"good": "healthy again", "degraded": "degraded", "bad": "unhealthy"}
 _MAX_BYTES: Final = 1024
 """Most bytes of a message that the API accepts."""
 _MAX_TEXT: Final = 100
@@ -28,9 +30,8 @@ _MAX_NODE: Final = 230
 
 
 class Notice(NamedTuple):
-    """A change of devices of one resource, or of its registration, to good or to bad."""
+    """A change of devices of one resource, or of its registration, to one state."""
 
-    good: bool
     facts: tuple[Fact, ...]
     """One or more facts of one resource: of devices, or of the registration."""
     unhealthy: int = 0
@@ -41,9 +42,19 @@ class Notice(NamedTuple):
     """Number of changes since the last report; more than facts if devices flap."""
 
     @property
+    def state(self) -> str:
+        """That of all facts: ``good``, ``degraded`` or ``bad``."""
+        return self.facts[0].state
+
+    @property
+    def good(self) -> bool:
+        """Whether all is well again."""
+        return self.state == "good"
+
+    @property
     def reason(self) -> str:
         """The reason of the Event: one word for programs."""
-        return _REASONS[bool(self.facts[0].device), self.good]
+        return _REASONS[bool(self.facts[0].device), self.state]
 
     @property
     def kind(self) -> str:
@@ -63,7 +74,7 @@ class Notice(NamedTuple):
         return f"not registered with the kubelet: {_cut(self.facts[0].reason)}"
 
     def _devices(self) -> str:
-        state = "healthy again" if self.good else "unhealthy"
+        state = _STATES[self.state]
         more = f"; {self.changes} changes" if self.changes > len(self.facts) else ""
         sums = f"({self.unhealthy:,} of {self.devices:,} unhealthy{more})"
         if len(self.facts) == 1:
@@ -109,5 +120,5 @@ def as_event(notice: Notice, node: str, now: datetime) -> dict[str, Any]:
 
 def _name(notice: Notice, node: str) -> str:
     parts = [(fact.resource, fact.device, fact.since) for fact in notice.facts]
-    digest = sha256(json.dumps([node, notice.good, parts]).encode()).hexdigest()
+    digest = sha256(json.dumps([node, notice.state, parts]).encode()).hexdigest()
     return f"{node[:_MAX_NODE].rstrip('.-')}.{digest[:16]}"

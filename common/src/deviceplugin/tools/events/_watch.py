@@ -32,15 +32,15 @@ _Key = tuple[str, str]
 @dataclass(slots=True)
 class _Subject:
     fact: Fact
-    reported: bool
+    reported: str
     """The state that was last reported; at first, good."""
     noticed: float
     """The time of its last change."""
     seen: float
     changes: int = 0
     """Number of changes since the last report."""
-    last: dict[bool, float] = field(default_factory=dict)
-    """The time of the last report of each of the two states."""
+    last: dict[str, float] = field(default_factory=dict)
+    """The time of the last report of each state."""
 
 
 class Watch:
@@ -81,16 +81,17 @@ class Watch:
         key = fact.resource, fact.device
         subject = self._subjects.get(key)
         if not fact.since:  # it is needed to recognise the same news
-            same = subject is not None and subject.fact.good == fact.good
+            same = subject is not None and subject.fact.state == fact.state
             since = subject.fact.since if subject and same else at.isoformat(timespec="seconds")
             fact = fact._replace(since=since)
         if subject is None:
             if len(self._subjects) >= MAX_SUBJECTS:
                 return False
-            known = not fact.good and first and not self._all_news and _is_old(fact, at)
-            self._subjects[key] = _Subject(fact, not known, now, now, int(not fact.good))
+            news = fact.state != "good"
+            known = news and first and not self._all_news and _is_old(fact, at)
+            self._subjects[key] = _Subject(fact, fact.state if known else "good", now, now, news)
             return True
-        if fact.good != subject.fact.good:
+        if fact.state != subject.fact.state:
             subject.noticed = now
             subject.changes += 1
         subject.fact, subject.seen = fact, now
@@ -99,23 +100,23 @@ class Watch:
     def news(self, now: float) -> Notice | None:
         """Return the news that has waited longest, with all similar news; None without news."""
         with self._lock:
-            groups: dict[tuple[str, bool, bool], list[_Subject]] = defaultdict(list)
+            groups: dict[tuple[str, bool, str], list[_Subject]] = defaultdict(list)
             for subject in self._subjects.values():
                 if self._is_due(subject, now):
                     fact = subject.fact
-                    groups[fact.resource, bool(fact.device), fact.good].append(subject)
+                    groups[fact.resource, bool(fact.device), fact.state].append(subject)
             if not groups:
                 return None
             chosen = min(groups.values(), key=lambda group: min(one.noticed for one in group))
             return self._notice(chosen)
 
     def _is_due(self, subject: _Subject, now: float) -> bool:
-        good = subject.fact.good
+        state = subject.fact.state
         return (
-            good != subject.reported
+            state != subject.reported
             and subject.seen == self._observed_at
             and (bool(subject.fact.device) or now - subject.noticed >= self._settle)
-            and now - subject.last.get(good, _NEVER) >= self._quiet
+            and now - subject.last.get(state, _NEVER) >= self._quiet
         )
 
     def _notice(self, chosen: Sequence[_Subject]) -> Notice:
@@ -127,7 +128,6 @@ class Watch:
             if one.fact.resource == facts[0].resource
         ]
         return Notice(
-            good=facts[0].good,
             facts=tuple(facts),
             unhealthy=present.count(False),
             devices=len(present),
@@ -140,9 +140,9 @@ class Watch:
             for fact in notice.facts:
                 subject = self._subjects.get((fact.resource, fact.device))
                 if subject is not None:
-                    subject.reported = notice.good
-                    subject.last[notice.good] = now
-                    subject.changes = int(subject.fact.good != notice.good)
+                    subject.reported = notice.state
+                    subject.last[notice.state] = now
+                    subject.changes = int(subject.fact.state != notice.state)
 
 
 def _is_old(fact: Fact, at: datetime) -> bool:

@@ -17,7 +17,7 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
 from deviceplugin.tools.evict._budget import Budget
-from deviceplugin.tools.evict._evictor import CONFIRM, Evictor
+from deviceplugin.tools.evict._evictor import Evictor
 from deviceplugin.tools.evict._patience import Patience, Suspect
 from deviceplugin.tools.evict._pods import Pods
 
@@ -127,13 +127,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    seconds = _command_line.duration(text).total_seconds()
-    if not 1 <= seconds <= CONFIRM / 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 1s and 30s")
-    return seconds
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("evict", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
@@ -163,6 +156,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="the plugin's address (%(default)s)",
     )
-    add("--interval", type=_seconds, default="10s", metavar="TIME", help="between polls (10s)")
+    add(
+        "--interval",
+        type=_command_line.seconds("1s", "30s"),  # so that CONFIRM is two polls at least
+        default="10s",
+        metavar="TIME",
+        help="between polls (10s)",
+    )
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
     return parser

@@ -6,8 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     keeper = Keeper(
         Node(api, options.node, options.taint),
         options.taint,
-        empty_after=options.empty_after.total_seconds(),
+        empty_after=options.empty_after,
         boot=_boot() if options.after_reboot else "",
     )
     log.info("watching for the startup taint", extra={"taint": options.taint})
@@ -100,20 +99,6 @@ def _key(text: str) -> str:
     return text
 
 
-def _between(shortest: timedelta, longest: timedelta) -> Callable[[str], timedelta]:
-    def read(text: str) -> timedelta:
-        found = _command_line.duration(text)
-        if not shortest <= found <= longest:
-            raise argparse.ArgumentTypeError(f"{text!r} is not between {shortest} and {longest}")
-        return found
-
-    return read
-
-
-def _seconds(text: str) -> float:
-    return _between(timedelta(seconds=1), timedelta(minutes=1))(text).total_seconds()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("startup-taint", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
@@ -126,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--empty-after",
-        type=_between(timedelta(), timedelta(days=1)),
+        type=_command_line.seconds("1s", "24h"),
         default="2m",
         metavar="TIME",
         help="remove it also from a node on which no device has been found for so long (2m)",
@@ -137,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="where the plugin serves (%(default)s)",
     )
-    add("--interval", type=_seconds, default="2s", metavar="TIME", help="between questions (2s)")
+    add(
+        "--interval",
+        type=_command_line.seconds("1s", "1m"),
+        default="2s",
+        metavar="TIME",
+        help="between questions (2s)",
+    )
     add("--api", metavar="URL", help="the API server, where this is not a pod")
     return parser
