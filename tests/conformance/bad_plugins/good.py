@@ -119,6 +119,8 @@ class Good(StubPlugin):
             with suppress(grpc.RpcError):
                 self.register()
                 return kubelet
+            if self.calls.count("ListAndWatch") > self.opened:
+                return kubelet  # only its answer was lost, for example by a restart
             self.retry()
         return None
 

@@ -76,6 +76,14 @@ class IgnoresItsSocket(Good):
         return False
 
 
+class IgnoresItsSocketAloud(Good):
+    def socket_lost(self) -> bool:
+        if super().socket_lost():
+            os.write(2, b"who needs a socket\n")
+            self.stopping.wait()
+        return False
+
+
 class EndsTheOldStreamLate(Good):
     def socket_lost(self) -> bool:
         if super().socket_lost():

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, TypeVar
 
-if TYPE_CHECKING:
-    from deviceplugin.conformance._trial import Trial
+_Trial = TypeVar("_Trial")
 
 PAGE: Final = "common/docs/conformance.md"
 """The page that has a section for each group."""
@@ -50,8 +49,8 @@ class Check:
     """What is checked, as a statement about the plugin."""
     why: str
     """What happens on a node with a plugin that fails, in one line."""
-    run: Callable[["Trial"], str]
-    """Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
+    run: Callable[[Any], str]
+    """Is given the trial. Returns what the plugin did; raises ``Failed`` or ``NotApplicable``."""
     disturbing: bool
     """Whether a plugin that failed may still be recovering."""
     lane: str = ""
@@ -86,10 +85,10 @@ class Group:
 
     def check(
         self, name: str, title: str, *, why: str, apart: bool = False
-    ) -> Callable[[Callable[["Trial"], str]], Callable[["Trial"], str]]:
+    ) -> Callable[[Callable[[_Trial], str]], Callable[[_Trial], str]]:
         """Make a check of the decorated function. With ``apart``, it gets its own lane."""
 
-        def add(run: Callable[["Trial"], str]) -> Callable[["Trial"], str]:
+        def add(run: Callable[[_Trial], str]) -> Callable[[_Trial], str]:
             id_ = f"{self.name}.{name}"
             lane = id_ if apart else self._lane
             self.checks.append(Check(self.title, id_, title, why, run, self._disturbing, lane))

@@ -178,8 +178,10 @@ class Node:
         limit = self.limits.start if started else self.limits.within
         if not self.wait(lambda: self.back(since), limit):
             calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
-            refused = calls[-1].refusal if calls else ""
-            raise Failed(f"not registered {limit:g} s after {after}" + (refused and f": {refused}"))
+            why = calls[-1].refusal if calls else ""
+            if self.plugin is not None:
+                why = why or self.plugin.last_words()
+            raise Failed(f"not registered {limit:g} s after {after}" + (why and f": {why}"))
         return min(each.at for each in self.lists if each.at > since) - since
 
     # The resource

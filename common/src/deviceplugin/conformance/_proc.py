@@ -36,6 +36,11 @@ class Activity:
     by_thread: Mapping[int, tuple[int, int]]
     """Nanoseconds of CPU time, and number of times that the thread went to sleep, by thread id."""
 
+    @property
+    def total(self) -> int:
+        """Nanoseconds of CPU time of all threads that there are."""
+        return sum(cpu for cpu, _ in self.by_thread.values())
+
     def since(self, earlier: "Activity") -> tuple[float, int]:
         """Return CPU seconds and wake-ups since ``earlier``.
 

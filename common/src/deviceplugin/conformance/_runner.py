@@ -2,13 +2,28 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.conformance._check import Check, Failed, NotApplicable, Result, Verdict
-from deviceplugin.conformance._trial import Trial
-from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
+from deviceplugin.simulator import (
+    CallError,
+    ContainerStartError,
+    KubeletCrashed,
+    KubeletStopped,
+)
+
+
+class Trial(Protocol):
+    """What checks run on, as far as it concerns their order."""
+
+    hopeless: str
+    """Why the plugin is not started any more; empty if it is."""
+
+    def discard(self) -> None:
+        """End the plugin; the next check gets a new one."""
 
 
 def run(
@@ -46,5 +61,5 @@ def _run(trial: Trial, check: Check) -> tuple[Verdict, str]:
     except (KubeletCrashed, KubeletStopped) as end:
         trial.discard()
         return Verdict.NOT_APPLICABLE, str(end)
-    except (ContainerStartError, LookupError, TimeoutError) as error:
+    except (CallError, ContainerStartError, LookupError, TimeoutError) as error:
         return Verdict.FAIL, str(error)

@@ -6,19 +6,23 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from deviceplugin._app.exit_status import FAILED
-from deviceplugin.conformance._check import Check, Result
+from deviceplugin.conformance._check import Check, Group, Result
 from deviceplugin.conformance._lanes import InOrder, SideBySide
 from deviceplugin.conformance._limits import QUICK, Limits
 from deviceplugin.conformance._progress import Progress
+from deviceplugin.conformance._runner import run
 from deviceplugin.conformance._subject import Subject
 from deviceplugin.conformance._trial import Trial
-from deviceplugin.conformance.checks import CHECKS, GROUPS
+from deviceplugin.conformance.checks import GROUPS
+from deviceplugin.conformance.dra import DRA_GROUPS, DraTrial
 from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import NEWEST, RELEASES
+from deviceplugin.simulator._release import Release
 from deviceplugin.tools import _command_line
 from deviceplugin.tools.conformance import _report
 
@@ -34,7 +38,13 @@ A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket i
 DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
 DP_HTTP_ADDRESS. If it needs them as arguments, write {plugin_dir}, {pod_resources_socket},
 {registry_dir}, {http_address} or {kubelet_dir}. {devices_dir} is a directory with a few files
-in it, new for each start."""
+in it, new for each start.
+
+With --dra it checks a driver of dynamic resource allocation, on a simulated cluster. The driver
+finds plugins_registry in DP_REGISTRY_DIR, its own directory in DP_DRIVER_DIR, the directory of CDI
+specifications in DP_CDI_DIR, the API server in KUBECONFIG and DP_API_SERVER, and the name of the
+node in NODE_NAME, or by {registry_dir}, {driver_dir}, {cdi_dir}, {kubeconfig}, {api_server} and
+{node_name}."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -42,6 +52,7 @@ examples:
   deviceplugin conformance --trigger-change 'touch {devices_dir}/new' \\
     -- gopher-device-plugin --directory {devices_dir}
   deviceplugin conformance --kubelet-dir /var/lib/kubelet -- plugin-with-a-fixed-path
+  deviceplugin conformance --dra -- my-dra-driver --kubeconfig {kubeconfig}
   deviceplugin conformance --quick --junit report.xml -- my-device-plugin
 
 Exit status: 0 if no check failed, 1 if one did or the plugin did not start, 2 if the command
@@ -58,15 +69,17 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    groups = DRA_GROUPS if options.dra else GROUPS
     if options.list:
-        print(_report.catalogue(CHECKS))  # noqa: T201
+        print(_report.catalogue([check for group in groups for check in group.checks]))  # noqa: T201
         return 0
     if not command:
         raise ConfigError("give the plugin's command, after --")
-    checks = _chosen(options.only)
+    _check_options(options)
+    checks = _chosen(options.only, groups)
     subject = Subject(
         command=command,
-        resource=options.resource,
+        resource=options.driver if options.dra else options.resource,
         trigger=options.trigger_change,
         kubelet_dir=options.kubelet_dir,
         kubelet_version=options.kubelet_version,
@@ -77,16 +90,52 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.within is not None:
         limits = replace(limits, within=options.within, start=options.within)
     jobs = 1 if options.kubelet_dir else options.jobs
-    report = _try(subject, limits, seed, checks, jobs)
+    alone = not options.each_resource
+    report = _try(subject, limits, seed, checks, None if options.dra else jobs, alone=alone)
+    passed = report.passed
+    for name in () if alone else sorted(report.others):
+        print()  # noqa: T201
+        other = replace(subject, resource=name)
+        passed &= _try(other, limits, seed, checks, jobs, alone=False).passed
     for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
         if path is not None:
             _write(path, write(report))
-    return 0 if report.passed else FAILED
+    return 0 if passed else FAILED
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise ``ConfigError`` for an option that would have no effect."""
+    of_plugins = {
+        "--resource": options.resource,
+        "--each-resource": options.each_resource,
+        "--trigger-change": options.trigger_change,
+    }
+    for name, value in of_plugins.items() if options.dra else ():
+        if value:
+            raise ConfigError(f"{name} is for device plugins, not for --dra")
+    others = {"--resource": options.resource, "--json": options.json, "--junit": options.junit}
+    for name, value in others.items() if options.each_resource else ():
+        if value:
+            raise ConfigError(f"{name} is for one resource, not for --each-resource")
+    if options.driver and not options.dra:
+        raise ConfigError("--driver needs --dra")
+    if options.dra and not Release.of(options.kubelet_version).has_dra_gate:
+        raise ConfigError(f"--dra: Kubernetes {options.kubelet_version} has no DRA to check")
 
 
 def _try(
-    subject: Subject, limits: Limits, seed: int, checks: Sequence[Check], jobs: int
+    subject: Subject,
+    limits: Limits,
+    seed: int,
+    checks: Sequence[Check],
+    jobs: int | None,
+    *,
+    alone: bool = True,
 ) -> _report.Run:
+    """Run ``checks`` with up to ``jobs`` plugins at a time, or on one driver without ``jobs``.
+
+    If the resource is not ``alone``, others are checked too, and not reported as unchecked.
+    """
     colour = _command_line.has_colour()
     width = max(len(check.id) for check in checks)
 
@@ -94,32 +143,57 @@ def _try(
         progress.print(_report.line(result, width=width, colour=colour))
 
     begin, order = time.monotonic(), InOrder(checks, say)
-    with Progress(order, sys.stderr) as progress, Trial(subject, limits, seed) as trial:
-        lanes = SideBySide(trial, order, jobs)
-        lanes.run(checks)
+    with Progress(order, sys.stderr) as progress:
+        tried = _try_driver if jobs is None else partial(_try_plugin, jobs=jobs)
+        subjects = tried(subject, limits, seed, order)
     report = _report.Run(
         command=subject.command,
-        resource=trial.resource,
-        others=trial.others,
+        resource=subjects.resource,
+        others=subjects.others,
         seed=seed,
         seconds=time.monotonic() - begin,
         results=order.results,
-        problem=trial.hopeless,
-        only_one=lanes.only_one,
+        problem=subjects.problem,
+        only_one=subjects.only_one,
         kubelet_version=subject.kubelet_version,
     )
-    print(f"\n{_report.summary(report)}")  # noqa: T201
+    shown = report if alone else replace(report, others=frozenset())
+    print(f"\n{_report.summary(shown)}")  # noqa: T201
     return report
 
 
-def _chosen(wanted: Sequence[str]) -> Sequence[Check]:
+class _Tried(NamedTuple):
+    """What was checked."""
+
+    resource: str
+    problem: str
+    others: frozenset[str] = frozenset()
+    only_one: str = ""
+
+
+def _try_plugin(
+    subject: Subject, limits: Limits, seed: int, order: InOrder, *, jobs: int
+) -> _Tried:
+    with Trial(subject, limits, seed) as trial:
+        lanes = SideBySide(trial, order, jobs)
+        lanes.run(order.checks)
+    return _Tried(trial.resource, trial.hopeless, trial.others, lanes.only_one)
+
+
+def _try_driver(subject: Subject, limits: Limits, seed: int, order: InOrder) -> _Tried:
+    with DraTrial(subject, limits, seed) as trial:
+        run(trial, order.checks, order.ends, order.begins)
+    return _Tried(trial.driver, trial.hopeless)
+
+
+def _chosen(wanted: Sequence[str], groups: Sequence[Group] = GROUPS) -> Sequence[Check]:
     """Return the checks of the groups and ids in ``wanted``, or all checks if it is empty."""
-    groups = {group.name for group in GROUPS}
-    known = groups | {check.id for check in CHECKS}
+    checks = [check for group in groups for check in group.checks]
+    known = {group.name for group in groups} | {check.id for check in checks}
     _command_line.check_names("check or group", wanted, known)
     return [
         check
-        for check in CHECKS
+        for check in checks
         if not wanted or {check.id, check.id.partition(".")[0]} & set(wanted)
     ]
 
@@ -141,7 +215,14 @@ def _parser() -> argparse.ArgumentParser:
     usage = "%(prog)s [options] -- COMMAND..."
     parser = _command_line.parser("conformance", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
+    add("--dra", action="store_true", help="check a DRA driver instead of a device plugin")
+    add("--driver", default="", metavar="NAME", help="check this DRA driver (the first by name)")
     add("--resource", default="", metavar="NAME", help="check this resource of the plugin")
+    add(
+        "--each-resource",
+        action="store_true",
+        help="check all resources of the plugin, one after the other",
+    )
     add(
         "--kubelet-dir",
         type=Path,

@@ -84,7 +84,7 @@ def summary(run: Run) -> str:
     if run.only_one:
         text += f"\nchecked one by one, because it does not start beside another: {run.only_one}"
     if run.others:
-        text += f"\nnot checked: {', '.join(sorted(run.others))}; choose one with --resource"
+        text += f"\nnot checked: {', '.join(sorted(run.others))}; use --resource or --each-resource"
     return text
 
 
