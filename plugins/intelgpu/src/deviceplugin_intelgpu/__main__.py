@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_intelgpu``."""
+
+from deviceplugin_intelgpu import main
+
+main()

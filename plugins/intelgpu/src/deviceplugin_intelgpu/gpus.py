@@ -1,0 +1,158 @@
+"""Which Intel GPUs the node has: by the PCI bus, and by the device nodes of their drivers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.kit import drm, pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.selection import Selection
+from deviceplugin.kit.sysfs import Sysfs, SysfsError
+
+VENDOR: Final = 0x8086
+DRIVERS: Final = ("i915", "xe")
+_DISPLAY: Final = "03"
+SURVIVABILITY: Final = "survivability_mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU, or a virtual function of one, that a container can be given."""
+
+    address: str
+    folder: Path
+    driver: str
+    product: str
+    """Model by its PCI number, 4 hex digits."""
+    physical: str
+    """Address of the card: of the physical function, where this is a virtual one."""
+    numa: int | None
+    card: str
+    """Such as ``card1``; empty where it has none. A reboot can change it."""
+    nodes: tuple[str, ...]
+    """Its device nodes below ``/dev``, those that exist, the card first."""
+    missing: str
+    """Why it cannot be used fully now; empty if it can."""
+    links: tuple[str, ...]
+    """Names of udev's links to its nodes in ``dri/by-path``."""
+    controllers: tuple[str, ...]
+    """Device nodes below ``/dev`` of its management engine, for monitoring."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What is on the node now."""
+
+    gpus: list[Gpu] = field(default_factory=list)
+    functions: list[pci.Function] = field(default_factory=list)
+    """All Intel GPUs on the PCI bus, in order, with the cards of virtual functions."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why GPUs are not offered, by address."""
+    waiting: list[str] = field(default_factory=list)
+    """Addresses of GPUs without a driver."""
+
+
+class Look:
+    """Finds GPUs. It remembers the driver of each, for the moment in which it is being unbound.
+
+    Args:
+        sysfs: Where the PCI bus is.
+        dev: The directory of device nodes.
+        selection: Which GPUs count.
+    """
+
+    def __init__(self, sysfs: Sysfs, dev: Path, selection: Selection = Selection()) -> None:  # noqa: B008 - frozen
+        self._sysfs = sysfs
+        self._dev = dev
+        self._selection = selection
+        self._drivers: dict[str, str] = {}
+
+    def look(self) -> Found:
+        """Return what is on the node. Never raises."""
+        found = Found()
+        for function in pci.functions(Tree(self._sysfs, dev=self._dev)):
+            if function.vendor != VENDOR:
+                continue
+            nodes = drm.nodes(self._sysfs, function.device.path)
+            if any(nodes) or function.pci_class.startswith(_DISPLAY):
+                found.functions.append(function)
+                self._sort(function, nodes, found)
+        return found
+
+    def _sort(self, function: pci.Function, nodes: drm.Nodes, found: Found) -> None:
+        """Add a function to where it belongs in ``found``."""
+        driver = self._driver(function, nodes)
+        if not self._selection.has(names(function, driver)) or is_divided(function):
+            return
+        existing = tuple(nodes.existing(self._dev))
+        if why := self._obstacle(function, driver, nodes, existing):
+            found.skipped[function.address] = why
+        elif not any(nodes):
+            if not (function.driver or function.physical_function):
+                found.waiting.append(function.address)
+        else:
+            found.gpus.append(self._gpu(function, driver, nodes, existing))
+
+    def _driver(self, function: pci.Function, nodes: drm.Nodes) -> str:
+        """Return the driver. The kernel removes the link to it before it removes the nodes."""
+        if function.driver:
+            self._drivers[function.address] = function.driver
+        elif any(nodes):
+            return self._drivers.get(function.address, DRIVERS[0])
+        return function.driver
+
+    def _obstacle(
+        self, function: pci.Function, driver: str, nodes: drm.Nodes, existing: tuple[str, ...]
+    ) -> str:
+        if not any(nodes):
+            if has_file(self._sysfs, function, SURVIVABILITY):
+                return "it is in survivability mode: its firmware has to be repaired"
+            return f"{driver} has made no device nodes for it" if driver in DRIVERS else ""
+        if driver not in DRIVERS:
+            return f"its driver is {driver}, not {' or '.join(DRIVERS)}"
+        if not existing:
+            return f"{self._dev / 'dri' / (nodes.render or nodes.card)} does not exist"
+        return ""
+
+    def _gpu(
+        self, function: pci.Function, driver: str, nodes: drm.Nodes, existing: tuple[str, ...]
+    ) -> Gpu:
+        physical = function.physical_function or function
+        lacking = [name for name in nodes if name and f"dri/{name}" not in existing]
+        return Gpu(
+            address=function.address,
+            folder=Path(function.device.path),
+            driver=driver,
+            product=product(function),
+            physical=physical.address,
+            numa=function.numa_node,
+            card=nodes.card,
+            nodes=existing,
+            missing=f"{self._dev / 'dri' / lacking[0]} does not exist" if lacking else "",
+            links=tuple(link.name for link in function.by_path()),
+            controllers=tuple(str(one.relative_to(self._dev)) for one in function.nodes("mei")),
+        )
+
+
+def is_divided(function: pci.Function) -> bool:
+    """Return whether pods get virtual functions in place of a GPU."""
+    return function.is_divided or bool(function.virtual_functions)
+
+
+def has_file(sysfs: Sysfs, function: pci.Function, name: str) -> bool:
+    """Return whether a function has an attribute, which only root may be able to read."""
+    try:
+        return name in sysfs.names(function.device.path)
+    except SysfsError:
+        return False
+
+
+def product(function: pci.Function) -> str:
+    """Return the model of a function, 4 hex digits."""
+    return f"{function.product or 0:04x}"
+
+
+def names(function: pci.Function, driver: str) -> Iterable[str]:
+    """Return what settings can choose a function by."""
+    return function.address, product(function), f"0x{product(function)}", driver

@@ -1,0 +1,81 @@
+"""Settings of the Intel GPU plugin."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import deviceplugin as dp
+from deviceplugin.kit.selection import Selection
+from deviceplugin.kit.sharing import check_count
+
+SharePolicy: TypeAlias = Literal["spread", "packed", "none", "balanced"]
+ByPath: TypeAlias = Literal["single", "none", "all"]
+MonitoringMode: TypeAlias = Literal["single", "split"]
+DeviceIds: TypeAlias = Literal["address", "card"]
+
+DOMAIN: Final = "gpu.intel.com"
+DRIVER: Final = "{driver}"
+
+
+def _also(*names: str) -> dict[str, Any]:
+    """Return what makes the flags of Intel's plugin work, with one hyphen or two."""
+    return {"flag": tuple(f"{hyphens}{name}" for name in names for hyphens in ("--", "-"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntelGpuSettings(dp.Settings):
+    """Settings of the Intel GPU plugin."""
+
+    resource_name: str = f"{DOMAIN}/{DRIVER}"
+    """Resource of GPUs. {driver} stands for the driver of a GPU, i915 or xe; without it, GPUs of
+    both drivers have one resource."""
+    shares: int = field(default=1, metadata=_also("shared-dev-num"))
+    """How many containers can have a GPU at once."""
+    share_policy: SharePolicy = field(default="spread", metadata=_also("allocation-policy"))
+    """Which share is given next: of the GPU of which fewest are used (spread; Intel's plugin calls
+    it balanced), of the one of which most are (packed), or of any that the container does not have
+    yet (none)."""
+    include: tuple[str, ...] = field(default=(), metadata=_also("allow-ids"))
+    """GPUs that are offered, all where not given: patterns of PCI addresses (0000:03:00.0), models
+    (56c0 or 0x56c0) or drivers (xe)."""
+    exclude: tuple[str, ...] = field(default=(), metadata=_also("deny-ids"))
+    """GPUs that are not offered, by the same patterns."""
+    bypath: ByPath = field(default="single", metadata={"flag": "-bypath"})
+    """Which links of /dev/dri/by-path a container gets: those of its GPUs (single), the whole
+    directory (all), or none."""
+    enable_monitoring: bool = field(default=False, metadata={"flag": "-enable-monitoring"})
+    """Whether to offer a device with the nodes of all GPUs, for a container that monitors them."""
+    monitoring_mode: MonitoringMode = field(default="single", metadata={"flag": "-monitoring-mode"})
+    """Resources of that device: gpu.intel.com/monitoring with all GPUs (single), or
+    gpu.intel.com/i915_monitoring and gpu.intel.com/xe_monitoring with those of one driver each
+    (split)."""
+    device_ids: DeviceIds = "address"
+    """Ids of devices: by PCI address, which is the same after each boot, or as Intel's plugin has
+    them (card), such as card0-0."""
+    error_patience: timedelta = timedelta(seconds=5)
+    """Time that an error of which it is not certain that it lasts must last before a device is
+    unhealthy, and be gone before it is healthy again."""
+    labels_file: Path | None = None
+    """File in which Node Feature Discovery finds labels of the node; none is written where not
+    given."""
+    state_file: Path | None = Path("/run/deviceplugin-intelgpu/state.json")
+    """File that keeps over a restart of the plugin which GPUs hang, and whose ids are card0-0 and
+    the like. Its directory must not outlive a reboot."""
+    sysfs_dir: Path = Path("/sys")
+    """Directory of sysfs."""
+    dev_dir: Path = Path("/dev")
+    """Directory of device nodes."""
+
+    def __post_init__(self) -> None:
+        """Check what the types cannot.
+
+        Raises:
+            ConfigError: The number of shares is out of range.
+        """
+        check_count(self.shares)
+
+    @property
+    def selection(self) -> Selection:
+        """Which GPUs are offered."""
+        return Selection(self.include, self.exclude)

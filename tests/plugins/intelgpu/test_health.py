@@ -1,0 +1,181 @@
+"""Each GPU has its own health, and is healthy again when what was wrong is over."""
+
+import errno
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.testing import Kubelet
+from deviceplugin_intelgpu import IntelGpuPlugin
+from discovered import degraded, found, unhealthy
+from hardware import kernel_events
+from intelgpu.machines import SMALL
+from intelgpu.plugin import Build, Make
+from intelgpu.tree import IntelTree
+
+INTEGRATED, FLEX, ARC, OTHER_ARC = (card.address for card in SMALL.cards)
+
+
+@pytest.fixture
+def tree(build: Build) -> IntelTree:
+    return build()
+
+
+@pytest.fixture
+def plugin(tree: IntelTree, make: Make) -> IntelGpuPlugin:
+    return make(tree)
+
+
+def hear(plugin: IntelGpuPlugin, address: str, **said: str) -> None:
+    """Have the driver of a GPU send an event."""
+    place = f"/devices/pci{address[:4]}:00/{address}/drm/card1"
+    plugin._memory.heard({"SUBSYSTEM": "drm", "DEVPATH": place, **said})
+
+
+def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(
+    tree: IntelTree, plugin: IntelGpuPlugin, make: Make
+) -> None:
+    hear(plugin, ARC, WEDGED="rebind,bus-reset")
+    expected = {ARC: "wedged: its driver asks for rebind,bus-reset"}
+    assert expected == unhealthy(plugin) == unhealthy(plugin)
+    assert expected == unhealthy(make(tree))  # another process
+    tree.bind_anew(ARC)
+    assert {} == unhealthy(plugin)
+
+
+def test_a_gpu_that_its_driver_has_recovered_is_healthy(plugin: IntelGpuPlugin) -> None:
+    hear(plugin, ARC, WEDGED="bus-reset")
+    assert [ARC] == [*unhealthy(plugin)]
+    hear(plugin, ARC, WEDGED="none")
+    assert {} == unhealthy(plugin)
+
+
+def test_a_reset_that_i915_does_not_end_is_a_hang(plugin: IntelGpuPlugin) -> None:
+    hear(plugin, FLEX, ERROR="1")
+    hear(plugin, FLEX, RESET="1")
+    assert {FLEX: "its driver has begun a reset and not ended it"} == unhealthy(plugin)
+    hear(plugin, FLEX, ERROR="0")
+    assert {} == unhealthy(plugin)
+
+
+def test_a_reset_is_no_reason_at_once(tree: IntelTree, make: Make) -> None:
+    plugin = make(tree, error_patience=timedelta(hours=1))
+    assert {} == unhealthy(plugin)
+    hear(plugin, FLEX, ERROR="1")
+    assert {} == unhealthy(plugin)
+    hear(plugin, FLEX, ERROR="1", WEDGED="rebind")  # it has failed
+    assert {FLEX: "wedged: its driver asks for rebind"} == unhealthy(plugin)
+
+
+def test_shares_have_the_health_of_their_gpu(tree: IntelTree, make: Make) -> None:
+    plugin = make(tree, shares=2)
+    hear(plugin, ARC, WEDGED="rebind")
+    assert [f"{ARC}::0", f"{ARC}::1"] == [*unhealthy(plugin)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Survivability mode type: Runtime\n", "in survivability mode (Runtime)"),
+        ("Survivability mode type: Boot\nCapability: 0x1 - 0x2\n", "in survivability mode (Boot)"),
+        ("", "in survivability mode"),
+    ],
+)
+def test_a_gpu_in_survivability_mode_is_unhealthy(
+    tree: IntelTree, plugin: IntelGpuPlugin, text: str, expected: str
+) -> None:
+    path = tree.folder(ARC) / "survivability_mode"
+    path.write_text(text)
+    assert {ARC: expected} == unhealthy(plugin)
+    tree.kernel.faults[path] = errno.EACCES
+    assert {ARC: "in survivability mode"} == unhealthy(plugin)
+    tree.kernel.faults.clear()
+    path.unlink()
+    assert {} == unhealthy(plugin)
+
+
+def test_a_card_that_came_up_in_survivability_mode_is_skipped_with_the_reason(
+    tree: IntelTree, plugin: IntelGpuPlugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree._unnumber(ARC)
+    (tree.folder(ARC) / "survivability_mode").touch()
+    assert ARC not in found(plugin)
+    assert [f"{ARC}: it is in survivability mode: its firmware has to be repaired"] == [
+        vars(one)["problem"] for one in caplog.records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ok\n", {}),
+        ("warning\n", {}),
+        ("critical\n", {ARC: "its firmware reports critical health"}),
+        ("fine\n", {ARC: "gpu_health: 'fine' is unknown"}),
+    ],
+)
+def test_the_health_that_firmware_reports_counts(
+    tree: IntelTree, plugin: IntelGpuPlugin, text: str, expected: dict[str, str]
+) -> None:
+    (tree.folder(ARC) / "gpu_health").write_text(text)
+    assert expected == unhealthy(plugin)
+
+
+def test_a_warning_of_the_firmware_must_last_and_be_over_for_as_long(
+    tree: IntelTree, make: Make
+) -> None:
+    path = tree.folder(ARC) / "gpu_health"
+    patient = make(tree, error_patience=timedelta(hours=1), state_file=None)
+    hasty = make(tree, state_file=None)
+    for text, expected in (("warning\n", "dd"), ("ok\n", "hd"), ("warning\n", "dd")):
+        path.write_text(text)
+        assert expected == "".join(found(one)[ARC].health.state[0] for one in (hasty, patient))
+    assert {ARC: "its firmware reports a warning"} == degraded(patient)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENODEV, errno.EACCES])
+def test_a_register_that_cannot_be_read_is_of_its_gpu_alone_and_must_last(
+    tree: IntelTree, make: Make, error: int
+) -> None:
+    patient = make(tree, error_patience=timedelta(hours=1), state_file=None)
+    assert {} == unhealthy(patient)
+    path = tree.folder(ARC) / "gpu_health"
+    path.write_text("ok\n")
+    tree.kernel.faults[path] = error
+    assert {} == unhealthy(patient)
+    assert [ARC] == [*unhealthy(make(tree, state_file=None))]
+
+
+def test_the_kernels_event_is_heard(
+    plugin: IntelGpuPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"/devices/pci0000:00/{ARC}/drm/card1"
+    kernel_events.pretend(monkeypatch, "drm", DEVPATH=place, WEDGED="bus-reset")
+    list(plugin.discover())
+    assert 2 <= len([*plugin.changes(kernel_events.Turns(4))])
+    assert {ARC: "wedged: its driver asks for bus-reset"} == unhealthy(plugin)
+
+
+def test_an_odd_state_file_is_set_aside(tree: IntelTree, make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text('{"version": 1, "cards": {}, "hangs": {"0000:5e:00.0": "rebind"}}')
+    assert {} == unhealthy(make(tree, state_file=path))
+    assert path.with_name("odd.json.unreadable").exists()
+
+
+def test_a_gpu_that_goes_and_comes_back_is_healthy(
+    tree: IntelTree, make: Make, kubelet: Kubelet
+) -> None:
+    plugin = make(tree)
+    xe = "gpu.intel.com/xe"
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=50)) as node:
+        node.wait_for(xe, {ARC, OTHER_ARC})
+        node.wait_for("gpu.intel.com/i915", {INTEGRATED, FLEX})
+        tree.vanish(ARC)
+        node.wait_for(xe, {OTHER_ARC}, unhealthy={ARC})
+        tree.plug_in(ARC)
+        node.wait_for(xe, {ARC, OTHER_ARC})
+        tree.divide(ARC, 2)
+        virtual = {ARC[:-1] + "1", ARC[:-1] + "2"}
+        node.wait_for(xe, {OTHER_ARC, *virtual}, unhealthy={ARC})

@@ -1,0 +1,290 @@
+"""The plugin finds what the records of machines say."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
+from discovered import found
+from intelgpu.machines import (
+    DG1,
+    FLEX,
+    MAX,
+    SMALL,
+    TIGER_LAKE,
+    TWO_DRIVERS,
+    WORKSTATION,
+    Machine,
+)
+from intelgpu.plugin import Build, Make, nodes
+
+I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"
+
+
+@pytest.mark.parametrize(
+    ("machine", "resources", "numa"),
+    [
+        (TIGER_LAKE, {I915: 1}, {None: 1}),
+        (TWO_DRIVERS, {I915: 1, XE: 1}, {None: 2}),
+        (DG1, {I915: 8}, {None: 8}),
+        (MAX, {I915: 8}, {0: 2, 1: 2, 2: 2, 3: 2}),
+        (FLEX, {I915: 1}, {0: 1}),
+        (WORKSTATION, {I915: 1}, {None: 1}),
+    ],
+    ids=["tiger-lake", "two-drivers", "dg1", "max", "flex", "workstation"],
+)
+def test_a_recorded_machine_has_its_devices(
+    build: Build,
+    make: Make,
+    machine: Machine,
+    resources: dict[str, int],
+    numa: dict[int | None, int],
+) -> None:
+    devices = list(make(build(machine)).discover())
+    assert resources == Counter(device.resource for device in devices)
+    assert numa == Counter(
+        device.topology.numa_nodes[0] if device.topology else None for device in devices
+    )
+    assert all(device.health for device in devices)
+
+
+def test_a_container_gets_the_nodes_of_its_gpu_and_udevs_links_to_them(
+    build: Build, make: Make
+) -> None:
+    tree = build(TWO_DRIVERS)
+    devices = found(make(tree))
+    first, second = devices["0042:01:02.0"], devices["0042:01:05.0"]
+    assert ["/dev/dri/card0", "/dev/dri/renderD128"] == nodes(first)
+    assert ["/dev/dri/card1", "/dev/dri/renderD129"] == nodes(second)
+    assert [f"{tree.dev}/dri/card0", f"{tree.dev}/dri/renderD128"] == [
+        node.host_path for node in first.nodes
+    ]
+    assert {"rw"} == {node.permissions for node in first.nodes}
+    links = [f"dri/by-path/pci-0042:01:05.0-{what}" for what in ("card", "render")]
+    assert [dp.Mount(f"{tree.dev}/{link}", f"/dev/{link}", read_only=True) for link in links] == [
+        *second.mounts
+    ]
+    assert ({}, {}) == (first.envs, first.annotations)
+
+
+def test_all_links_or_none_can_be_had(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    for device in make(tree, bypath="all").discover():
+        assert [dp.Mount(f"{tree.dev}/dri/by-path", "/dev/dri/by-path", read_only=True)] == [
+            *device.mounts
+        ]
+    plugin = make(tree, bypath="all")
+    assert 1 == len(plugin.allocate([*plugin.discover()]).mounts)
+    assert all(not device.mounts for device in make(tree, bypath="none").discover())
+    for link in (tree.dev / "dri/by-path").iterdir():
+        link.unlink()
+    (tree.dev / "dri/by-path").rmdir()
+    for choice in ("all", "single"):
+        devices = found(make(tree, bypath=choice))
+        assert [(), ()] == [device.mounts for device in devices.values()]
+
+
+def test_the_cards_of_other_vendors_are_not_offered(build: Build, make: Make) -> None:
+    tree = build(WORKSTATION)
+    assert {"0000:03:00.0": ["/dev/dri/card1", "/dev/dri/renderD129"]} == {
+        one: nodes(device) for one, device in found(make(tree)).items()
+    }
+    assert (tree.dev / "dri/card0").exists()
+
+
+def test_virtual_functions_are_offered_in_place_of_their_card(build: Build, make: Make) -> None:
+    tree = build(SMALL)
+    plugin = make(tree)
+    everything = {*found(plugin)}
+    assert {card.address for card in SMALL.cards} == everything
+    tree.divide("0000:3b:00.0", 3)
+    virtual = {f"0000:3b:00.{number}" for number in (1, 2, 3)}
+    devices = found(plugin)
+    assert everything - {"0000:3b:00.0"} | virtual == {*devices}
+    assert "0000:3b:00.0" == devices["0000:3b:00.2"].attributes["physical-function"]
+    assert {I915} == {devices[one].resource for one in virtual}
+    tree.divide("0000:3b:00.0", 0)
+    assert everything == {*found(plugin)}
+
+
+@pytest.mark.parametrize("text", ["", "many", "-1"])
+def test_a_card_is_not_offered_beside_its_functions_whatever_their_number_says(
+    build: Build, make: Make, text: str
+) -> None:
+    tree = build(FLEX)
+    (tree.folder("0000:03:00.0") / "sriov_numvfs").write_text(text)
+    assert ["0000:03:00.1"] == [*found(make(tree))]
+
+
+def test_a_function_of_a_virtual_machine_is_not_offered(build: Build, make: Make) -> None:
+    tree = build(FLEX)
+    tree.unbind("0000:03:00.1")
+    tree.bind("0000:03:00.1", "vfio-pci")
+    assert [] == [*make(tree).discover()]
+
+
+def test_a_function_that_has_no_driver_yet_keeps_nobody_waiting(build: Build, make: Make) -> None:
+    tree = build(FLEX)
+    tree.unbind("0000:03:00.1")
+    assert [] == [*make(tree).discover()]
+
+
+def test_one_resource_can_have_the_gpus_of_both_drivers(build: Build, make: Make) -> None:
+    devices = list(make(build(TWO_DRIVERS), resource_name="example.com/gpu").discover())
+    assert ["example.com/gpu"] * 2 == [device.resource for device in devices]
+
+
+def test_a_card_that_is_being_unbound_keeps_its_resource(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    plugin = make(tree)
+    assert XE == found(plugin)["0042:01:05.0"].resource
+    (tree.folder("0042:01:05.0") / "driver").unlink()
+    assert XE == found(plugin)["0042:01:05.0"].resource
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        (("0x56c0",), (), ["0000:3b:00.0"]),
+        (("56c0", "a780"), (), ["0000:00:02.0", "0000:3b:00.0"]),
+        (("0x5",), (), []),
+        (("xe",), ("0000:5e:*",), ["0000:86:00.0"]),
+        ((), ("0xe211", "0xa780"), ["0000:3b:00.0"]),
+    ],
+)
+def test_gpus_are_chosen_by_model_address_or_driver(
+    build: Build, make: Make, include: tuple[str, ...], exclude: tuple[str, ...], expected: object
+) -> None:
+    assert expected == [*found(make(build(), include=include, exclude=exclude))]
+
+
+def test_the_monitoring_device_opens_all_gpus_and_is_healthy(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    plugin = make(tree, enable_monitoring=True, shares=13)
+    counts = Counter(device.resource for device in plugin.discover())
+    assert {I915: 13, XE: 13, "gpu.intel.com/monitoring": 1} == counts
+    monitor = found(plugin)["all"]
+    assert [
+        *("/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei0"),
+        *("/dev/dri/card1", "/dev/dri/renderD129", "/dev/mei1"),
+    ] == nodes(monitor)
+    assert (None, ()) == (monitor.topology, monitor.mounts)
+    (tree.folder("0042:01:05.0") / "survivability_mode").touch()
+    assert found(plugin)["all"].health
+    tree.vanish("0042:01:02.0")
+    assert "/dev/dri/card0" not in nodes(found(plugin)["all"])
+
+
+def test_there_can_be_a_monitoring_device_for_each_driver(build: Build, make: Make) -> None:
+    plugin = make(build(TWO_DRIVERS), enable_monitoring=True, monitoring_mode="split")
+    monitors = {
+        one.resource.partition("/")[2]: nodes(one) for one in plugin.discover() if one.id == "all"
+    }
+    assert {
+        "i915_monitoring": ["/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei0"],
+        "xe_monitoring": ["/dev/dri/card1", "/dev/dri/renderD129", "/dev/mei1"],
+    } == monitors
+
+
+def test_without_gpus_there_is_nothing_to_monitor(build: Build, make: Make) -> None:
+    tree = build(TIGER_LAKE)
+    tree.vanish("0000:00:02.0")
+    assert [] == [*make(tree, enable_monitoring=True).discover()]
+
+
+def test_a_gpu_without_device_nodes_is_skipped_and_one_with_some_is_unhealthy(
+    build: Build, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree = build(TWO_DRIVERS)
+    plugin = make(tree)
+    (tree.dev / "dri/renderD129").unlink()
+    reason = f"{tree.dev}/dri/renderD129 does not exist"
+    assert reason == found(plugin)["0042:01:05.0"].health.reason
+    (tree.dev / "dri/card1").unlink()
+    assert ["0042:01:02.0"] == [*found(plugin)] == [*found(plugin)]
+    skipped = [vars(one)["problem"] for one in caplog.records if one.message == "GPU skipped"]
+    assert [f"0042:01:05.0: {reason}"] == skipped
+    for name in ("dri/card1", "dri/renderD129"):
+        tree.hardware.node(name)
+    assert all(device.health for device in plugin.discover())
+
+
+def test_a_gpu_of_another_driver_is_skipped_with_the_reason(
+    build: Build, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree = build(TWO_DRIVERS)
+    tree.unbind("0042:01:02.0")
+    tree.bind("0042:01:02.0", "gma500")
+    assert ["0042:01:05.0"] == [*found(make(tree))]
+    assert ["0042:01:02.0: its driver is gma500, not i915 or xe"] == [
+        vars(one)["problem"] for one in caplog.records
+    ]
+
+
+def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    for address in tree.known:
+        tree.unbind(address)
+    plugin = make(tree)
+    waits = r"^no driver \(i915 or xe\) is bound; GPUs: 0042:01:02.0, 0042:01:05.0$"
+    with pytest.raises(dp.DiscoveryError, match=waits):
+        plugin.discover()
+    assert [] == [*make(tree, exclude=("9a4?",)).discover()]
+    tree.bind("0042:01:02.0", "xe")
+    assert {"0042:01:02.0": XE} == {one: each.resource for one, each in found(plugin).items()}
+    tree.unbind("0042:01:02.0")
+    assert [] == [*plugin.discover()]
+
+
+def test_a_driver_that_makes_no_nodes_is_told(
+    build: Build, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree = build(TIGER_LAKE)
+    tree._unnumber("0000:00:02.0")
+    assert [] == [*make(tree).discover()]
+    assert ["0000:00:02.0: i915 has made no device nodes for it"] == [
+        vars(one)["problem"] for one in caplog.records
+    ]
+
+
+def test_a_node_without_gpus_is_ready(
+    build: Build, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    tree = build(TIGER_LAKE)
+    tree.vanish("0000:00:02.0")
+    plugin = make(tree)
+    assert [] == [*plugin.discover(), *plugin.discover()]
+    assert ["no Intel GPU on this node"] == [one.message for one in caplog.records]
+
+
+def test_the_kernels_own_trees_are_read_by_default(tmp_path: Path) -> None:
+    plugin = IntelGpuPlugin(IntelGpuSettings(sysfs_dir=tmp_path / "sys", dev_dir=tmp_path))
+    assert [] == [*plugin.discover()]
+    assert [tmp_path / "dri", tmp_path / "dri/by-path"] == plugin.watch_paths
+
+
+# The vendor's own table of trees and results.
+
+
+def test_a_card_without_a_link_to_its_driver_is_of_i915(build: Build, make: Make) -> None:
+    tree = build(TIGER_LAKE)
+    (tree.folder("0000:00:02.0") / "driver").unlink()
+    assert [I915] == [device.resource for device in make(tree).discover()]
+
+
+def test_two_records_over_one_node_are_one_device(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    for name in ("card1", "renderD129"):
+        (tree.dev / "dri" / name).unlink()
+    assert 1 == len(found(make(tree)))
+
+
+def test_a_card_that_could_have_virtual_functions_and_has_none_is_offered(
+    build: Build, make: Make
+) -> None:
+    tree = build(FLEX)
+    tree.divide("0000:03:00.0", 0)
+    assert ["0000:03:00.0"] == [*found(make(tree))]
