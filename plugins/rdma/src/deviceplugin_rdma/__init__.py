@@ -1,0 +1,24 @@
+"""A Kubernetes device plugin for RDMA devices and SR-IOV functions."""
+
+from typing import NoReturn
+
+import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
+from deviceplugin_rdma.plugin import RdmaPlugin
+from deviceplugin_rdma.settings import RdmaSettings
+
+__all__ = ["RdmaPlugin", "RdmaSettings", "main"]
+
+
+def main() -> NoReturn:
+    """Run ``rdma-device-plugin``."""
+    dp.main(
+        RdmaPlugin,
+        settings=RdmaSettings,
+        description="Offer RDMA devices and SR-IOV functions of network cards to pods.",
+    )
+
+
+def hosted() -> Hosted[RdmaSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(RdmaPlugin, RdmaSettings)

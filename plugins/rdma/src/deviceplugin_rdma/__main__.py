@@ -1,0 +1,5 @@
+"""``python -m deviceplugin_rdma``."""
+
+from deviceplugin_rdma import main
+
+main()

@@ -1,0 +1,191 @@
+"""The resources of the configuration, in the formats of the two plugins that people come from.
+
+``resourceList`` is that of the SR-IOV network device plugin, with a few keys more. ``configList``
+is that of the RDMA shared device plugin.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import Place
+from deviceplugin_rdma.selectors import Selector, numbered
+
+_MOST_SHARES: Final = 10000
+SHARED_PREFIX: Final = "rdma"
+_NET, _ACCELERATOR = "02", "12"
+"""PCI classes."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A resource, and which functions it has."""
+
+    name: str
+    prefix: str = ""
+    """Domain of the resource; empty for that of the settings."""
+    selectors: tuple[Selector, ...] = (Selector(),)
+    """A function is in the resource if any of them matches."""
+    shares: int = 1
+    """Pods that can have a function at once; if it is 1, the function is moved into the pod."""
+    together: bool = False
+    """Whether a container gets all functions of the resource, as with the RDMA shared plugin."""
+    pci_class: str = _NET
+    without_topology: bool = False
+    extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What a container is told of a function besides, by its address; ``*`` is for all."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether functions stay with the host, and pods get RDMA nodes only."""
+        return self.together or self.shares > 1
+
+
+DEFAULT: Final = (Entry("hca", SHARED_PREFIX, (Selector(is_rdma=True, is_virtual=False),), 100),)
+
+
+def _unsupported(why: str) -> cfg.Key[Any]:
+    """Return a key of what another plugin can and this one cannot; an empty value is ignored."""
+
+    def read(place: Place) -> None:
+        value = place.plain()
+        if value not in ("", [], None):
+            raise place.fault(f"{value!r} is not supported: {why}")
+
+    kind = cfg.Kind(read, {"maxItems": 0, "maxLength": 0}, cfg.anything().takes, "absent")
+    return cfg.as_argument(kind, "unsupported")
+
+
+def _selector(unsupported: None = None, **given: Any) -> Selector:
+    del unsupported
+    return Selector(**given)
+
+
+_ADDRESS: Final = "^[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}[.][0-7]$"
+_TEXTS: Final = cfg.list_of(cfg.text())
+_HEX: Final = cfg.list_of(
+    cfg.text("^[0-9a-fA-F]{4}$", "4 hex digits, such as 15b3", digits=True).to(str.lower)
+)
+_ADDRESSES: Final = cfg.list_of(
+    cfg.text(_ADDRESS, "a PCI address such as 0000:3b:00.0").to(str.lower)
+)
+_ROOTS: Final = cfg.list_of(cfg.text(problem=lambda text: numbered(text).problem))
+_LINKS: Final = cfg.list_of(cfg.choice("ether", "infiniband"))
+
+_SELECTOR: Final = cfg.record(
+    _selector,
+    {
+        "vendors": _HEX,
+        "devices": _HEX,
+        "drivers": _TEXTS,
+        "pciAddresses": cfg.as_argument(_ADDRESSES, "addresses"),
+        "acpiIndexes": cfg.as_argument(cfg.list_of(cfg.text(digits=True)), "acpi_indexes"),
+        "pfNames": cfg.as_argument(_ROOTS, "pf_names"),
+        "rootDevices": cfg.as_argument(_ROOTS, "root_devices"),
+        "ifNames": cfg.as_argument(_TEXTS, "interfaces"),
+        "linkTypes": cfg.as_argument(_LINKS, "link_types"),
+        "isRdma": cfg.as_argument(cfg.boolean(), "is_rdma"),
+        "isVirtual": cfg.as_argument(cfg.boolean(), "is_virtual"),
+        "needVhostNet": cfg.as_argument(cfg.boolean(), "with_vhost"),
+        "ddpProfiles": _unsupported("sysfs does not have profiles; use pciAddresses or pfNames"),
+        "pKeys": _unsupported("sysfs does not say which one counts; use pfNames"),
+        "vdpaType": _unsupported("vDPA devices are not offered"),
+        "auxTypes": _unsupported("auxiliary devices are not offered"),
+    },
+    any_case=True,
+).called("Selector")
+
+
+def _type_problem(text: str) -> str:
+    if text == "auxNetDevice":
+        return "is not supported: auxiliary devices are not offered"
+    return "" if text in ("netDevice", "accelerator") else "is not netDevice or accelerator"
+
+
+_ENTRY: Final = cfg.record(
+    Entry,
+    {
+        "resourceName": cfg.needed(
+            cfg.text("^[a-zA-Z0-9_-]+$", "a name of letters, digits, - and _"), "name"
+        ),
+        "resourcePrefix": cfg.as_argument(cfg.text(), "prefix"),
+        "deviceType": cfg.as_argument(
+            cfg.text(problem=_type_problem).to(
+                lambda text: _NET if text == "netDevice" else _ACCELERATOR,
+                lambda found: "netDevice" if found == _NET else "accelerator",
+            ),
+            "pci_class",
+        ),
+        "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
+        "selectors": cfg.list_of(_SELECTOR, 1, single=True),
+        "additionalInfo": cfg.as_argument(
+            cfg.mapping_of(cfg.mapping_of(cfg.text(digits=True))), "extra"
+        ),
+        "shares": cfg.integer(1, _MOST_SHARES),
+    },
+    any_case=True,
+).called("Resource")
+
+_SHARED_SELECTOR: Final = cfg.record(
+    _selector,
+    {
+        "vendors": _HEX,
+        "deviceIDs": cfg.as_argument(_HEX, "devices"),
+        "drivers": _TEXTS,
+        "ifNames": cfg.as_argument(_TEXTS, "interfaces"),
+        "linkTypes": cfg.as_argument(_LINKS, "link_types"),
+    },
+    any_case=True,
+)
+
+
+def _one_way(place: Place, given: Mapping[str, Place]) -> None:
+    """Check that functions are chosen in one of the two ways."""
+    values = {key: given[key].plain() for key in ("selectors", "devices") if key in given}
+    chosen = [one for one in values.values() if any(one.values() if isinstance(one, dict) else one)]
+    if not chosen:
+        place.fault("chooses no functions: give selectors, such as {vendors: [15b3]}")
+    if len(chosen) > 1:
+        place.fault("selectors and devices exclude each other: use selectors")
+
+
+def _shared(
+    name: str,
+    prefix: str = SHARED_PREFIX,
+    shares: int = 0,
+    selectors: Selector | None = None,
+    devices: tuple[str, ...] = (),
+) -> Entry:
+    chosen = Selector(interfaces=devices) if devices else selectors or Selector()
+    return Entry(name, prefix or SHARED_PREFIX, (chosen,), shares, together=True)
+
+
+_SHARED: Final = cfg.record(
+    _shared,
+    {
+        "resourceName": cfg.needed(
+            cfg.text("^[a-zA-Z0-9_]+$", "a name of letters, digits and _"), "name"
+        ),
+        "resourcePrefix": cfg.as_argument(cfg.text(), "prefix"),
+        "rdmaHcaMax": cfg.as_argument(cfg.integer(0, _MOST_SHARES), "shares"),
+        "selectors": _SHARED_SELECTOR,
+        "devices": _TEXTS,
+    },
+    rules=[_one_way],
+    any_case=True,
+)
+
+
+def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for place, entry in found:
+        if (entry.prefix, entry.name) in seen:
+            place.fault(f"resourceName: {entry.name!r} is there already: use one entry for it")
+        seen.add((entry.prefix, entry.name))
+
+
+ENTRIES: Final = cfg.list_of(_ENTRY, together=_are_different)
+"""``resourceList``."""
+SHARED_ENTRIES: Final = cfg.list_of(_SHARED, 1, together=_are_different)
+"""``configList``."""

@@ -1,0 +1,154 @@
+"""Functions of network cards, by what sysfs says: who each is, where it is, and what it has."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.kit import pci
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.sysfs import natural
+
+CLASSES: Final = ("02", "12")
+"""PCI classes of network controllers and accelerators."""
+_REPRESENTOR: Final = re.compile("(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+")
+"""Port names of interfaces that stand for a virtual function on the host."""
+_GPUS: Final = ("03", "12")
+_TYPES: Final = {"1": "ether", "32": "infiniband"}
+_LINKS: Final = {"0200": "ether", "0207": "infiniband"}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The interfaces of a function, and of which type they are."""
+
+    interfaces: tuple[str, ...] = ()
+    link_type: str = ""
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A function of a card."""
+
+    function: pci.Function
+    names: Names
+    root: str
+    """Address of the physical function; its own if it is one."""
+    root_names: Names
+    """The interfaces of the physical function."""
+    number: int | None
+    """Of a virtual function among those of its physical function."""
+    rdma: tuple[str, ...]
+    """Its RDMA devices, such as mlx5_0."""
+    gpus: tuple[str, ...] = ()
+    """Addresses of the GPUs that are behind the same PCI switch."""
+
+    @property
+    def address(self) -> str:
+        """The PCI address, which is the id of the device."""
+        return self.function.address
+
+    @property
+    def folder(self) -> Path:
+        """The directory in sysfs."""
+        return Path(self.function.device.path)
+
+    @property
+    def vendor(self) -> str:
+        """4 hex digits."""
+        return f"{self.function.vendor or 0:04x}"
+
+    @property
+    def device(self) -> str:
+        """The model: 4 hex digits."""
+        return f"{self.function.product or 0:04x}"
+
+    @property
+    def driver(self) -> str:
+        """The driver; empty if there is none."""
+        return self.function.driver
+
+    @property
+    def acpi_index(self) -> str:
+        """The number that the firmware gives to the port, if it does."""
+        return self.function.device.attribute("acpi_index")
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """Names of its network interfaces, also while a pod has them."""
+        return self.names.interfaces
+
+    @property
+    def link_type(self) -> str:
+        """``ether``, ``infiniband``, or empty if that is not known."""
+        known = self.names.link_type or self.root_names.link_type
+        return known or _LINKS.get(self.function.pci_class[:4], "")
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether it is a virtual function."""
+        return self.root != self.address
+
+
+def look(tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
+    """Return all functions that a driver has; ``before`` is what was known of their interfaces."""
+    everything = pci.functions(tree)
+    functions = [one for one in everything if one.pci_class.startswith(CLASSES)]
+    gpus = [one for one in everything if one.pci_class.startswith(_GPUS)]
+    names = {one.address: _names(one, before) for one in functions}
+    numbers = {
+        virtual.address: number
+        for one in functions
+        for number, virtual in one.numbered_functions.items()
+    }
+    return [
+        replace(_nic(one, names, numbers.get(one.address)), gpus=_near(one, gpus))
+        for one in functions
+        if one.driver
+    ]
+
+
+def _nic(one: pci.Function, names: Mapping[str, Names], number: int | None) -> Nic:
+    rdma = sorted(one.device.tree.entries(f"{one.device.path}/infiniband"), key=natural)
+    root = (one.physical_function or one).address
+    above = names.get(root, Names())
+    return Nic(one, names[one.address], root, above, number, tuple(rdma))
+
+
+def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
+    """Return those of the GPUs that share the nearest PCI bridge with a function."""
+    bridges = [above.path for above in one.device.line[1:] if above.subsystem == "pci"]
+    for bridge in bridges:
+        found = [gpu.address for gpu in gpus if gpu.device.path.startswith(f"{bridge}/")]
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _names(one: pci.Function, before: Mapping[str, Names]) -> Names:
+    """Return the interfaces of a function.
+
+    The directory is empty while a pod has the interface, and absent if there is none.
+    """
+    tree, path = one.device.tree, f"{one.device.path}/net"
+    found = {
+        name: tree.device(f"{path}/{name}")
+        for name in sorted(tree.entries(path), key=natural)
+        if not _REPRESENTOR.fullmatch(tree.text(f"{path}/{name}/phys_port_name").strip())
+    }
+    if not found and Path(path).is_dir():
+        return before.get(one.address, Names())
+    types = [_TYPES.get(device.attribute("type"), "") for device in found.values()]
+    return Names(tuple(found), types[0] if types else "")
+
+
+def nodes(nic: Nic, *subsystems: str) -> list[str]:
+    """Return the names below /dev of the nodes of a function, whether they exist or not."""
+    tree, dev = nic.function.device.tree, f"{nic.function.device.tree.dev}/"
+    found = [
+        tree.device(f"{nic.folder}/{subsystem}/{name}").node.removeprefix(dev)
+        for subsystem in subsystems
+        for name in sorted(tree.entries(f"{nic.folder}/{subsystem}"), key=natural)
+    ]
+    return [name for name in found if name]

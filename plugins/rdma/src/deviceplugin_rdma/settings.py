@@ -1,0 +1,77 @@
+"""What the RDMA plugin can be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.sharing import Policy
+from deviceplugin_rdma.entries import DEFAULT, ENTRIES, SHARED_ENTRIES, Entry
+
+LinkHealth: TypeAlias = Literal["check", "ignore"]
+
+_LISTS: Final = {"resourceList": ENTRIES, "configList": SHARED_ENTRIES}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RdmaSettings(dp.Settings):
+    """What the RDMA plugin can be told."""
+
+    resources: tuple[Entry, ...] = field(default=(), metadata={"kind": ENTRIES})
+    """Resources and the functions that each has, as resourceList of the SR-IOV network device
+    plugin. A file may have configList of the RDMA shared device plugin too. Without any, rdma/hca
+    has 100 shares of each physical function with RDMA."""
+    resource_prefix: str = field(
+        default="intel.com", metadata={"flag": ("--resource-prefix", "-resource-prefix")}
+    )
+    """Domain of resources of resourceList that have no resourcePrefix."""
+    policy: Policy = "packed"
+    """Which functions are given next: of the physical functions and with the shares of which most
+    are used (packed), or fewest (spread)."""
+    link_health: LinkHealth = "check"
+    """Whether a function whose link is down is unhealthy (check) or not (ignore)."""
+    link_patience: timedelta = timedelta(seconds=5)
+    """Time that a link must be down before functions are unhealthy, and up before they are healthy
+    again."""
+    devinfo_dir: Path | None = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
+    """Directory in which Multus finds what it passes on about devices; none where empty."""
+    state_file: Path | None = Path("/run/deviceplugin-rdma/interfaces.json")
+    """File that keeps over a restart of the plugin the names of interfaces that pods have now."""
+    sysfs_dir: Path = Path("/sys")
+    """Directory of sysfs. It must be the host's, which has the host's network interfaces."""
+    dev_dir: Path = Path("/dev")
+    """Directory of device nodes."""
+    proc_net_dir: Path = Path("/proc/net")
+    """Directory of the host's routes: the function with a default route is given to no pod."""
+
+    @classmethod
+    @override
+    def from_file(cls, root: Place) -> Mapping[str, object]:
+        given: dict[str, object] = dict(super().from_file(root))
+        interval = given.pop("periodicUpdateInterval", None)
+        if isinstance(interval, Place):  # there is no need to do anything less often
+            interval.take(cfg.integer(), 0)
+        lists = {name: given.pop(name) for name in _LISTS if name in given}
+        if lists:
+            found = [
+                place.take(_LISTS[name], ())
+                for name, place in lists.items()
+                if isinstance(place, Place)
+            ]
+            given["resources"] = tuple(entry for entries in found for entry in entries)
+        return given
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The resources, or the default."""
+        return self.resources or DEFAULT
+
+    def resource(self, entry: Entry) -> str:
+        """Return the name of the resource of an entry."""
+        return f"{entry.prefix or self.resource_prefix}/{entry.name}"

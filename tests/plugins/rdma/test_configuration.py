@@ -1,0 +1,235 @@
+"""The two files that people have are understood as they are; what is not is said with its place."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin_rdma import RdmaSettings
+from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry
+from deviceplugin_rdma.selectors import Selector
+
+
+def read(tmp_path: Path, document: object, name: str = "config.json") -> RdmaSettings:
+    path = tmp_path / name
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return RdmaSettings.of_file(path)
+
+
+def fault(tmp_path: Path, document: object) -> str:
+    with pytest.raises(dp.ConfigError) as raised:
+        read(tmp_path, document)
+    return str(raised.value).removeprefix(f"{tmp_path}/")
+
+
+def nic(**keys: object) -> dict[str, object]:
+    return {"resourceList": [{"resourceName": "nic", **keys}]}
+
+
+def hca(**keys: object) -> dict[str, object]:
+    return {"configList": [{"resourceName": "hca", "rdmaHcaMax": 10, **keys}]}
+
+
+def test_the_file_of_the_sriov_plugin_is_understood(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path,
+        {
+            "resourceList": [
+                {
+                    "resourceName": "mlnx_sriov_rdma",
+                    "resourcePrefix": "mellanox.com",
+                    "deviceType": "netDevice",
+                    "excludeTopology": True,
+                    "selectors": [
+                        {
+                            "vendors": ["15b3"],
+                            "devices": ["101E"],
+                            "drivers": ["mlx5_core"],
+                            "pfNames": ["ens1f0#0-3"],
+                            "rootDevices": ["0000:3b:00.0"],
+                            "pciaddresses": ["0000:3B:00.2"],
+                            "linkTypes": ["ether"],
+                            "acpiIndexes": [4, "5"],
+                            "ddpProfiles": [],
+                            "vdpaType": "",
+                            "IsRdma": True,
+                            "needVhostNet": False,
+                        }
+                    ],
+                    "additionalInfo": {"*": {"token": 3}},
+                },
+                {"resourceName": "fec", "deviceType": "accelerator", "selectors": {}},
+            ]
+        },
+    )
+    first, second = settings.resources
+    assert first == Entry(
+        "mlnx_sriov_rdma",
+        "mellanox.com",
+        (
+            Selector(
+                vendors=("15b3",),
+                devices=("101e",),
+                drivers=("mlx5_core",),
+                addresses=("0000:3b:00.2",),
+                acpi_indexes=("4", "5"),
+                pf_names=("ens1f0#0-3",),
+                root_devices=("0000:3b:00.0",),
+                link_types=("ether",),
+                is_rdma=True,
+            ),
+        ),
+        without_topology=True,
+        extra={"*": {"token": "3"}},
+    )
+    assert ("12", "intel.com/fec") == (second.pci_class, settings.resource(second))
+    assert "mellanox.com/mlnx_sriov_rdma" == settings.resource(first)
+
+
+def test_the_file_of_the_shared_plugin_is_understood(tmp_path: Path) -> None:
+    settings = read(
+        tmp_path,
+        {
+            "periodicUpdateInterval": 300,
+            "configList": [
+                {
+                    "resourceName": "hca_a",
+                    "rdmaHcaMax": 1000,
+                    "selectors": {"vendors": ["15b3"], "deviceIDs": ["1017"]},
+                },
+                {"resourceName": "b", "resourcePrefix": "example.com", "devices": ["ib0", "ib1"]},
+            ],
+        },
+    )
+    a, b = settings.resources
+    assert ("rdma/hca_a", 1000, True) == (settings.resource(a), a.shares, a.together)
+    assert (Selector(vendors=("15b3",), devices=("1017",)),) == a.selectors
+    assert ("example.com/b", 0) == (settings.resource(b), b.shares)
+    assert (Selector(interfaces=("ib0", "ib1")),) == b.selectors
+
+
+def test_both_lists_and_settings_can_be_in_one_file(tmp_path: Path) -> None:
+    settings = read(tmp_path, {**nic(), **hca(devices=["ib0"]), "log-level": "debug"})
+    assert ["nic", "hca"] == [entry.name for entry in settings.resources]
+    assert "debug" == settings.log_level
+
+
+def test_a_file_without_lists_has_the_default(tmp_path: Path) -> None:
+    assert DEFAULT == read(tmp_path, {}).entries
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            nic(deviceType="auxNetDevice"),
+            (
+                "resourceList[0].deviceType: 'auxNetDevice' is not supported: "
+                "auxiliary devices are not offered"
+            ),
+        ),
+        (
+            nic(deviceType="disk"),
+            "resourceList[0].deviceType: 'disk' is not netDevice or accelerator",
+        ),
+        (
+            nic(selectors={"ddpProfiles": ["GTPv1-C/U"]}),
+            (
+                "resourceList[0].selectors.ddpProfiles: "
+                "['GTPv1-C/U'] is not supported: sysfs does not "
+                "have profiles; use pciAddresses or pfNames"
+            ),
+        ),
+        (
+            nic(selectors=[{}, {"vdpaType": "vhost"}]),
+            (
+                "resourceList[0].selectors[1].vdpaType: 'vhost' is not supported: "
+                "vDPA devices are not offered"
+            ),
+        ),
+        (
+            nic(selectors={"pfNames": ["ens1f0#3-1"]}),
+            (
+                "resourceList[0].selectors.pfNames[0]: "
+                "'ens1f0#3-1' is not a name with numbers of "
+                "virtual functions, as in ens1f0#0,2-7"
+            ),
+        ),
+        (
+            nic(selectors={"pfNames": ["ens1f0#"]}),
+            (
+                "resourceList[0].selectors.pfNames[0]: "
+                "'ens1f0#' is not a name with numbers of "
+                "virtual functions, as in ens1f0#0,2-7"
+            ),
+        ),
+        (
+            nic(selectors={"vendors": ["0x15b3"]}),
+            "resourceList[0].selectors.vendors[0]: '0x15b3' is not 4 hex digits, such as 15b3",
+        ),
+        (
+            nic(selectors={"pciAddresses": ["3b:00.0"]}),
+            (
+                "resourceList[0].selectors.pciAddresses[0]: "
+                "'3b:00.0' is not a PCI address such as "
+                "0000:3b:00.0"
+            ),
+        ),
+        (
+            nic(selectors={"driver": ["ice"]}),
+            "resourceList[0].selectors.driver: unknown key: did you mean 'drivers'?",
+        ),
+        (
+            {"resourceList": [{"resourceName": "a b"}]},
+            "resourceList[0].resourceName: 'a b' is not a name of letters, digits, - and _",
+        ),
+        (
+            {"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]},
+            "resourceList[1]: resourceName: 'a' is there already: use one entry for it",
+        ),
+        (
+            nic(shares=0),
+            "resourceList[0].shares: 0 is not a whole number from 1 to 10000",
+        ),
+        (
+            hca(),
+            "configList[0]: chooses no functions: give selectors, such as {vendors: [15b3]}",
+        ),
+        (
+            hca(selectors={"vendors": []}),
+            "configList[0]: chooses no functions: give selectors, such as {vendors: [15b3]}",
+        ),
+        (
+            hca(devices=["ib0"], selectors={"vendors": ["15b3"]}),
+            "configList[0]: selectors and devices exclude each other: use selectors",
+        ),
+        (
+            hca(selectors={"linkTypes": ["ethernet"]}),
+            (
+                "configList[0].selectors.linkTypes[0]: 'ethernet' is not one of ether, infiniband: "
+                "did you mean 'ether'?"
+            ),
+        ),
+        (
+            {"configList": [{"resourceName": "a-b", "devices": ["ib0"]}]},
+            "configList[0].resourceName: 'a-b' is not a name of letters, digits and _",
+        ),
+        (
+            {"periodicUpdateInterval": -1},
+            "periodicUpdateInterval: -1 is not a whole number from 0",
+        ),
+        ({"resourceLists": []}, "resourceLists: unknown key: did you mean 'resources'?"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_its_place(
+    tmp_path: Path, document: object, expected: str
+) -> None:
+    assert f"config.json:1: {expected}" == fault(tmp_path, document)
+
+
+def test_resources_can_be_written_as_they_are_read() -> None:
+    written = ENTRIES.write(DEFAULT)
+    assert [("hca", "rdma", 100)] == [
+        (one["resourceName"], one["resourcePrefix"], one["shares"]) for one in written
+    ]

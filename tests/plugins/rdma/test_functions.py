@@ -1,0 +1,159 @@
+"""Functions that come, go, and are renamed; and those whose interface a pod has."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet
+from discovered import found
+from rdma.plugin import Build, Make, ids
+from rdma.tree import RdmaTree
+
+FIRST, SECOND = "0000:3b:00.2", "0000:3b:00.3"
+BY_NAME = {
+    "resourceList": [
+        {"resourceName": "ens3", "selectors": {"ifNames": ["ens3"]}},
+        {"resourceName": "ib", "selectors": {"linkTypes": ["infiniband"]}},
+        {"resourceName": "vfs", "selectors": {"pfNames": ["ens1f0np0"]}},
+    ]
+}
+
+
+@pytest.fixture
+def tree(build: Build) -> RdmaTree:
+    return build()
+
+
+def test_a_function_that_a_pod_has_stays_in_its_resource(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, BY_NAME)
+    before = ids(plugin)
+    for address in tree.folders:
+        tree.move_to_pod(address) if address != "0000:3b:00.0" else None
+    assert before == ids(plugin)
+    assert before == ids(make(tree, BY_NAME))  # a new process remembers
+
+
+def test_an_interface_that_is_back_under_another_name_is_not_remembered(
+    tree: RdmaTree, make: Make
+) -> None:
+    plugin = make(tree, BY_NAME)
+    assert ["0000:5e:00.0"] == ids(plugin)["intel.com/ens3"]
+    tree.rename("0000:5e:00.0", "ens4")
+    assert "intel.com/ens3" not in ids(plugin)
+
+
+def test_a_driver_that_is_bound_anew_makes_names_be_forgotten(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, BY_NAME)
+    ids(plugin)
+    tree.move_to_pod("0000:5e:00.0")
+    (tree.folders["0000:5e:00.0"] / "net").rmdir()
+    assert "intel.com/ens3" not in ids(plugin)
+
+
+def test_a_saved_file_that_is_damaged_counts_as_empty(
+    tree: RdmaTree, make: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "names.json").write_text('{"version": 1, "functions": {"a": 1}}')
+    assert 3 == len(ids(make(tree, BY_NAME)))
+
+
+def test_functions_that_are_created_later_are_offered(tree: RdmaTree, make: Make) -> None:
+    port = tree.machine.ports[0]
+    for number in range(4):
+        tree.destroy(port, number)
+    plugin = make(tree, {"resourceList": [{"resourceName": "nic"}]})
+    assert "0000:3b:00.0" in found(plugin)
+    tree.create(port, 1)
+    devices = found(plugin)
+    assert (True, False) == (SECOND in devices, "0000:3b:00.0" in devices)
+    tree.create(port, 0)
+    assert {FIRST, SECOND} < set(found(plugin))
+
+
+def test_a_card_whose_number_of_functions_cannot_be_read_is_not_offered(
+    tree: RdmaTree, make: Make
+) -> None:
+    (tree.folders["0000:3b:00.0"] / "sriov_numvfs").write_text("many\n")
+    assert "0000:3b:00.0" not in found(make(tree, {"resourceList": [{"resourceName": "nic"}]}))
+
+
+def test_representors_do_not_name_a_card(tree: RdmaTree, make: Make) -> None:
+    for number in range(4):
+        tree.interface("0000:3b:00.0", f"a{number}", port_name=f"pf0vf{number}")
+    devices = found(make(tree, BY_NAME))
+    assert FIRST in devices
+    names = {"resourceList": [{"resourceName": "nic", "selectors": {"pfNames": ["a0"]}}]}
+    assert {} == found(make(tree, names))
+
+
+def test_a_function_without_a_driver_is_not_offered(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, {"resourceList": [{"resourceName": "nic"}]})
+    tree.bind(FIRST, "")
+    assert FIRST not in found(plugin)
+    tree.bind(FIRST, "vfio-pci")
+    assert not found(plugin)[FIRST].health  # it has no group here
+
+
+def test_device_information_is_there_for_multus(
+    tree: RdmaTree, make: Make, tmp_path: Path, kubelet: Kubelet
+) -> None:
+    rdma = {"resourceName": "rdma", "selectors": {"isRdma": True, "isVirtual": True}}
+    shared = {"resourceName": "hca", "shares": 2}
+    plugin = make(tree, {"resourceList": [rdma, shared]})
+    folder = tmp_path / "devinfo"
+    found(plugin)
+    assert not folder.exists()  # nobody has been offered anything
+    with kubelet.running(plugin) as node:
+        node.wait_for("intel.com/rdma", {FIRST, SECOND})
+        path = folder / f"intel.com-rdma-{FIRST}-device.json"
+        assert {
+            "type": "pci",
+            "version": "1.1.0",
+            "pci": {"pci-address": FIRST, "rdma-device": "mlx5_2"},
+        } == json.loads(path.read_text())
+        assert [path.name, path.name.replace(FIRST, SECOND)] == sorted(
+            one.name for one in folder.iterdir()
+        )
+        other = folder / "intel.com-rdma-other-0000:3b:00.9-device.json"
+        other.write_text("{}")
+        tree.destroy(tree.machine.ports[0], 0)
+        found(plugin)
+        assert (False, True) == (path.exists(), other.exists())
+
+
+def test_device_information_that_cannot_be_written_is_said_once(
+    tree: RdmaTree, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "devinfo").write_text("")
+    plugin = make(tree, {"resourceList": [{"resourceName": "nic"}]})
+    found(plugin)
+    plugin.start("intel.com/nic")
+    found(plugin)
+    assert ["device information not written"] == caplog.messages
+    silent = make(tree, {"resourceList": [{"resourceName": "nic"}]}, devinfo_dir=None)
+    silent.start("intel.com/nic")
+    assert ["device information not written"] == caplog.messages
+
+
+def test_routes_that_cannot_be_read_are_said_once(
+    tree: RdmaTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = make(tree, {"resourceList": [{"resourceName": "nic"}]})
+    (tree.net / "route").rename(tree.net / "old")
+    found(plugin)
+    assert "0000:18:00.0" in found(plugin)
+    assert ["default route unknown"] == caplog.messages
+    (tree.net / "old").rename(tree.net / "route")
+    assert "0000:18:00.0" not in found(plugin)
+
+
+def test_a_pod_gets_a_function_from_a_kubelet(tree: RdmaTree, make: Make, kubelet: Kubelet) -> None:
+    plugin = make(tree, BY_NAME)
+    with kubelet.running(plugin) as node:
+        node.wait_for("intel.com/ib", {"0000:af:00.0"})
+        node.kubelet.run(Pod.of("user", main={"intel.com/ib": 1}))
+        assert {"PCIDEVICE_INTEL_COM_IB", "PCIDEVICE_INTEL_COM_IB_INFO"} == set(
+            node.allocate("0000:af:00.0", resource="intel.com/ib").envs
+        )

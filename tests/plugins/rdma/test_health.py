@@ -1,0 +1,227 @@
+"""A function is healthy if it can be used and its link is up, and is healthy again by itself."""
+
+import errno
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from deviceplugin.testing import Kubelet
+from discovered import degraded, found, unhealthy
+from hardware import kernel_events
+from rdma.machines import DGX_H100
+from rdma.plugin import Build, Make
+from rdma.tree import RdmaTree
+
+ROCE, FIRST, SECOND, VFIO = (f"0000:3b:00.{number}" for number in (0, 2, 3, 4))
+IB, ICE = "0000:af:00.0", "0000:5e:00.0"
+ALL = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": False}}]}
+RDMA = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": True}}]}
+SHARED = {"resourceList": [{"resourceName": "hca", "shares": 2}]}
+
+
+@pytest.fixture
+def tree(build: Build) -> RdmaTree:
+    return build()
+
+
+def test_a_shared_card_follows_its_port(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, SHARED)
+    assert {} == unhealthy(plugin)
+    tree.cable(ROCE, is_in=False)
+    reason = "port 1 of mlx5_0 is DOWN"
+    assert {f"{ROCE}::0": reason, f"{ROCE}::1": reason} == unhealthy(plugin)
+    tree.cable(ROCE, is_in=True)
+    assert {} == unhealthy(plugin)
+
+
+@pytest.mark.parametrize("text", ["1: DOWN", "2: INIT", "3: ARMED"])
+def test_an_infiniband_port_must_be_active(tree: RdmaTree, make: Make, text: str) -> None:
+    plugin = make(tree, ALL)
+    tree.state(IB, text)
+    assert {IB: f"port 1 of mlx5_1 is {text[3:]}"} == unhealthy(plugin)
+
+
+def test_one_active_port_of_several_is_enough(tree: RdmaTree, make: Make) -> None:
+    second = tree.folders[IB] / "infiniband/mlx5_1/ports/2/state"
+    second.parent.mkdir()
+    second.write_text("4: ACTIVE\n")
+    tree.state(IB, "1: DOWN")
+    assert {} == unhealthy(make(tree, ALL))
+    second.write_text("1: DOWN\n")
+    assert {IB: "port 1 of mlx5_1 is DOWN; port 2 of mlx5_1 is DOWN"} == unhealthy(make(tree, ALL))
+
+
+def test_virtual_functions_follow_the_cable_of_their_card(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, ALL)
+    tree.state(FIRST, "1: DOWN")  # nobody has switched its interface on yet
+    assert {} == unhealthy(plugin)
+    tree.cable(ROCE, is_in=False)
+    reasons = unhealthy(plugin)
+    assert {FIRST, SECOND, VFIO, "0000:3b:00.5"} == set(reasons)
+    assert {"ens1f0np0: no carrier"} == set(reasons.values())
+    tree.cable(ROCE, is_in=True)
+    assert {} == unhealthy(plugin)
+
+
+def test_an_interface_that_is_switched_off_says_nothing_of_its_cable(
+    tree: RdmaTree, make: Make
+) -> None:
+    folder = tree.folders[ICE] / "net/ens3"
+    (folder / "flags").write_text("0x1002\n")
+    tree.kernel.faults[folder / "carrier"] = errno.EINVAL
+    assert {} == unhealthy(make(tree, ALL))
+
+
+def test_links_can_be_ignored(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, ALL, link_health="ignore")
+    tree.cable(ROCE, is_in=False)
+    tree.cable(IB, is_in=False)
+    assert {} == unhealthy(plugin)
+
+
+def test_a_short_loss_of_the_link_changes_nothing(tree: RdmaTree, make: Make) -> None:
+    now = [0.0]
+    patience = timedelta(seconds=5)
+    plugin = make(tree, ALL, clock=lambda: now[0], link_patience=patience)
+    assert {} == unhealthy(plugin)
+    tree.cable(IB, is_in=False)
+    assert {} == unhealthy(plugin)
+    assert not plugin._is_due()
+    now[0] = 5
+    assert plugin._is_due()
+    assert [IB] == [*unhealthy(plugin)]
+    tree.cable(IB, is_in=True)
+    assert [IB] == [*unhealthy(plugin)]
+    now[0] = 10
+    assert {} == unhealthy(plugin)
+
+
+@pytest.mark.parametrize("what", ["state", "carrier", "name", "pod", "rdma"])
+def test_changes_without_events_are_noticed(tree: RdmaTree, make: Make, what: str) -> None:
+    plugin = make(tree, ALL)
+    found(plugin)
+    assert not plugin._is_due()
+    if what == "state":
+        tree.state(IB, "1: DOWN")
+    elif what == "carrier":
+        (tree.folders[ROCE] / "net/ens1f0np0/carrier").write_text("0\n")
+    elif what == "name":
+        tree.rename(FIRST, "vf0")
+    elif what == "pod":
+        tree.move_to_pod(FIRST)
+    else:
+        (tree.folders[VFIO] / "infiniband/mlx5_9").mkdir(parents=True)
+    assert plugin._is_due()
+    found(plugin)
+    assert not plugin._is_due()
+
+
+def test_a_port_that_cannot_be_read_says_why(tree: RdmaTree, make: Make) -> None:
+    path = tree.folders[IB] / "infiniband/mlx5_1/ports/1/state"
+    tree.kernel.faults[path] = errno.EIO
+    assert {IB: f"{path}: Input/output error"} == unhealthy(make(tree, ALL))
+
+
+def test_an_infiniband_port_with_a_bad_link_is_degraded(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, ALL)
+    port = tree.folders[IB] / "infiniband/mlx5_1/ports/1"
+    (port / "phys_state").write_text("5: LinkUp\n")
+    (port / "rate").write_text("100 Gb/sec (4X EDR)\n")
+    assert {} == degraded(plugin)
+    (port / "rate").write_text("100 Gb/sec (2X HDR)\n")  # a cable of two
+    assert plugin._is_due()
+    assert {} == degraded(plugin)
+    (port / "rate").write_text("25 Gb/sec (1X EDR)\n")
+    (port / "phys_state").write_text("6: LinkErrorRecovery\n")
+    recovering = "port 1 of mlx5_1: its link recovers from errors"
+    expected = f"{recovering}; port 1 of mlx5_1: one lane, 25 Gb/sec (1X EDR)"
+    assert {IB: expected} == degraded(plugin)
+    tree.state(IB, "1: DOWN")
+    assert {IB: "port 1 of mlx5_1 is DOWN"} == unhealthy(plugin)
+
+
+def test_one_lane_is_all_that_ethernet_may_have(tree: RdmaTree, make: Make) -> None:
+    port = tree.folders[ROCE] / "infiniband/mlx5_0/ports/1"
+    (port / "rate").write_text("25 Gb/sec (1X EDR)\n")
+    assert {} == degraded(make(tree, ALL))
+
+
+def test_a_card_that_has_lost_lanes_is_degraded(build: Build, make: Make) -> None:
+    tree, address = build(DGX_H100), "0000:40:00.0"
+    folder = tree.folders[address]
+    for place, width, most in ((folder, 8, 16), (folder.parent, 8, 16)):
+        (place / "current_link_width").write_text(f"{width}\n")
+        (place / "max_link_width").write_text(f"{most}\n")
+    expected = {address: f"PCIe link of {address}: 8 of 16 lanes"}
+    assert expected == degraded(make(tree, ALL))
+    assert {} == degraded(make(tree, ALL, link_health="ignore"))
+    (folder.parent / "max_link_width").write_text("8\n")
+    assert {} == degraded(make(tree, ALL))
+
+
+def test_ports_that_cannot_be_listed_cost_nothing(tree: RdmaTree, make: Make) -> None:
+    tree.kernel.faults[tree.folders[IB] / "infiniband/mlx5_1/ports"] = errno.EIO
+    assert {} == unhealthy(make(tree, ALL))
+
+
+def test_a_missing_node_is_said_at_once(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, RDMA)
+    assert {} == unhealthy(plugin)
+    (tree.dev / "infiniband/uverbs1").unlink()
+    assert {FIRST: f"{tree.dev}/infiniband/uverbs1 does not exist"} == unhealthy(plugin)
+    (tree.dev / "infiniband/rdma_cm").unlink()
+    assert [FIRST] == [*unhealthy(plugin)]
+
+
+def test_rdma_devices_without_verbs_are_said(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, RDMA)
+    (tree.folders[FIRST] / "infiniband_verbs").rename(tree.folders[FIRST] / "old")
+    assert {FIRST: "mlx5_2 has no verbs: load ib_uverbs"} == unhealthy(plugin)
+
+
+def test_a_vfio_function_needs_its_group_for_itself(tree: RdmaTree, make: Make) -> None:
+    plugin = make(tree, ALL)
+    (tree.sys / "kernel/iommu_groups/42/devices" / FIRST).symlink_to(tree.folders[FIRST])
+    reason = f"{FIRST} of its IOMMU group 42 has the driver mlx5_core"
+    assert {VFIO: reason} == unhealthy(plugin)
+    (tree.folders[VFIO] / "iommu_group").unlink()
+    assert {VFIO: "it has no IOMMU group"} == unhealthy(plugin)
+
+
+def test_vhost_nodes_must_be_there_if_they_are_needed(tree: RdmaTree, make: Make) -> None:
+    needs = {"needVhostNet": True, "drivers": ["ice"]}
+    plugin = make(tree, {"resourceList": [{"resourceName": "nic", "selectors": needs}]})
+    expected = f"{tree.dev}/vhost-net does not exist; {tree.dev}/net/tun does not exist"
+    assert {ICE: expected} == unhealthy(plugin)
+
+
+def test_a_set_is_healthy_while_any_of_it_is(tree: RdmaTree, make: Make) -> None:
+    selectors = {"vendors": ["15b3"], "deviceIDs": ["101d", "101b"]}
+    shared = {"configList": [{"resourceName": "hca", "rdmaHcaMax": 1, "selectors": selectors}]}
+    plugin = make(tree, shared)
+    tree.cable(IB, is_in=False)
+    assert {} == unhealthy(plugin)
+    assert {"hca::0": f"{IB}: port 1 of mlx5_1 is DOWN"} == degraded(plugin)
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert ["uverbs0"] == [
+        name for node in allocation.nodes if "uverbs" in (name := Path(node.host_path).name)
+    ]
+    tree.cable(ROCE, is_in=False)
+    assert {
+        "hca::0": f"{ROCE}: port 1 of mlx5_0 is DOWN; {IB}: port 1 of mlx5_1 is DOWN"
+    } == unhealthy(plugin)
+
+
+def test_a_cable_that_comes_back_heals_for_the_kubelet(
+    tree: RdmaTree, make: Make, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_events.pretend(monkeypatch)
+    selectors = {"linkTypes": ["infiniband"]}
+    plugin = make(tree, {"resourceList": [{"resourceName": "ib", "selectors": selectors}]})
+    with kubelet.running(plugin) as node:
+        node.wait_for("intel.com/ib", {IB})
+        tree.cable(IB, is_in=False)
+        node.wait_for("intel.com/ib", set(), unhealthy={IB})
+        tree.cable(IB, is_in=True)
+        node.wait_for("intel.com/ib", {IB})

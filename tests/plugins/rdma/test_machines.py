@@ -1,0 +1,296 @@
+"""The plugin finds what the records of machines say."""
+
+import json
+
+import pytest
+
+from discovered import found, unhealthy
+from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE
+from rdma.plugin import Build, Make, ids, nodes
+
+
+def sriov(name: str = "nic", **selectors: object) -> dict[str, object]:
+    """Return a configuration of the SR-IOV plugin with one resource."""
+    return {"resourceList": [{"resourceName": name, "selectors": selectors}]}
+
+
+def shared(**selectors: object) -> dict[str, object]:
+    """Return a configuration of the RDMA shared plugin with one resource."""
+    return {
+        "configList": [{"resourceName": "hca", "rdmaHcaMax": 2, "selectors": selectors}],
+    }
+
+
+def test_without_configuration_each_physical_function_with_rdma_has_shares(
+    build: Build, make: Make
+) -> None:
+    offered = ids(make(build()))
+    assert ["rdma/hca"] == list(offered)
+    cards = ["0000:3b:00.0", "0000:5e:00.0", "0000:af:00.0"]
+    assert [f"{card}::{share}" for card in cards for share in range(100)] == offered["rdma/hca"]
+
+
+def test_the_infiniband_cards_of_a_dgx_are_found(build: Build, make: Make) -> None:
+    plugin = make(build(DGX_H100), sriov(linkTypes=["infiniband"], isRdma=True))
+    devices = dict(sorted(found(plugin).items()))
+    buses = ["18", "40", "4f", "5e", "9a", "c0", "ce", "dc"]
+    assert [f"0000:{bus}:00.0" for bus in buses] == list(devices)
+    assert [0, 0, 0, 0, 1, 1, 1, 1] == [
+        device.topology.numa_nodes[0] for device in devices.values() if device.topology
+    ]
+    assert [0, 3, 4, 5, 6, 9, 10, 11] == [
+        int(str(device.attributes["rdma"]).removeprefix("mlx5_")) for device in devices.values()
+    ]
+    assert {} == unhealthy(plugin)
+
+
+def test_the_gpu_behind_the_same_switch_is_named(build: Build, make: Make) -> None:
+    devices = found(make(build(DGX_H100), sriov(linkTypes=["infiniband"])))
+    near = {
+        *(("18", "1b"), ("40", "43"), ("4f", "52"), ("5e", "61")),
+        *(("9a", "9d"), ("c0", "c3"), ("ce", "d1"), ("dc", "df")),
+    }
+    assert {f"0000:{nic}:00.0": f"0000:{gpu}:00.0" for nic, gpu in near} == {
+        one: device.attributes["gpus"] for one, device in devices.items()
+    }
+    assert all("gpus" not in one.attributes for one in found(make(build())).values())
+
+
+def test_the_virtual_functions_of_roce_cards_are_found_and_not_the_cards(
+    build: Build, make: Make
+) -> None:
+    plugin = make(build(CONNECTX6), sriov(vendors=["15b3"], isRdma=True))
+    expected = [f"0000:{bus}:00.{number}" for bus in ("05", "d2") for number in range(1, 5)]
+    assert {"intel.com/nic": expected} == ids(plugin)
+    given = nodes(plugin.allocate([found(plugin)["0000:d2:00.2"]]))
+    assert [
+        *("infiniband/uverbs7", "infiniband/issm7", "infiniband/umad7", "infiniband/rdma_cm"),
+    ] == given
+
+
+def test_an_e810_has_functions_of_three_kinds(build: Build, make: Make) -> None:
+    configuration = {
+        "resourceList": [
+            {
+                "resourceName": name,
+                "resourcePrefix": "openshift.io",
+                "selectors": {
+                    "vendors": ["8086"],
+                    "devices": ["1889"],
+                    "drivers": [driver],
+                    "pfNames": [f"enp81s0f3#{numbers}"],
+                },
+            }
+            for name, driver, numbers in (
+                ("vran_netdevice", "iavf", "0-3"),
+                ("vran_netdevice_fh", "iavf", "4-5"),
+                ("vran_vfio", "vfio-pci", "6-7"),
+            )
+        ]
+    }
+    plugin = make(build(E810), configuration)
+    offered = ids(plugin)
+    assert [
+        ("openshift.io/vran_netdevice", 4),
+        ("openshift.io/vran_netdevice_fh", 2),
+        ("openshift.io/vran_vfio", 2),
+    ] == [(name, len(one)) for name, one in offered.items()]
+    assert ["0000:51:0d.6", "0000:51:0d.7"] == offered["openshift.io/vran_vfio"]
+    devices = found(plugin)
+    assert [] == nodes(plugin.allocate([devices["0000:51:0d.0"]]))
+    two = plugin.allocate([devices["0000:51:0d.6"], devices["0000:51:0d.7"]])
+    assert ["vfio/vfio", "vfio/186", "vfio/187"] == nodes(two)
+    assert "0000:51:0d.6,0000:51:0d.7" == two.envs["PCIDEVICE_OPENSHIFT_IO_VRAN_VFIO"]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        (shared(vendors=["15b3"], linkTypes=["infiniband"]), "0000:af:00.0"),
+        (shared(drivers=["ice"]), "0000:5e:00.0"),
+        (shared(vendors=["15b3"], deviceIDs=["101e"]), "0000:3b:00.2,0000:3b:00.3"),
+        (shared(ifNames=["ens3", "ibs2"]), "0000:5e:00.0,0000:af:00.0"),
+        (
+            {"configList": [{"resourceName": "hca", "rdmaHcaMax": 2, "devices": ["ens1f0np0"]}]},
+            "0000:3b:00.0",
+        ),
+        (shared(vendors=["15b3"], linkTypes=["ether"], drivers=["ice"]), ""),
+    ],
+)
+def test_a_shared_resource_has_what_its_selectors_say(
+    build: Build, make: Make, configuration: object, expected: str
+) -> None:
+    devices = found(make(build(), configuration))
+    assert (["hca::0", "hca::1"] if expected else []) == list(devices)
+    assert {expected} - {""} == {device.attributes["pci"] for device in devices.values()}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "expected"),
+    [
+        ({"pfNames": ["ens1f0np0#2-3"], "drivers": ["vfio-pci"]}, "3b:00.4 3b:00.5"),
+        ({"vendors": ["15b3"]}, "3b:00.2 3b:00.3 3b:00.4 3b:00.5 af:00.0"),
+        ({"pfNames": ["ENS1F0NP0#0,2-3"]}, "3b:00.2 3b:00.4 3b:00.5"),
+        ({"pfNames": ["ens1f0np0#0-1", "ens1f0np0#3"]}, "3b:00.2 3b:00.3 3b:00.5"),
+        ({"pfNames": ["ibs2"]}, ""),
+        ({"linkTypes": ["ether"], "drivers": ["vfio-pci"]}, "3b:00.4 3b:00.5"),
+        ({"rootDevices": ["0000:3b:00.0#1"]}, "3b:00.3"),
+        ({"rootDevices": ["0000:af:00.0", "0000:3b:00.0#0"]}, "3b:00.2"),
+        ({"pciAddresses": ["0000:3B:00.2", "0000:5e:00.0"]}, "3b:00.2 5e:00.0"),
+        ({"linkTypes": ["infiniband"]}, "af:00.0"),
+        ({"isRdma": True, "isVirtual": True}, "3b:00.2 3b:00.3"),
+        ({"isVirtual": False}, "5e:00.0 af:00.0"),
+        ({"acpiIndexes": ["7"]}, "5e:00.0"),
+        ({"ifNames": ["ens1f0v1"]}, "3b:00.3"),
+        ({}, "3b:00.2 3b:00.3 3b:00.4 3b:00.5 5e:00.0 af:00.0"),
+        ([{"drivers": ["ice"]}, {"linkTypes": ["infiniband"]}], "5e:00.0 af:00.0"),
+    ],
+)
+def test_a_resource_of_functions_has_what_its_selectors_say(
+    build: Build, make: Make, selectors: object, expected: str
+) -> None:
+    tree = build()
+    (tree.folders["0000:5e:00.0"] / "acpi_index").write_text("7\n")
+    configuration = {"resourceList": [{"resourceName": "nic", "selectors": selectors}]}
+    assert [f"0000:{one}" for one in expected.split()] == list(found(make(tree, configuration)))
+
+
+def test_a_function_is_in_the_first_resource_that_matches(build: Build, make: Make) -> None:
+    configuration = {
+        "resourceList": [
+            {"resourceName": "first", "selectors": {"pfNames": ["ens1f0np0#0-1"]}},
+            {"resourceName": "rest", "selectors": {"vendors": ["15b3"], "isVirtual": True}},
+        ],
+        "configList": [
+            {"resourceName": "hca", "rdmaHcaMax": 1, "selectors": {"vendors": ["15b3"]}},
+        ],
+    }
+    plugin = make(build(), configuration)
+    assert {
+        "intel.com/first": ["0000:3b:00.2", "0000:3b:00.3"],
+        "intel.com/rest": ["0000:3b:00.4", "0000:3b:00.5"],
+        "rdma/hca": ["hca::0"],
+    } == ids(plugin)
+
+
+def test_a_container_of_a_shared_resource_has_all_of_it(build: Build, make: Make) -> None:
+    plugin = make(build(), shared(vendors=["15b3"], linkTypes=["infiniband", "ether"]))
+    allocation = plugin.allocate([found(plugin)["hca::1"]])
+    assert 4 == sum("uverbs" in name for name in nodes(allocation))
+    assert 1 == nodes(allocation).count("infiniband/rdma_cm")
+    assert {} == allocation.envs
+
+
+def test_a_card_without_management_datagrams_has_verbs(build: Build, make: Make) -> None:
+    plugin = make(build(), shared(drivers=["ice"]))
+    given = nodes(plugin.allocate([found(plugin)["hca::0"]]))
+    assert ["infiniband/uverbs4", "infiniband/rdma_cm"] == given
+
+
+def test_the_variables_are_those_of_the_sriov_plugin(build: Build, make: Make) -> None:
+    configuration = {
+        "resourceList": [
+            {
+                "resourceName": "roce-vfs",
+                "selectors": {"pfNames": ["ens1f0np0#0-1"], "isRdma": True, "needVhostNet": True},
+                "additionalInfo": {"*": {"rack": "7"}, "0000:3b:00.3": {"rack": "8"}},
+            }
+        ]
+    }
+    tree = build()
+    tree.hardware.node("vhost-net")
+    tree.hardware.node("net/tun")
+    plugin = make(tree, configuration)
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert "0000:3b:00.2,0000:3b:00.3" == allocation.envs["PCIDEVICE_INTEL_COM_ROCE-VFS"]
+    info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_ROCE-VFS_INFO"])
+    assert {
+        "generic": {"deviceID": "0000:3b:00.3"},
+        "rdma": {
+            "uverbs": "/dev/infiniband/uverbs2",
+            "umad": "/dev/infiniband/umad2",
+            "issm": "/dev/infiniband/issm2",
+            "rdma_cm": "/dev/infiniband/rdma_cm",
+            "rdma_dev": "mlx5_3",
+        },
+        "vhost": {"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"},
+        "extra": {"rack": "8"},
+    } == info["0000:3b:00.3"]
+    assert {"rack": "7"} == info["0000:3b:00.2"]["extra"]
+    assert {"rw"} == {node.permissions for node in allocation.nodes}
+
+
+def test_without_an_iommu_the_node_has_the_name_that_programs_open(
+    build: Build, make: Make
+) -> None:
+    tree = build()
+    (tree.sys / "kernel/iommu_groups/42/name").write_text("vfio-noiommu\n")
+    (tree.dev / "vfio/42").rename(tree.dev / "vfio/noiommu-42")
+    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert [(f"{tree.dev}/vfio/noiommu-42", "/dev/vfio/42")] == [
+        (node.host_path, node.container_path) for node in allocation.nodes[1:]
+    ]
+
+
+def test_a_uio_driver_has_its_node(build: Build, make: Make) -> None:
+    tree = build()
+    tree.bind("0000:3b:00.4", "uio_pci_generic")
+    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
+    assert {"0000:3b:00.4": "its driver has made no node yet"} == unhealthy(plugin)
+    tree.hardware.device("pci0000:3b/0000:3b:00.4/uio/uio3", "uio", node="uio3")
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert ["uio3"] == nodes(allocation)
+    info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_NIC_INFO"])
+    assert {"mount": "/dev/uio3"} == info["0000:3b:00.4"]["uio"]
+
+
+def test_accelerators_are_another_class(build: Build, make: Make) -> None:
+    tree = build()
+    tree.hardware.pci("0000:b1:00.0", "8086:0d5d", "120001", driver="vfio-pci", group="9")
+    tree.hardware.node("vfio/9")
+    configuration = {
+        "resourceList": [
+            {"resourceName": "fec", "deviceType": "accelerator", "selectors": {"devices": ["0d5d"]}}
+        ]
+    }
+    assert {"intel.com/fec": ["0000:b1:00.0"]} == ids(make(tree, configuration))
+    assert {} == ids(make(tree, sriov(devices=["0d5d"])))
+
+
+@pytest.mark.parametrize("machine", [CONNECTX6, DGX_H100, E810, SAMPLE])
+def test_the_interface_of_the_default_route_is_given_to_nobody(
+    build: Build, make: Make, machine: object
+) -> None:
+    tree = build(machine)
+    plugin = make(tree, sriov(isVirtual=False))
+    before = set(found(plugin))
+    (busy,) = (a for a in tree.folders if tree.machine.default_route in tree.names(a))
+    assert busy not in before
+    tree.route("")
+    assert {busy} == set(found(plugin)) - before
+
+
+def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(
+    build: Build, make: Make
+) -> None:
+    tree = build()
+    for name, below in (("br0", "bond0"), ("bond0", "ens3")):
+        folder = tree.sys / "devices/virtual/net" / name
+        folder.mkdir(parents=True)
+        (folder / f"lower_{below}").symlink_to(tree.sys / "class/net" / below)
+        (tree.sys / "class/net" / name).symlink_to(folder)
+    tree.route("br0")
+    assert "0000:5e:00.0" not in found(make(tree, sriov()))
+    assert "0000:18:00.0" in found(make(tree, sriov()))
+    tree.route("")
+    lines = [f"{'0' * 32} 00 {'0' * 32} 00 {'fe80':0<32} 00000400 1 0 00000003     ens3"]
+    lines.append(f"{'fe80':0<32} 40 {'0' * 32} 00 {'0' * 32} 00000100 1 0 00000001     eno1")
+    (tree.net / "ipv6_route").write_text("\n".join(lines))
+    assert "0000:5e:00.0" not in found(make(tree, sriov()))
+    assert "0000:18:00.0" in found(make(tree, sriov()))
+
+
+def test_topology_can_be_left_out(build: Build, make: Make) -> None:
+    configuration = {"resourceList": [{"resourceName": "nic", "excludeTopology": True}]}
+    assert {None} == {one.topology for one in found(make(build(), configuration)).values()}
