@@ -1,6 +1,5 @@
 """The AMD GPU plugin in every home; a simulated node has two GPUs in sysfs."""
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from amd.machines import MI210
 from amd.tree import AmdTree
 from homes.case import Case, Example, Opened
 from homes.home import Given, Plugin
-from homes.pretended_hardware import NODE, StandIn, make_node
+from homes.pretended_hardware import StandIn, make_nodes
 
 PLUGIN = Plugin("amd", "amd.com/gpu", None)
 RENDER = r"dri/renderD\d+"
@@ -27,10 +26,7 @@ def look(given: Given) -> None:
 def hardware(folder: Path, _cache: Path) -> StandIn:
     """Make two GPUs; one of their render nodes can be opened."""
     tree = AmdTree(folder, _TWO)
-    for number, path in enumerate([tree.dev / "kfd", *sorted((tree.dev / "dri").iterdir())]):
-        path.unlink()
-        opened = path.name.startswith("renderD") and NODE.exists()
-        make_node(path, NODE.stat().st_rdev if opened else os.makedev(240, number))
+    make_nodes([tree.dev / "kfd", *(tree.dev / "dri").iterdir()], "renderD")
     return StandIn(folder, {"DP_SYSFS_DIR": str(tree.sys), "DP_DEV_DIR": str(tree.dev)})
 
 

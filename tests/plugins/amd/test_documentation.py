@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import claims
+import once
 import settings_table
 from amd.machines import MI210
 from amd.plugin import Build
@@ -17,27 +19,15 @@ from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "plugins/amd/README.md").read_text()
+PEER = (ROOT / "plugins/amd/docs/coming-from-amd.md").read_text()
 COMMAND = Path(sys.executable).with_name("amd-device-plugin")
-TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
 
 
-def test_the_table_on_the_page_is_what_the_command_prints(build: Build, tmp_path: Path) -> None:
+def test_the_table_on_the_page_is_what_the_command_prints(build: Build) -> None:
     tree = build(replace(MI210, addresses=MI210.addresses[:2], hives=MI210.hives[:2]))
-    done = subprocess.run(
-        [
-            *(COMMAND, "--once", "--log-level=error"),
-            *(f"--sysfs-dir={tree.sys}", f"--dev-dir={tree.dev}", f"--state-file={tmp_path}/s"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
+    assert once.on_page(PAGE, "amd-device-plugin --once") == once.printed(
+        COMMAND, tree.sys, tree.dev
     )
-    shown = PAGE.partition("$ amd-device-plugin --once\n")[2].partition("```")[0]
-    printed = done.stdout.replace(str(tree.dev), "/dev")
-    assert [line.split() for line in shown.splitlines()] == [
-        line.split() for line in printed.splitlines()
-    ]
 
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
@@ -57,17 +47,8 @@ def test_the_page_lists_the_settings_of_the_code() -> None:
 
 
 def test_every_claim_about_the_peer_has_a_test() -> None:
-    table = PAGE.partition("## Coming from AMD's plugin\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| .*\| (`test_.*|-) \|$", table, re.MULTILINE)
-    assert len(rows) == len(re.findall(r"^\| ", table, re.MULTILINE)) - 1
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert [] == [name for name in named if f"def {name}(" not in TESTS]
+    assert [] == claims.without_a_test(PEER, "## What is different", Path(__file__).parent)
 
 
 def test_the_patience_on_the_page_is_that_of_the_code() -> None:
     assert f"waits for up to {handover._LIMIT:g} s" in PAGE
-
-
-def test_the_pages_that_are_referred_to_exist() -> None:
-    links = re.findall(r"\]\((?!http|#)([^)#]+)", PAGE)
-    assert [] == [link for link in links if not (ROOT / "plugins/amd" / link).exists()]

@@ -7,12 +7,13 @@ import pytest
 
 import deviceplugin as dp
 from amd.machines import SMALL
-from amd.plugin import Build, Make, unhealthy
+from amd.plugin import Build, Make
 from amd.tree import AmdTree
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin_amd import AmdPlugin
 from deviceplugin_amd.handover import Handover
+from discovered import unhealthy
 from hardware import kernel_events
 
 FIRST, SECOND, *_ = SMALL.addresses
@@ -154,15 +155,18 @@ def test_a_discovery_is_asked_for_when_a_gpu_becomes_clean_or_not(
 ) -> None:
     devices = by_id(plugin)
     assert not plugin._is_due()
+    assert 5 == plugin._until_due()
     tree.use(tree.node(FIRST), 4711, GIB)
     plugin.released([devices[FIRST]])
     assert plugin._is_due()
     by_id(plugin)
     assert not plugin._is_due()
+    assert 0.5 == plugin._until_due()
     tree.end(4711)
     assert plugin._is_due()
     by_id(plugin)
     assert not plugin._is_due()
+    assert 5 == plugin._until_due()
 
 
 def test_nothing_is_looked_at_where_that_is_not_wanted(tree: AmdTree, make: Make) -> None:

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from amd.machines import MI210, SMALL
-from amd.plugin import Build, Make, healths, unhealthy
+from amd.plugin import Build, Make
 from amd.tree import AmdTree
 from deviceplugin.testing import Kubelet
 from deviceplugin_amd import AmdPlugin
+from discovered import degraded, reasons, unhealthy
 from hardware import kernel_events
 
 FIRST, SECOND, *_ = SMALL.addresses
@@ -46,6 +47,43 @@ def test_corrected_errors_are_counted_and_do_no_harm(tree: AmdTree, make: Make) 
     assert {"corrected": 72, "uncorrectable": 1} == {
         sample.labels["severity"]: sample.value for sample in family.samples
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "threshold", "expected"),
+    [
+        ("RRR", "", ""),
+        ("RRP", "", "1 bad memory pages are still to be taken out of use"),
+        ("R" * 8, "10", ""),
+        ("R" * 9, "10", "9 bad memory pages: the driver stops it at 10"),
+        (
+            "R" * 9 + "P",
+            "10",
+            (
+                "1 bad memory pages are still to be taken out of use; "
+                "10 bad memory pages: the driver stops it at 10"
+            ),
+        ),
+        # The driver computes the limit, or has none, and does not say so in sysfs.
+        ("R" * 999, "-1", ""),
+        ("R" * 999, "-2", ""),
+        ("R" * 999, "0", ""),
+        ("R" * 999, "many", ""),
+    ],
+)
+def test_a_gpu_with_many_bad_pages_is_degraded(
+    tree: AmdTree, make: Make, flags: str, threshold: str, expected: str
+) -> None:
+    pages = [f"0x{number:08x} : 0x00001000 : {flag}" for number, flag in enumerate(flags)]
+    folder = tree.cards[FIRST].folder / "ras"
+    (folder / "gpu_vram_bad_pages").write_text("".join(f"{page}\n" for page in pages))
+    if threshold:
+        path = tree.sys / "module/amdgpu/parameters/bad_page_threshold"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{threshold}\n")
+    plugin = make(tree)
+    assert ({FIRST: expected} if expected else {}) == degraded(plugin)
+    assert {} == unhealthy(plugin)
 
 
 def test_errors_are_remembered_over_a_restart_and_until_the_driver_is_bound_anew(
@@ -204,6 +242,14 @@ def test_what_a_container_cannot_do_without_is_told(tree: AmdTree, make: Make) -
     assert 4 == len(found)
 
 
+def test_a_gpu_without_drm_devices_is_unhealthy(tree: AmdTree, make: Make) -> None:
+    for path in (tree.cards[FIRST].folder / "drm").iterdir():
+        path.rename(tree.sys / path.name)
+    plugin = make(tree)
+    assert "it has no render node" in unhealthy(plugin)[FIRST]
+    assert {"/dev/kfd"} == {node.container_path for node in next(iter(plugin.discover())).nodes}
+
+
 def test_a_gpu_without_a_card_node_is_offered(tree: AmdTree, make: Make) -> None:
     (tree.dev / "dri/card1").unlink()
     plugin = make(tree)
@@ -258,5 +304,5 @@ def test_an_odd_state_file_is_set_aside(
 ) -> None:
     path = tmp_path_factory.mktemp("state") / "health.json"
     path.write_text('{"version": 1, "gpus": {"0000:05:00.0": {"identity": "x"}}}')
-    assert 4 == len(healths(make(tree, state_file=path)))
+    assert 4 == len(reasons(make(tree, state_file=path)))
     assert path.with_name("health.json.unreadable").exists()

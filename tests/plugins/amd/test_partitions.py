@@ -7,11 +7,12 @@ import pytest
 
 import deviceplugin as dp
 from amd.machines import MI210, SMALL
-from amd.plugin import Build, Make, healths, unhealthy
+from amd.plugin import Build, Make
 from amd.tree import AmdTree
 from deviceplugin.testing import Kubelet
 from deviceplugin_amd import AmdPlugin
-from deviceplugin_amd.look import Look
+from deviceplugin_amd.snapshot import Reader
+from discovered import reasons, unhealthy
 
 FIRST, SECOND, *_ = SMALL.addresses
 QUICK = timedelta(milliseconds=50)
@@ -23,7 +24,7 @@ def tree(build: Build) -> AmdTree:
 
 
 def skipped(plugin: AmdPlugin) -> dict[str, str]:
-    return plugin._look.look().skipped
+    return plugin._reader.read().skipped
 
 
 def test_dividing_a_gpu_replaces_its_devices_and_no_other(
@@ -48,7 +49,7 @@ def test_under_one_name_there_is_one_kind_and_the_log_says_of_the_others(
 ) -> None:
     tree.divide(FIRST, "QPX")
     plugin = make(tree)
-    assert [*SMALL.addresses[1:]] == [*healths(plugin)]
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     for address in SMALL.addresses[1:]:
         tree.divide(address, "QPX")
     devices = list(plugin.discover())
@@ -64,9 +65,9 @@ def test_under_one_name_there_is_one_kind_and_the_log_says_of_the_others(
 
 
 def test_whole_gpus_need_no_privilege(tree: AmdTree, make: Make) -> None:
-    before = healths(make(tree))
+    before = reasons(make(tree))
     tree.refuse()
-    assert before == healths(make(tree))
+    assert before == reasons(make(tree))
     assert {*SMALL.addresses} == {*before}
 
 
@@ -76,7 +77,7 @@ def test_partitions_that_kfd_hides_are_not_offered_and_the_reason_is(
     tree.divide(FIRST, "QPX", "NPS4")
     tree.refuse()
     plugin = make(tree, resource_naming_strategy="mixed")
-    assert {*SMALL.addresses[1:]} == {*healths(plugin)}
+    assert {*SMALL.addresses[1:]} == {*reasons(plugin)}
     (reason,) = skipped(plugin).values()
     assert reason.startswith("its partitions (qpx_nps4) are not known: ")
     assert reason.endswith("/properties: Operation not permitted")
@@ -126,7 +127,7 @@ def test_a_gpu_that_is_being_divided_is_not_offered_as_what_it_is_not(
     tree.divide(FIRST, "QPX")
     (tree.cards[FIRST].folder / "current_compute_partition").write_text(f"{style}\n")
     plugin = make(tree)
-    assert [*SMALL.addresses[1:]] == [*healths(plugin)]
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     (reason,) = skipped(plugin).values()
     assert reason.endswith(expected)
 
@@ -134,7 +135,7 @@ def test_a_gpu_that_is_being_divided_is_not_offered_as_what_it_is_not(
 def test_partitions_that_are_not_in_kfd_yet_are_not_offered(tree: AmdTree, make: Make) -> None:
     (tree.cards[FIRST].folder / "current_compute_partition").write_text("CPX\n")
     plugin = make(tree)
-    assert [*SMALL.addresses[1:]] == [*healths(plugin)]
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     assert {FIRST: "it is cpx_nps1, and its KFD nodes are 1 of another style"} == skipped(plugin)
 
 
@@ -143,7 +144,7 @@ def test_a_partition_that_its_style_does_not_have_is_not_offered(tree: AmdTree, 
     path = tree.folder(tree.node(FIRST, 1)) / "properties"
     path.write_text(path.read_text().replace("location_id 1281", "location_id 1282"))
     plugin = make(tree, resource_naming_strategy="mixed")
-    assert [*SMALL.addresses[1:]] == [*healths(plugin)]
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     assert {FIRST: "it is dpx_nps1, and its KFD nodes are 2 of another style"} == skipped(plugin)
 
 
@@ -158,8 +159,8 @@ def test_nodes_that_kfd_is_writing_are_waited_for(tree: AmdTree) -> None:
             name = names.pop()
             (away / name).rename(nodes / name)
 
-    look = Look(tree.sysfs, tree.dev, write_another)
-    assert [True] * 4 == [unit.node is not None for unit in look.look().units]
+    reader = Reader(tree.sysfs, tree.dev, write_another)
+    assert [True] * 4 == [unit.node is not None for unit in reader.read().units]
     assert [] == names
 
 
@@ -169,10 +170,10 @@ def test_a_gpu_of_which_it_was_never_known_how_it_is_divided_waits(
     path = tree.cards[FIRST].folder / "current_compute_partition"
     tree.kernel.faults[path] = errno.EPERM
     plugin = make(tree)
-    assert [*SMALL.addresses[1:]] == [*healths(plugin)]
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     assert {FIRST: f"{path}: Operation not permitted"} == skipped(plugin)
     tree.kernel.faults.clear()
-    assert [*SMALL.addresses] == [*healths(plugin)]
+    assert [*SMALL.addresses] == [*reasons(plugin)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_partitions_that_cannot_be_told_apart_are_not_offered(
     path = tree.folder(tree.node(FIRST, 1)) / "properties"
     path.write_text(path.read_text().replace(old, new))
     plugin = make(tree, resource_naming_strategy="mixed")
-    found = healths(plugin)
+    found = reasons(plugin)
     assert f"{FIRST}-qpx_nps1-1" not in found
     assert f"{FIRST}-qpx_nps1-0" in found
     assert {FIRST: expected} == skipped(plugin)
@@ -203,10 +204,10 @@ def test_an_odd_node_of_kfd_costs_nothing_else(
 ) -> None:
     tree = build(MI210, links=False)
     plugin = make(tree)
-    expected = healths(plugin)
+    expected = reasons(plugin)
     path = tree.folder(tree.node(MI210.addresses[0])) / "properties"
     path.write_text(text, encoding="latin-1")
-    assert expected == healths(plugin)
+    assert expected == reasons(plugin)
     assert [str(path)] == [
         vars(one)["problem"].partition(": ")[0]
         for one in caplog.records
@@ -219,7 +220,7 @@ def test_a_topology_that_cannot_be_listed_is_told(tree: AmdTree, make: Make) -> 
     plugin = make(tree)
     assert {} == unhealthy(plugin)
     assert [f"{tree.kfd}/topology/nodes: Input/output error"] == (
-        plugin._look.look().topology.problems
+        plugin._reader.read().topology.problems
     )
 
 
@@ -227,23 +228,23 @@ def test_a_topology_that_changes_while_it_is_read_is_read_again(
     tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = make(tree, resource_naming_strategy="mixed")
-    look, changes = plugin._look._look, iter(["QPX", "DPX"])
+    read, changes = plugin._reader._read, iter(["QPX", "DPX"])
 
     def changed_meanwhile() -> object:
-        found = look()
+        found = read()
         if style := next(changes, ""):
             tree.divide(FIRST, style)
         return found
 
-    monkeypatch.setattr(plugin._look, "_look", changed_meanwhile)
-    assert [f"{FIRST}-dpx_nps1-{part}" for part in range(2)] == [*healths(plugin)][:2]
+    monkeypatch.setattr(plugin._reader, "_read", changed_meanwhile)
+    assert [f"{FIRST}-dpx_nps1-{part}" for part in range(2)] == [*reasons(plugin)][:2]
 
 
 def test_gpus_are_chosen_by_address_model_and_name(build: Build, make: Make) -> None:
     tree = build(MI210, links=False)
-    assert ["0000:63:00.0"] == [*healths(make(tree, include=("0000:63:*",)))]
-    assert [] == [*healths(make(tree, exclude=("740f",)))]
-    assert 7 == len(healths(make(tree, include=("AMD Instinct *",), exclude=("0000:63:00.0",))))
+    assert ["0000:63:00.0"] == [*reasons(make(tree, include=("0000:63:*",)))]
+    assert [] == [*reasons(make(tree, exclude=("740f",)))]
+    assert 7 == len(reasons(make(tree, include=("AMD Instinct *",), exclude=("0000:63:00.0",))))
 
 
 @pytest.mark.parametrize("count", [0, 1001])

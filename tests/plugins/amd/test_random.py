@@ -117,7 +117,7 @@ def test_no_change_costs_another_device_or_moves_an_id(build: Build, make: Make,
                 )
                 assert expected == {one for one in devices if one.startswith(address)}
         for one, device in devices.items():
-            card = tree.cards[device.attributes["pci"]]
+            card = tree.cards[str(device.attributes["pci"])]
             assert device.health or card.address in chaos.damaged, (one, device.health)
             part = int(one.rpartition("-")[2]) if "-" in one else 0
             minor = card.minors[part]

@@ -54,10 +54,12 @@ class AmdTree:
         self.cards: dict[str, Card] = {}
         self._xcp, self._high, self._links = xcp, high, links
         self._generation = 1
-        self.hardware.node("kfd")
+        self.hardware.device("virtual/kfd/kfd", "kfd", node="kfd")
         self.kfd = self.sys / "class/kfd/kfd"
-        (self.kfd / "proc").mkdir(parents=True)
-        (self.sys / "module/amdgpu").mkdir(parents=True)
+        (self.kfd / "proc").mkdir()
+        drivers = self.sys / "module/amdgpu/drivers"
+        drivers.mkdir(parents=True)
+        (drivers / "pci:amdgpu").symlink_to("../../../bus/pci/drivers/amdgpu")
         (self.sys / "module/amdgpu/version").write_text("6.8.5\n")
         (self.sys / "module/amdgpu/srcversion").write_text("A6B0C2F29B2B9F9E6A64E19\n")
         self.hardware.pci("0000:02:00.0", "1a03:2000", "030000", driver="ast")

@@ -3,10 +3,16 @@
 from typing import NoReturn
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin_amd.plugin import AmdPlugin
 from deviceplugin_amd.settings import AmdSettings
 
 __all__ = ["AmdPlugin", "AmdSettings", "main"]
+
+
+def hosted() -> Hosted[AmdSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(AmdPlugin, AmdSettings)
 
 
 def main() -> NoReturn:

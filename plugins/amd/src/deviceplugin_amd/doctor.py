@@ -1,17 +1,17 @@
-"""What ``deviceplugin doctor`` looks at for this plugin."""
+"""What ``deviceplugin doctor`` checks for this plugin."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node, warning
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_amd.look import Found, Look
+from deviceplugin_amd.snapshot import Reader
 
 
 def look(node: Node) -> Iterable[Finding]:
     """AMD GPUs: driver, device files, KFD, partitions."""
     yield from _GPUS.look(node)
-    found = Look(Sysfs(node.at("sys")), node.at("dev")).look()
+    found = Reader(Sysfs(node.at("sys")), node.at("dev")).read()
     for gpu, reason in found.skipped.items():
         yield warning(
             gpu,
@@ -19,10 +19,6 @@ def look(node: Node) -> Iterable[Finding]:
             means="the plugin does not offer it, or not all of its partitions.",
             do="amd-smi static --partition shows how it is divided; dmesg what the driver says.",
         )
-    yield from _refused(found)
-
-
-def _refused(found: Found) -> Iterator[Finding]:
     if found.topology.refused:
         yield warning(
             "KFD's topology",

@@ -1,4 +1,4 @@
-"""A GPU, by what PCI and its driver say: who it is, where it is, and how it is divided."""
+"""What PCI and the driver say of a GPU: its identity, its place, and how it is divided."""
 
 import errno
 import re
@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.kit import drm, pci
-from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import OddError, Sysfs, UnreadableError, shown
+from deviceplugin_amd.kfd import number
 
 DRIVER: Final = "amdgpu"
 VENDOR: Final = 0x1002
 _DISPLAYS: Final = ("03", "12")
-"""PCI classes of GPUs; their bridges and their sound have others."""
+"""PCI classes of GPUs; their bridges and audio functions have others."""
 _MODES: Final = {"compute": re.compile("[a-z]px"), "memory": re.compile("nps[0-9]{1,2}")}
 WHOLE: Final = "spx"
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a GPU is divided, by the kernel's names in lower case; empty on one that cannot be."""
+    """How a GPU is divided: the kernel's names in lower case. Empty if it cannot be divided."""
 
     compute: str = ""
     memory: str = ""
@@ -36,32 +36,37 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that the driver has."""
+    """A GPU that the driver is bound to."""
 
     address: str
     folder: Path
     minor: int | None
-    """Of its render node, which is also that of its first partition."""
+    """Number of its render node, which is also that of its first partition."""
     identity: int
-    """Another one each time that the driver is bound: its nodes are made anew."""
+    """Changes each time the driver is bound, which makes new DRM devices."""
     numa: int | None
     product: str
-    """Model by its PCI number, 4 hex digits."""
+    """PCI device id, 4 hex digits."""
     name: str
     memory: int
     """Bytes; 0 if not known."""
     style: Style
     in_reset: str
-    """Why the style cannot be read now, and is the last one; empty if it can."""
+    """Why ``style`` is from an earlier snapshot; empty if it is not."""
     can_divide: tuple[bool, bool]
-    """Whether compute units and memory can be divided."""
+    """Whether compute units can be divided, and whether memory can."""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What settings can choose it by."""
+        return self.address, self.product, self.name
 
 
 def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
-    """Return a GPU, divided as ``before`` where the kernel does not say how now.
+    """Return a GPU. If the kernel does not say its style now, it is ``before``.
 
     Raises:
-        SysfsError: It cannot be known how it is divided.
+        SysfsError: Its style is not known.
     """
     folder, in_reset = Path(card.device.path), ""
     try:
@@ -71,24 +76,26 @@ def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
             raise
         style = before
         in_reset = "in reset" if error.errno == errno.EPERM else str(error)
-    memory = card.device.attribute("mem_info_vram_total")
+    compute, memory = (
+        "," in card.device.attribute(f"available_{what}_partition") for what in _MODES
+    )
     return Gpu(
-        card.address,
-        folder,
-        drm.nodes(sysfs, folder).minor,
-        identity(folder),
-        card.numa_node,
-        f"{card.product or 0:04x}",
-        card.device.attribute("product_name"),
-        int(memory) if re.fullmatch("[0-9]{1,20}", memory) else 0,
-        style,
-        in_reset,
-        _can_divide(card.device),
+        address=card.address,
+        folder=folder,
+        minor=drm.nodes(sysfs, folder).minor,
+        identity=drm.binding(folder),
+        numa=card.numa_node,
+        product=f"{card.product or 0:04x}",
+        name=card.device.attribute("product_name"),
+        memory=number(card.device.attribute("mem_info_vram_total")),
+        style=style,
+        in_reset=in_reset,
+        can_divide=(compute, memory),
     )
 
 
 def is_gpu(card: pci.Function) -> bool:
-    """Return whether a PCI function is a GPU of AMD's, whoever drives it."""
+    """Return whether a PCI function is an AMD GPU, whatever its driver."""
     return card.vendor == VENDOR and card.pci_class.startswith(_DISPLAYS)
 
 
@@ -96,7 +103,7 @@ def _style(sysfs: Sysfs, folder: Path) -> Style:
     """Return how a GPU is divided.
 
     Raises:
-        SysfsError: The kernel does not say, or says what is not known.
+        SysfsError: The kernel does not say, or names an unknown mode.
     """
     modes: dict[str, str] = {}
     for what, pattern in _MODES.items():
@@ -105,18 +112,3 @@ def _style(sysfs: Sysfs, folder: Path) -> Style:
         if text and not pattern.fullmatch(text):
             raise OddError(path, f"{shown(text)} is not a mode")
     return Style(**modes)
-
-
-def _can_divide(device: Device) -> tuple[bool, bool]:
-    compute, memory = (
-        "," in device.attribute(f"available_{what}_partition") for what in ("compute", "memory")
-    )
-    return compute, memory
-
-
-def identity(folder: Path) -> int:
-    """Return a number that a GPU has only as long as the driver is bound to it; 0 if not known."""
-    try:
-        return (folder / "drm").stat().st_ino
-    except OSError:
-        return 0

@@ -1,29 +1,36 @@
-"""The health of GPUs, by what the driver says: errors that were counted, pages that broke, resets.
+"""The health of GPUs as the driver reports it: error counters, bad memory pages, hangs, resets.
 
-The driver counts errors since it was loaded, and tells only once that a GPU has hung. So something
-has to be remembered, until the driver is bound to the GPU anew.
+The driver counts errors since it was loaded, and reports a hang only once. So some of it has to be
+remembered until the driver is bound to the GPU again.
 """
 
 import errno
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from deviceplugin.kit import drm
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs, UnreadableError, shown
-from deviceplugin_amd.gpus import Gpu, identity
+from deviceplugin_amd.gpus import Gpu
+from deviceplugin_amd.kfd import number
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _COUNTER: Final = re.compile("[a-z0-9_]+_err_count")
 _LINE: Final = re.compile("^(ue|ce): *([0-9]{1,20})$", re.MULTILINE)
 _INACCESSIBLE: Final = "Query currently inaccessible"
-_BAD_PAGE: Final = re.compile("^0x[0-9a-f]+ : 0x[0-9a-f]+ : F$", re.MULTILINE)
+_BAD_PAGE: Final = re.compile("^0x[0-9a-f]+ : 0x[0-9a-f]+ : ([RPF])$", re.MULTILINE)
+"""R: taken out of use. P: still to be. F: could not be."""
+_THRESHOLD: Final = "module/amdgpu/parameters/bad_page_threshold"
+"""From so many bad pages on, the driver does not start the GPU. Unknown unless above 0."""
+_NEARLY: Final = 0.9
+"""The share of the threshold at which the driver itself begins to warn."""
 _MOST: Final = 1 << 20
-"""Bytes that are read of the list of bad pages."""
+"""Bytes to read of the list of bad pages."""
 _HIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
@@ -33,18 +40,10 @@ class Record:
 
     identity: int
     uncorrected: dict[str, int] = field(default_factory=dict)
-    """Errors by block, of which nothing follows: those that were there first."""
-    wedged: str = ""
-    """How the driver says that it can be recovered."""
+    """Errors by block that do not count: those of the first discovery."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """The driver says that a GPU has hung, or that it has recovered."""
-
-    identity: int
-    """Of the GPU when it said so."""
-    said: drm.Wedged
+_Memory: TypeAlias = tuple[dict[str, Record], drm.Hangs]
 
 
 @dataclass(slots=True)
@@ -53,42 +52,39 @@ class Verdict:
 
     certain: list[str] = field(default_factory=list)
     doubtful: list[str] = field(default_factory=list)
-    """What may be over at the next look."""
+    """What may be over at the next discovery."""
+    worn: list[str] = field(default_factory=list)
+    """Why it works and will not for long."""
     corrected: int = 0
-    """Errors that were corrected since the driver was loaded."""
+    """Corrected errors since the driver was loaded."""
     uncorrected: int = 0
 
 
 class Errors:
-    """What went wrong with GPUs. ``heard`` may be called in another thread.
+    """The errors of GPUs. ``heard`` may be called from another thread.
 
     Args:
-        sysfs: Where errors are counted.
-        state: Keeps what is remembered over a restart of the plugin.
-        ignored: Blocks of the GPU whose errors do not matter.
+        sysfs: Where to read counters.
+        state: File that remembers errors over a restart of the plugin.
+        ignored: Blocks of a GPU whose errors do not count.
     """
 
     def __init__(self, sysfs: Sysfs, state: Path | None, ignored: Collection[str] = ()) -> None:
         self._sysfs = sysfs
         self._state = State(state, _VERSION)
         self._ignored = frozenset(ignored)
-        self._records = self._state.load(_read, dict[str, Record]())
-        self._lock = Lock()
-        self._events: dict[str, _Event] = {}
+        empty: _Memory = {}, drm.Hangs(sysfs)
+        self._records, self._hangs = self._state.load(partial(_read, sysfs), empty)
 
     def heard(self, event: Mapping[str, str]) -> None:
-        """Take note of an event of the kernel, if it says that a GPU has hung or has recovered."""
-        if said := drm.wedged(event):
-            folder = self._sysfs.root / said.folder
-            with self._lock:
-                self._events[folder.name] = _Event(identity(folder), said)
+        """Note an event of the kernel if it says that a GPU has hung or has recovered."""
+        self._hangs.heard(event)
 
     def verdicts(self, gpus: Collection[Gpu]) -> dict[str, Verdict]:
         """Return what is wrong with each GPU, by address."""
-        with self._lock:
-            events, self._events = self._events, {}
-        found = {gpu.address: self._verdict(gpu, events.get(gpu.address)) for gpu in gpus}
-        self._state.save({"gpus": {key: asdict(one) for key, one in self._records.items()}})
+        found = {gpu.address: self._verdict(gpu) for gpu in gpus}
+        records = {key: asdict(one) for key, one in self._records.items()}
+        self._state.save({"gpus": records, "hangs": self._hangs.remembered})
         return found
 
     def _record(self, gpu: Gpu) -> Record:
@@ -98,29 +94,26 @@ class Errors:
             known = self._records[gpu.address] = Record(gpu.identity)
         return known
 
-    def _verdict(self, gpu: Gpu, event: _Event | None) -> Verdict:
+    def _verdict(self, gpu: Gpu) -> Verdict:
         record, found = self._record(gpu), Verdict()
-        if event and event.identity != record.identity:
-            event = None  # the driver was bound anew since
-        if event:
-            record.wedged = "" if event.said.is_recovered else event.said.ways
+        hang = self._hangs.check(gpu.folder)
         if gpu.in_reset:
             found.certain.append(gpu.in_reset)
-        if record.wedged:
-            found.certain.append(f"wedged: its driver asks for {record.wedged}")
+        if hang.ways:
+            found.certain.append(f"wedged: its driver asks for {hang.ways}")
         for block, (errors, corrected) in self._counts(gpu, found).items():
             found.corrected += corrected
             found.uncorrected += errors
             known = record.uncorrected.setdefault(block, errors)
-            if errors < known or (event and not record.wedged):
+            if errors < known or hang.has_recovered:
                 known = record.uncorrected[block] = errors
             if errors > known:
                 found.certain.append(f"{block}: {errors - known} uncorrectable errors")
-        found.certain += self._bad_pages(gpu, found)
+        self._count_bad_pages(gpu, found)
         return found
 
     def _counts(self, gpu: Gpu, found: Verdict) -> dict[str, tuple[int, int]]:
-        """Return the errors of each block, uncorrectable and corrected, of those that say it."""
+        """Return uncorrectable and corrected errors by block. Some blocks have no counters."""
         counts: dict[str, tuple[int, int]] = {}
         for path in self._sysfs.matches(gpu.folder / "ras", [_COUNTER]):
             block = path.name.removesuffix("_err_count")
@@ -140,18 +133,23 @@ class Errors:
                 found.doubtful.append(str(error))
             return ""
 
-    def _bad_pages(self, gpu: Gpu, found: Verdict) -> Iterator[str]:
-        text = self._text(gpu.folder / "ras/gpu_vram_bad_pages", found)
-        if bad := len(_BAD_PAGE.findall(text)):
-            yield f"{bad} bad memory pages could not be taken out of use"
+    def _count_bad_pages(self, gpu: Gpu, found: Verdict) -> None:
+        flags = Counter(_BAD_PAGE.findall(self._text(gpu.folder / "ras/gpu_vram_bad_pages", found)))
+        if flags["F"]:
+            found.certain.append(f"{flags['F']} bad memory pages could not be taken out of use")
+        if flags["P"]:
+            found.worn.append(f"{flags['P']} bad memory pages are still to be taken out of use")
+        most = number(self._sysfs.text(_THRESHOLD))
+        if most and flags.total() >= most * _NEARLY:
+            found.worn.append(f"{flags.total()} bad memory pages: the driver stops it at {most}")
 
 
-def _read(document: Mapping[str, Any]) -> dict[str, Record]:
-    return {
+def _read(sysfs: Sysfs, document: Mapping[str, Any]) -> _Memory:
+    records = {
         str(address): Record(
             int(one["identity"]),
             {str(block): int(count) for block, count in one["uncorrected"].items()},
-            str(one["wedged"]),
         )
         for address, one in document["gpus"].items()
     }
+    return records, drm.Hangs(sysfs, document["hangs"])

@@ -1,14 +1,14 @@
-"""What KFD says, the kernel's compute driver for AMD GPUs: its nodes, and who uses them.
+"""What KFD, the kernel's compute driver for AMD GPUs, says of its nodes and who uses them.
 
-Every GPU, or every partition of one, is a node. To a process that may not open the render node of
-a GPU, as in a container that is not privileged, the kernel refuses nearly all of its node.
+Each GPU, or each partition of one, is a node. A process that may not open the render node of a GPU,
+as in an unprivileged container, cannot read most of the node.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from deviceplugin.kit.sysfs import AbsentError, OddError, Sysfs, SysfsError, shown
 
@@ -21,27 +21,26 @@ _XGMI: Final = 11
 """Type of a link that is not PCIe."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A way from one node to another."""
+class Link(NamedTuple):
+    """A link from one node to another. The lesser of two is the better one."""
 
-    is_xgmi: bool
+    is_pcie: bool
     weight: int
-    """The kernel's distance: less is nearer."""
+    """The kernel's distance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A GPU or a partition of one, as KFD has it."""
+    """A GPU, or a partition of one, in KFD."""
 
     number: int
     gpu_id: int
-    """By which processes name it; 0 if that is not known."""
+    """Names it in the files of processes; 0 if it is not known."""
     properties: Mapping[str, int]
     folder: Path
 
     def get(self, name: str) -> int:
-        """Return a property; 0 for one that this kernel does not have."""
+        """Return a property; 0 if this kernel does not have it."""
         return self.properties.get(name, 0)
 
     @property
@@ -51,7 +50,7 @@ class Node:
 
     @property
     def slot(self) -> str:
-        """PCI address of its GPU, without the function: it may be the number of the partition."""
+        """PCI address of its GPU without the function, which may be the partition's number."""
         location = self.get("location_id")
         return f"{self.get('domain'):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
 
@@ -59,7 +58,7 @@ class Node:
     def partition(self) -> int:
         """Number of the partition in its GPU: the highest 4 bits, or on some kernels the lowest 3.
 
-        A GPU that has partitions is always function 0.
+        A GPU that can be divided is always function 0.
         """
         location = self.get("location_id")
         return location >> 28 or location & 7
@@ -81,14 +80,21 @@ class Topology:
         """Whether what is not here has no node."""
         return self.exists and not (self.refused or self.problems)
 
+    def note(self, error: SysfsError) -> None:
+        """Note why a node could not be read. If it has gone since it was listed, that is fine."""
+        if isinstance(error, OddError):
+            self.problems.append(str(error))
+        elif not isinstance(error, AbsentError):
+            self.refused = self.refused or str(error)
+
 
 def generation(sysfs: Sysfs) -> str:
-    """Return a number that changes with the topology; empty where there is none."""
+    """Return a number that changes with the topology; empty if there is none."""
     return sysfs.text(_GENERATION)
 
 
 def state(sysfs: Sysfs) -> object:
-    """Return what is another one while nodes are written anew, and afterwards."""
+    """Return a value that differs while KFD writes its nodes again, and afterwards."""
     try:
         return generation(sysfs), tuple(sysfs.names(_NODES))
     except SysfsError as error:
@@ -105,40 +111,33 @@ def topology(sysfs: Sysfs) -> Topology:
     except SysfsError as error:
         return Topology(problems=[str(error)])
     for folder in folders:
-        if (node := _readable(sysfs, folder, found)) and node.get("simd_count"):
-            found.nodes.setdefault(node.minor, node)
+        try:
+            node = _node(sysfs, folder)
+        except SysfsError as error:
+            found.note(error)
+        else:
+            if node.get("simd_count"):
+                found.nodes.setdefault(node.minor, node)
     return found
 
 
-def _readable(sysfs: Sysfs, folder: Path, found: Topology) -> Node | None:
-    """Return a node, or None; why it cannot be read is added to ``found``."""
-    try:
-        return _node(sysfs, folder)
-    except AbsentError:  # gone since it was listed
-        return None
-    except OddError as error:
-        found.problems.append(str(error))
-    except SysfsError as error:
-        found.refused = found.refused or str(error)
-    return None
-
-
 def _node(sysfs: Sysfs, folder: Path) -> Node:
+    """Return a node, of a GPU or of a CPU.
+
+    Raises:
+        SysfsError: It cannot be read, or is odd.
+    """
     properties = _properties(sysfs, folder)
-    if not properties.get("simd_count"):
-        return Node(int(folder.name), 0, properties, folder)
-    if not properties.get("drm_render_minor"):
+    if properties.get("simd_count") and not properties.get("drm_render_minor"):
         raise OddError(folder / "properties", "a GPU without drm_render_minor")
-    gpu_id = sysfs.text(folder / "gpu_id")
-    number = int(gpu_id) if _NUMBER.fullmatch(gpu_id) else 0
-    return Node(int(folder.name), number, properties, folder)
+    return Node(int(folder.name), number(sysfs.text(folder / "gpu_id")), properties, folder)
 
 
 def _properties(sysfs: Sysfs, folder: Path) -> dict[str, int]:
-    """Return what is in a file of names and whole numbers.
+    """Return the contents of a file of names and whole numbers.
 
     Raises:
-        SysfsError: It cannot be read, or is none.
+        SysfsError: It cannot be read, or is not such a file.
     """
     found: dict[str, int] = {}
     for line in sysfs.read(folder / "properties").splitlines():
@@ -150,9 +149,9 @@ def _properties(sysfs: Sysfs, folder: Path) -> dict[str, int]:
 
 
 def links(sysfs: Sysfs, node: Node) -> dict[int, Link]:
-    """Return the links of a node by the number of the node at the other end, the best of each.
+    """Return the best link to each other node, by that node's number.
 
-    What cannot be read is no link.
+    A link that cannot be read does not count.
     """
     found: dict[int, Link] = {}
     for kind in ("io_links", "p2p_links"):
@@ -161,18 +160,14 @@ def links(sysfs: Sysfs, node: Node) -> dict[int, Link]:
                 read = _properties(sysfs, folder)
             except SysfsError:
                 continue
-            link = Link(read.get("type") == _XGMI, read.get("weight", 0))
+            link = Link(read.get("type") != _XGMI, read.get("weight", 0))
             other = read.get("node_to", -1)
-            if other not in found or (not link.is_xgmi, link.weight) < (
-                not found[other].is_xgmi,
-                found[other].weight,
-            ):
-                found[other] = link
+            found[other] = min(link, found.get(other, link))
     return found
 
 
 def memory(sysfs: Sysfs, node: Node) -> int:
-    """Return the bytes of a node's own memory; 0 where that is not known."""
+    """Return the size of a node's own memory in bytes; 0 if that is not known."""
     try:
         return _properties(sysfs, node.folder / "mem_banks/0").get("size_in_bytes", 0)
     except SysfsError:
@@ -182,29 +177,20 @@ def memory(sysfs: Sysfs, node: Node) -> int:
 def users(sysfs: Sysfs, gpu_id: int) -> list[str]:
     """Return the processes that use a node, such as ``process 4711 (1.5 GiB)``, in order.
 
-    They are those of the whole machine. One that has opened the GPU and has neither memory nor a
-    queue on it does not count. Only counters that the driver keeps are read: nothing waits for the
-    hardware.
+    They are those of the whole machine. A process that has neither memory nor a queue on the node
+    does not count. This reads only counters of the driver, and never waits for the hardware.
     """
-    return [
-        f"process {folder.name} ({use})"
-        for folder in sysfs.matches(_PROCESSES, [_NUMBER])
-        if (use := _use(sysfs, folder, gpu_id))
-    ]
+    found = []
+    for folder in sysfs.matches(_PROCESSES, [_NUMBER]):
+        queues = sysfs.matches(folder / "queues", [_NUMBER])
+        if held := number(sysfs.text(folder / f"vram_{gpu_id}")):
+            size = f"{held / 2**30:.1f} GiB" if held >= 2**29 else f"{max(held >> 20, 1)} MiB"
+            found.append(f"process {folder.name} ({size})")
+        elif str(gpu_id) in (sysfs.text(queue / "gpuid") for queue in queues):
+            found.append(f"process {folder.name} (a queue)")
+    return found
 
 
-def _use(sysfs: Sysfs, process: Path, gpu_id: int) -> str:
-    text = sysfs.text(process / f"vram_{gpu_id}")
-    held = int(text) if _NUMBER.fullmatch(text) else 0
-    if held:
-        return _size(held)
-    return "a queue" if str(gpu_id) in _queues(sysfs, process) else ""
-
-
-def _queues(sysfs: Sysfs, process: Path) -> Iterator[str]:
-    for queue in sysfs.matches(process / "queues", [_NUMBER]):
-        yield sysfs.text(queue / "gpuid")
-
-
-def _size(held: int) -> str:
-    return f"{held / 2**30:.1f} GiB" if held >= 2**29 else f"{max(held >> 20, 1)} MiB"
+def number(text: str) -> int:
+    """Return a decimal number of at most 20 digits; 0 for any other text."""
+    return int(text) if _NUMBER.fullmatch(text) else 0

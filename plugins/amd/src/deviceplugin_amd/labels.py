@@ -1,4 +1,4 @@
-"""Labels of the node about its GPUs: those of AMD's node labeller, but for what takes libdrm."""
+"""Node labels about GPUs: those of AMD's node labeller, except those that need libdrm."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from deviceplugin.kit.labels import clean, key
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd
 from deviceplugin_amd.gpus import DRIVER
-from deviceplugin_amd.look import Unit
+from deviceplugin_amd.snapshot import Unit
 
 _DOMAIN: Final = "amd.com"
 _OLD_DOMAIN: Final = "beta.amd.com"
@@ -18,8 +18,8 @@ _VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversi
 def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:
     """Return all labels; none without GPUs.
 
-    A fact that all have in common is a value, and facts that differ are counts. The older domain
-    has counts in either case.
+    If all units have the same value, it is the value of a label. Otherwise each value has a label
+    with the number of units. The older domain always has these too.
     """
     if not units:
         return {}

@@ -1,4 +1,4 @@
-"""The plugin: AMD GPUs and partitions of them, for pods that compute with ROCm."""
+"""AMD GPUs and their partitions, for pods that compute with ROCm."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,12 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd, labels, offer
 from deviceplugin_amd.gpus import DRIVER
-from deviceplugin_amd.handover import Handover, Used
+from deviceplugin_amd.handover import Handover
 from deviceplugin_amd.health import Errors, Verdict
-from deviceplugin_amd.look import Found, Look, Unit
+from deviceplugin_amd.offer import Offer
 from deviceplugin_amd.placement import Fabric, Placement
 from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_amd.snapshot import Reader, Snapshot, Unit
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SUBSYSTEMS: Final = ("drm", "kfd", "module", "pci", "platform")
+
+_OFTEN: Final = 0.5
+"""Seconds between checks of units that no pod has and that processes still use."""
+_RARELY: Final = 5.0
+"""Seconds between checks of KFD's topology, for whose changes the kernel sends no event."""
 
 
 class AmdPlugin(dp.Plugin):
@@ -43,7 +49,7 @@ class AmdPlugin(dp.Plugin):
     ) -> None:
         self._settings = settings or AmdSettings()
         self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
-        self._look = Look(self._sysfs, self._settings.dev_dir, pause)
+        self._reader = Reader(self._sysfs, self._settings.dev_dir, pause)
         self._errors = Errors(self._sysfs, self._settings.state_file, self._settings.ignore_errors)
         self._handover = handover or Handover(self._sysfs)
         lasting = self._settings.error_patience.total_seconds()
@@ -53,10 +59,11 @@ class AmdPlugin(dp.Plugin):
         self._skipped = Problems(log)
         self._unlabelled = Problems(log)
         self._generation = ""
-        self._used: Mapping[str, Used] = {}
+        self._offers: Mapping[str, Offer] = {}
+        """The offer of each device id."""
         self._fabric: Fabric | None = None
-        self._woven_of: object = None
-        self._placement = Placement(None, {})
+        self._fabric_of: object = None
+        self._placement = Placement(None, ())
         self._verdicts: Mapping[str, Verdict] = {}
         self.watch_paths = [self._settings.dev_dir / "dri"]
 
@@ -65,30 +72,30 @@ class AmdPlugin(dp.Plugin):
         settings = self._settings
         self._generation = kfd.generation(self._sysfs)
         found = self._found()
-        units = offer.offered(found, settings)
-        used = offer.used(units, settings)
+        units = offer.chosen(found, settings)
         self._verdicts = self._errors.verdicts(found.gpus)
-        health = self._health(found, units, used)
-        self._used = {one: each for each in used for one in each.shares}
-        self._weave(found)
-        places = offer.places(units, settings)
-        self._placement = Placement(self._fabric, places, settings.share_policy)
+        offers = list(offer.offers(units, self._health(found, units), settings))
+        self._offers = {device.id: one for one in offers for device in one.devices}
+        self._measure(found)
+        self._placement = Placement(self._fabric, offers, settings.share_policy)
         problems = [f"{address}: {reason}" for address, reason in found.skipped.items()]
         self._skipped.say_all("GPU skipped", [*problems, *found.topology.problems])
-        self._unlabelled.say_all("labels not written", self._label(units))
-        return offer.devices(units, health, settings)
+        facts = labels.labels(units, self._sysfs) if settings.labels_file else {}
+        unwritten = label_file.update(settings.labels_file, facts)
+        self._unlabelled.say_all("labels not written", unwritten)
+        return [device for one in offers for device in one.devices]
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         allocation = super().allocate(devices)
         if self._settings.clean_handover:
-            self._handover.give([device.id for device in devices], self._used)
+            self._handover.give([device.id for device in devices], self._offers)
         return allocation
 
     @override
     def released(self, devices: Sequence[dp.Device]) -> None:
         if self._settings.clean_handover:
-            self._handover.take_back([device.id for device in devices], self._used)
+            self._handover.take_back([device.id for device in devices], self._offers)
 
     @override
     def prefer(
@@ -99,7 +106,11 @@ class AmdPlugin(dp.Plugin):
     @override
     def changes(self, stop: Event) -> Iterator[None]:
         return udev.changes(
-            stop, subsystems=_SUBSYSTEMS, also=self._is_due, heard=self._errors.heard
+            stop,
+            subsystems=_SUBSYSTEMS,
+            also=self._is_due,
+            pause=self._until_due,
+            heard=self._errors.heard,
         )
 
     @override
@@ -117,17 +128,22 @@ class AmdPlugin(dp.Plugin):
         yield errors
 
     def _is_due(self) -> bool:
-        """Return whether something has changed of which the kernel sends no event."""
+        """Return whether something has changed for which the kernel sends no event."""
         changed = kfd.generation(self._sysfs) != self._generation
         return changed or self._steady.is_due() or self._handover.is_due()
 
-    def _found(self) -> Found:
+    def _until_due(self) -> float:
+        """Return for how many seconds ``_is_due`` need not be called."""
+        most = _OFTEN if self._handover.is_watching() else _RARELY
+        return min(most, self._steady.until_due())
+
+    def _found(self) -> Snapshot:
         """Return what is on the node.
 
         Raises:
             DiscoveryError: There are GPUs, and the driver was never there.
         """
-        found = self._look.look()
+        found = self._reader.read()
         if found.gpus or found.skipped:
             self._has_driver = True
         elif found.waiting and not self._has_driver:
@@ -138,44 +154,31 @@ class AmdPlugin(dp.Plugin):
             self._absence.say("", "no AMD GPU on this node")
         return found
 
-    def _health(
-        self, found: Found, units: Sequence[Unit], used: Sequence[Used]
-    ) -> dict[str, dp.Health]:
-        unclean = self._handover.reasons(used) if self._settings.clean_handover else {}
+    def _health(self, found: Snapshot, units: Sequence[Unit]) -> dict[str, dp.Health]:
+        unclean = self._handover.reasons(units) if self._settings.clean_handover else {}
         kfd_node = self._settings.dev_dir / offer.KFD_NODE
         without = "" if kfd_node.exists() else f"{kfd_node} does not exist"
         self._steady.keep({unit.id for unit in units})
         health = {}
         for unit in units:
             verdict = self._verdicts[unit.gpu.address]
-            certain = [unit.missing, without, unclean.get(unit.id, ""), *verdict.certain]
-            doubtful = [unit.doubt, _no_node(found, unit), *verdict.doubtful]
-            reasons = list(filter(None, [*certain, *doubtful]))
-            judged = dp.Health.unhealthy("; ".join(reasons)) if reasons else dp.Health()
-            health[unit.id] = self._steady.judge(unit.id, judged, at_once=any(certain))
+            health[unit.id] = self._steady.weigh(
+                unit.id,
+                certain=[unit.missing, without, unclean.get(unit.id, ""), *verdict.certain],
+                doubtful=[unit.doubt, _no_node(found, unit), *verdict.doubtful],
+                wear=verdict.worn,
+            )
         return health
 
-    def _weave(self, found: Found) -> None:
-        """Find out how near GPUs are, if that can have changed: it takes hundreds of files."""
+    def _measure(self, found: Snapshot) -> None:
+        """Read how near GPUs are if that may have changed. That takes hundreds of files."""
         nodes = [(unit.gpu.address, unit.gpu.numa, unit.node) for unit in found.units]
-        if (now := (self._generation, nodes)) != self._woven_of:
-            self._fabric, self._woven_of = Fabric(found, self._sysfs), now
-
-    def _label(self, units: Sequence[Unit]) -> list[str]:
-        """Write the labels of the node, and return what keeps them from being written."""
-        path = self._settings.labels_file
-        if path is None:
-            return []
-        found = labels.labels(units, self._sysfs)
-        try:
-            label_file.publish(path, found)
-        except dp.DiscoveryError as error:
-            return [str(error)]
-        return label_file.checked(found).problems
+        if (now := (self._generation, nodes)) != self._fabric_of:
+            self._fabric, self._fabric_of = Fabric(found, self._sysfs), now
 
 
-def _no_node(found: Found, unit: Unit) -> str:
-    """Return why a unit cannot be computed with; empty if it can, or that is not known."""
+def _no_node(found: Snapshot, unit: Unit) -> str:
+    """Return why KFD has no node for a unit; empty if it has one, or that is not known."""
     if unit.node or not (found.topology.is_complete or not found.topology.exists):
         return ""
     return "KFD has no node for it" if found.topology.exists else "the kernel has no KFD"

@@ -1,51 +1,47 @@
-"""What the AMD GPU plugin can be told."""
+"""The settings of the AMD GPU plugin."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import deviceplugin as dp
-from deviceplugin.kit.sharing import Policy
+from deviceplugin.kit.sharing import Policy, check_count
 
 Naming: TypeAlias = Literal["single", "mixed"]
-
-_MOST_SHARES: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmdSettings(dp.Settings):
-    """What the AMD GPU plugin can be told."""
+    """The settings of the AMD GPU plugin."""
 
     resource_naming_strategy: Naming = field(
         default="single",
         metadata={"flag": ("--resource_naming_strategy", "-resource_naming_strategy")},
     )
-    """How resources are named: amd.com/gpu for all (single), or amd.com/cpx_nps4 and the like by
-    how a GPU is divided (mixed)."""
+    """Resource names: amd.com/gpu for all devices (single), or such as amd.com/cpx_nps4, by how a
+    GPU is divided (mixed)."""
     shares: int = 1
-    """How many containers can have a device at once."""
+    """Number of containers that can have a device at the same time."""
     share_policy: Policy = "spread"
-    """Whose share is given next: of the device of which fewest are used (spread), or of the one of
-    which most are (packed)."""
+    """Which device gives the next share: the one with the fewest shares in use (spread), or the one
+    with the most (packed)."""
     include: tuple[str, ...] = ()
-    """GPUs that are offered, all where not given: patterns of PCI addresses (0000:05:00.0), models
-    (74a1) or product names (AMD Instinct MI300X*)."""
+    """GPUs to offer, by default all: patterns of PCI addresses (0000:05:00.0), models (74a1) or
+    product names (AMD Instinct MI300X*)."""
     exclude: tuple[str, ...] = ()
-    """GPUs that are not offered, by the same patterns."""
+    """GPUs not to offer, by the same patterns."""
     clean_handover: bool = True
-    """Whether a device that no pod has is given to nobody while a process still has memory or a
-    queue on it."""
+    """Whether a device waits for its next pod until no process has memory or a queue on it."""
     ignore_errors: tuple[str, ...] = ()
-    """Blocks of a GPU, such as pcie_bif, whose errors make no device unhealthy."""
+    """Blocks of a GPU, such as pcie_bif, whose errors are ignored."""
     error_patience: timedelta = timedelta(seconds=5)
-    """Time that an error of which it is not certain that it lasts must last before a device is
-    unhealthy, and be gone before it is healthy again."""
+    """Time that an error that may pass must last before a device is unhealthy, and be gone before
+    it is healthy again."""
     labels_file: Path | None = None
-    """File in which Node Feature Discovery finds labels of the node; none is written where not
-    given."""
+    """File of node labels for Node Feature Discovery; by default none is written."""
     state_file: Path | None = Path("/run/deviceplugin-amd/health.json")
-    """File that keeps over a restart of the plugin what is wrong with GPUs. Its directory must not
+    """File that remembers errors of GPUs over a restart of the plugin. Its directory must not
     outlive a reboot."""
     sysfs_dir: Path = Path("/sys")
     """Directory of sysfs."""
@@ -53,12 +49,9 @@ class AmdSettings(dp.Settings):
     """Directory of device nodes."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used.
+        """Check the number of shares.
 
         Raises:
-            ConfigError: It is no number of shares.
+            ConfigError: It is out of range.
         """
-        if not 1 <= self.shares <= _MOST_SHARES:
-            raise dp.ConfigError(
-                f"shares: {self.shares} is not a number of shares: use 1 to {_MOST_SHARES}"
-            )
+        check_count(self.shares)

@@ -15,46 +15,51 @@ from deviceplugin_amd import gpus, kfd
 from deviceplugin_amd.gpus import WHOLE, Gpu, Style
 
 _PARTITION: Final = re.compile("amdgpu_xcp[._][0-9]+")
-"""The devices of all partitions of a GPU but the first, on newer and on older kernels."""
+"""The devices of a GPU's partitions except the first, on newer and on older kernels."""
 _SMALLEST: Final = "cpx"
-"""Each partition is one die of compute units, an XCC: how many there are depends on the model."""
+"""Each partition is one die of compute units (XCC); how many there are depends on the model."""
 _PARTS: Final = {WHOLE: 1, "dpx": 2, "tpx": 3, "qpx": 4}
 _MANY: Final = 16
 """As many partitions as KFD can number."""
 _QUIET: Final = 0.1
-"""Seconds for which KFD must write nothing: a change of one GPU has it write all nodes anew."""
+"""Seconds without a change of KFD's nodes: if one GPU changes, KFD writes all nodes again."""
 _TRIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A GPU or a partition of one: what a container is given."""
+    """A GPU or a partition of one: what a container gets."""
 
     gpu: Gpu
     nodes: tuple[str, ...]
-    """Device nodes below ``/dev``, the card's and the render node; those that exist."""
+    """Device nodes below ``/dev`` that exist: the card's and the render node."""
     node: kfd.Node | None
     number: int | None = None
-    """Of the partition in its GPU; None for a whole GPU."""
+    """The partition's number in its GPU; None for a whole GPU."""
     missing: str = ""
-    """What a container cannot do without and is not there; empty if all is."""
+    """Why a container could not use it; empty if nothing is missing."""
     doubt: str = ""
-    """Why it is not known whether it is as it was at the last look; empty if it is."""
+    """Why it is not known whether it is as in the previous snapshot; empty if it is known."""
 
     @property
     def id(self) -> str:
-        """The PCI address; of a partition also how the GPU is divided, and which part it is.
+        """The PCI address; for a partition also the GPU's style and the partition's number.
 
-        So the id of a whole GPU is never that of a part, nor that of a part another one's.
+        So a whole GPU, and partitions of different styles, never have the same id.
         """
         if self.number is None:
             return self.gpu.address
         return f"{self.gpu.address}-{self.gpu.style}-{self.number}"
 
+    @property
+    def gpu_id(self) -> int:
+        """Names it in KFD's files of processes; 0 if it is not known."""
+        return self.node.gpu_id if self.node else 0
+
 
 @dataclass(slots=True)
-class Found:
-    """A look at the node."""
+class Snapshot:
+    """What is on the node at one time."""
 
     gpus: list[Gpu] = field(default_factory=list)
     nodes: dict[int, drm.Nodes] = field(default_factory=dict)
@@ -62,16 +67,16 @@ class Found:
     units: list[Unit] = field(default_factory=list)
     topology: kfd.Topology = field(default_factory=kfd.Topology)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Why GPUs are not offered, or not all of their partitions, by address."""
+    """Why GPUs, or some of their partitions, are not advertised, by PCI address."""
     waiting: list[str] = field(default_factory=list)
-    """GPUs that no driver has."""
+    """GPUs that no driver is bound to."""
 
 
-class Look:
-    """Looks at the node; remembers how each GPU was divided, for while the kernel does not say.
+class Reader:
+    """Takes snapshots. It remembers each GPU's style for times when the kernel does not say it.
 
     Args:
-        sysfs: Where.
+        sysfs: Where to read.
         dev: The directory of device nodes.
         pause: Waits for some seconds.
     """
@@ -86,12 +91,12 @@ class Look:
         self._last: Sequence[Unit] = ()
         self._settled: object = None
 
-    def look(self) -> Found:
+    def read(self) -> Snapshot:
         """Return what is there now. Never raises."""
-        found = Found()
+        found = Snapshot()
         for _ in range(_TRIES):
             before = self._settle()
-            found = self._look()
+            found = self._read()
             if kfd.state(self._sysfs) == before:
                 break
         found.units = sorted([*found.units, *self._doubtful(found)], key=lambda x: natural(x.id))
@@ -99,7 +104,7 @@ class Look:
         return found
 
     def _settle(self) -> object:
-        """Wait until KFD has written its nodes, if they are others than at the last look."""
+        """Wait until KFD has written its nodes, if they differ from the previous snapshot's."""
         for _ in range(_TRIES):
             now = kfd.state(self._sysfs)
             if now == self._settled:
@@ -108,8 +113,8 @@ class Look:
             self._pause(_QUIET)
         return self._settled
 
-    def _doubtful(self, found: Found) -> Iterator[Unit]:
-        """Yield units of the last look that are still there, but cannot be made sense of."""
+    def _doubtful(self, found: Snapshot) -> Iterator[Unit]:
+        """Yield units of the previous snapshot whose GPU is there and is now inconsistent."""
         known = {unit.id for unit in found.units}
         there = {gpu.address: gpu for gpu in found.gpus}
         for unit in self._last:
@@ -118,8 +123,8 @@ class Look:
             if why and gpu and gpu.style == unit.gpu.style and unit.id not in known:
                 yield replace(unit, gpu=gpu, doubt=why)
 
-    def _look(self) -> Found:
-        tree, found = Tree(self._sysfs, dev=self._dev), Found()
+    def _read(self) -> Snapshot:
+        tree, found = Tree(self._sysfs, dev=self._dev), Snapshot()
         cards = [one for one in pci.functions(tree) if gpus.is_gpu(one)]
         found.waiting = [card.address for card in cards if not card.driver]
         found.topology = kfd.topology(self._sysfs)
@@ -133,24 +138,24 @@ class Look:
             else:
                 self._styles[card.address] = gpu.style
                 found.gpus.append(gpu)
-        for folder in (*(gpu.folder for gpu in found.gpus), *_partitions(self._sysfs)):
+        partitions = self._sysfs.matches("devices/platform", [_PARTITION])
+        for folder in (*(gpu.folder for gpu in found.gpus), *partitions):
             nodes = drm.nodes(self._sysfs, folder)
             if nodes.minor is not None:
                 found.nodes[nodes.minor] = nodes
-        found.units = list(_Units(found, self._dev).units())
+        found.units = list(_Units(found, self._dev))
         return found
 
 
 class _Units:
-    """Makes units of GPUs and the nodes of KFD."""
+    """The units of a snapshot's GPUs and nodes. Adds to ``skipped`` why others are not there."""
 
-    def __init__(self, found: Found, dev: Path) -> None:
+    def __init__(self, found: Snapshot, dev: Path) -> None:
         self._found = found
         self._dev = dev
         self._owners = {gpu.minor: gpu for gpu in found.gpus if gpu.minor is not None}
 
-    def units(self) -> Iterator[Unit]:
-        """Yield all units, in order."""
+    def __iter__(self) -> Iterator[Unit]:
         own: dict[str, list[kfd.Node]] = {gpu.address: [] for gpu in self._found.gpus}
         for node in self._found.topology.nodes.values():
             if gpu := self._owner(node):
@@ -165,9 +170,9 @@ class _Units:
                 yield from self._parts(gpu, nodes)
 
     def _owner(self, node: kfd.Node) -> Gpu | None:
-        """Return the GPU that a node is or is a part of, or None.
+        """Return the GPU that a node is, or is a part of.
 
-        Its parts have the unique id of the GPU; where there is none they have its PCI address.
+        Its parts have the GPU's unique id; without one they have its PCI address.
         """
         if node.minor in self._owners:
             return self._owners[node.minor]
@@ -179,7 +184,7 @@ class _Units:
         return slots.get(node.slot)
 
     def _inconsistency(self, gpu: Gpu, nodes: Sequence[kfd.Node]) -> str:
-        """Return why the nodes of a GPU are not those of its style; empty if they are."""
+        """Return why the nodes of a GPU do not match its style; empty if they do."""
         topology, compute = self._found.topology, gpu.style.compute
         if not compute:  # whatever else KFD says, it is one device
             return ""
@@ -211,11 +216,3 @@ class _Units:
         render = f"dri/renderD{minor}"
         missing = "" if render in there else f"{self._dev / render} does not exist"
         return Unit(gpu, tuple(there), self._found.topology.nodes.get(minor), number, missing)
-
-
-def _partitions(sysfs: Sysfs) -> list[Path]:
-    """Return the devices of partitions, in use or left over from another mode."""
-    try:
-        return sysfs.entries("devices/platform", _PARTITION)
-    except SysfsError:
-        return []
