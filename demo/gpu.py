@@ -59,13 +59,13 @@ class GpuDemo(Demo):
             [compiler, *flags, f"-Wl,-soname,{LIBRARY}", "-o", str(target), *sources], check=True
         )
 
-    def start_plugin(self) -> None:
+    def start_plugin(self, http: str = "--http-address=off") -> None:
         self.run_plugin(
             COMMAND,
             f"--driver-root-ctr-path={self.root}/driver",
             f"--state-file={self.root}/health.json",
             *("--discovery-interval=200ms", "--discovery-deadline=1s"),
-            *("--recovery-time=1s", "--http-address=off"),
+            *("--recovery-time=1s", http),
             FAKE_NVML_FLEET=str(self.fleet),
             FAKE_NVML_CALLS=str(self.counters),
         )

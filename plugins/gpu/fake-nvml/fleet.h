@@ -35,6 +35,7 @@ struct gpu {
     long long ecc, corrected, uncorrected, corrected_total, uncorrected_total;
     long long retired_single, retired_double, retired_pending;
     long long remapped_corrected, remapped_uncorrected, remap_pending, remap_failed;
+    long long banks_used_up;
     long long throttle, replays, clock, memory_clock, max_clock, max_memory_clock;
     long long fabric, clique;
     struct mig migs[MAX_MIGS];

@@ -66,6 +66,7 @@
     X(nvmlDeviceGetRetiredPages_v2) \
     X(nvmlDeviceGetRetiredPagesPendingStatus) \
     X(nvmlDeviceGetRemappedRows) \
+    X(nvmlDeviceGetRowRemapperHistogram) \
     X(nvmlDeviceGetCurrentClocksThrottleReasons) \
     X(nvmlDeviceGetCurrentClocksEventReasons) \
     X(nvmlDeviceGetPcieReplayCounter) \

@@ -53,6 +53,7 @@ const struct key GPU_KEYS[] = {
     {"remapped-uncorrected", NUMBER, offsetof(struct gpu, remapped_uncorrected), NULL},
     {"remap-pending", CHOICE, offsetof(struct gpu, remap_pending), NO_YES},
     {"remap-failed", CHOICE, offsetof(struct gpu, remap_failed), NO_YES},
+    {"banks-used-up", NUMBER, offsetof(struct gpu, banks_used_up), NULL},
     {"throttle", NUMBER, offsetof(struct gpu, throttle), NULL},
     {"replays", NUMBER, offsetof(struct gpu, replays), NULL},
     {"clock", NUMBER, offsetof(struct gpu, clock), NULL},

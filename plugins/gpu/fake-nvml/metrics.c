@@ -166,6 +166,19 @@ NVML_API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *c
     return leave(result);
 }
 
+NVML_API nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
+                                                        nvmlRowRemapperHistogramValues_t *values)
+{
+    enum { BANKS = 640 };
+    const struct gpu *gpu;
+    nvmlReturn_t const result = enter_gpu(F_nvmlDeviceGetRowRemapperHistogram, device, &gpu);
+    if (result || gpu->compute[0] < 8)
+        return leave(result ? result : NVML_ERROR_NOT_SUPPORTED);
+    unsigned const none = (unsigned)gpu->banks_used_up;
+    *values = (nvmlRowRemapperHistogramValues_t){.max = BANKS - none, .none = none};
+    return leave(result);
+}
+
 static nvmlReturn_t clock_of(enum function function, nvmlDevice_t device, unsigned type,
                              unsigned *clock)
 {

@@ -49,6 +49,10 @@ typedef struct {
 } nvmlMemory_v2_t;
 
 typedef struct {
+    unsigned max, high, partial, low, none; /* banks by their spare rows */
+} nvmlRowRemapperHistogramValues_t;
+
+typedef struct {
     unsigned gpu, memory; /* percent */
 } nvmlUtilization_t;
 

@@ -72,6 +72,20 @@ class Node:
         self.snapshot = Snapshot(tuple(gpus))
 
 
+def test_a_worn_gpu_is_degraded_only_as_long_as_it_can_be_used() -> None:
+    node = Node()
+    gpus = list(node.snapshot.gpus)
+    gpus[1] = replace(gpus[1], wear=("old",), slowdown="slow")
+    node.snapshot = Snapshot(tuple(gpus))
+    assert ["", "", ""] == node.look()
+    assert dp.Health.degraded("old") == node.health.verdict("m1").health
+    node.look(after=60)
+    assert dp.Health.degraded("old; slow") == node.health.verdict("g1").health
+    node.lose(1)
+    node.look()
+    assert dp.Health.unhealthy("GPU is lost") == node.health.verdict("g1").health
+
+
 @pytest.fixture
 def node() -> Node:
     return Node()

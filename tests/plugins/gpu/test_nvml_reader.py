@@ -70,9 +70,9 @@ def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> No
     assert "deviceplugin_gpu_power_watts" not in names
 
 
-def test_a_driver_that_calls_it_events_is_asked_once(rig: GpuRig) -> None:
+def test_a_driver_that_calls_it_events_is_asked_by_no_older_name(rig: GpuRig) -> None:
     rig.has(Fleet.of(1))
     samples(rig)
     calls = rig.fake.calls()
-    assert 1 == calls["nvmlDeviceGetCurrentClocksEventReasons"]
+    assert 2 == calls["nvmlDeviceGetCurrentClocksEventReasons"]  # for health, and for metrics
     assert 0 == calls["nvmlDeviceGetCurrentClocksThrottleReasons"]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,58 @@ def test_a_gpu_whose_memory_could_not_be_mended_is_unhealthy(rig: GpuRig) -> Non
     assert expected == unhealthy(devices(plugin))
     assert expected == unhealthy(devices(plugin))
     assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+
+
+@pytest.mark.parametrize(
+    ("values", "wear"),
+    [
+        ({}, ""),
+        ({"remap_pending": True}, "a memory row is remapped at the next reset"),
+        ({"banks_used_up": 3}, "memory banks without spare rows: 3"),
+        ({"compute": "7.0", "retired_pending": True}, "a memory page is retired at the next reset"),
+        ({"compute": "7.0", "retired_single": 20, "retired_double": 39}, ""),
+        (
+            {"compute": "7.0", "retired_single": 20, "retired_double": 40},
+            "60 memory pages of at most 64 are retired",
+        ),
+        (
+            {"remap_pending": True, "banks_used_up": 1},
+            "a memory row is remapped at the next reset; memory banks without spare rows: 1",
+        ),
+    ],
+)
+def test_a_gpu_whose_memory_wears_out_is_degraded(
+    rig: GpuRig, values: dict[str, Any], wear: str
+) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, **values)
+    expected = {uuid(0): dp.Health(), uuid(1): dp.Health.degraded(wear)}
+    assert expected == {one.id: one.health for one in devices(rig.plugin()).values()}
+
+
+def test_what_a_driver_does_not_say_of_wear_is_no_wear(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1, remap_pending=True, banks_used_up=1))
+    for function in ("RemappedRows", "RowRemapperHistogram", "CurrentClocksEventReasons"):
+        rig.fake.fail(f"nvmlDeviceGet{function}", 4)
+    assert {uuid(0): dp.Health()} == {one.id: one.health for one in devices(rig.plugin()).values()}
+
+
+def test_a_gpu_that_is_slowed_down_for_long_is_degraded_until_it_is_not(rig: GpuRig) -> None:
+    rig.now = 1000.0
+    rig.has(Fleet.of(1, throttle=0x48))
+    plugin = rig.plugin(recovery_time=timedelta(seconds=60))
+    states = why = ""
+    for seconds, throttle in (
+        *((0, 0x48), (59, 0x48), (1, 0), (1, 0x48), (59, 0x8), (1, 0x88), (1, 0x80)),
+        *((1, 0x4), (59, 0), (1, 0)),
+    ):
+        rig.now += seconds
+        rig.fake.change(0, throttle=throttle)
+        (device,) = plugin.discover()
+        states += device.health.state[0]
+        if device.health.state == "degraded":
+            why = device.health.reason
+    assert "hhhhhddddh" == states
+    assert "the hardware slows it down: its power supply asks for it" == why
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,6 @@ def allocated(rig: GpuRig, host: Host, strategy: str, driver: str, cdi: Path) ->
     rig.has(Fleet(gpus=Fleet.of(1).gpus, driver={"version": VERSION}))
     rig.has_nodes("nvidiactl", "nvidia0")
     rig.cdi_dir = cdi
-    if driver == "libraries":
-        rig.driver_root = host.driver.path
     if driver == "toolkit":
         (device,) = edits(host.driver)
         document = {
@@ -128,8 +126,13 @@ def allocated(rig: GpuRig, host: Host, strategy: str, driver: str, cdi: Path) ->
             "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]},
         }
         (cdi / "nvidia.json").write_text(json.dumps(document))
+    # NVML is the rig's own in each case: only the libraries that the plugin looks for differ.
+    visible = host.driver.path if driver == "libraries" else rig.driver_root
     plugin = rig.plugin(
-        device_list_strategy=strategy, driver_root=host.driver.path, dev_root=host.folder
+        device_list_strategy=strategy,
+        driver_root=host.driver.path,
+        driver_root_ctr_path=visible,
+        dev_root=host.folder,
     )
     found = plugin.allocate(list(plugin.discover()))
     return RunOptions(

@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NoReturn
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin_gpu.configuration.reloading import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
 from deviceplugin_gpu.configuration.without_effect import without_effect
@@ -87,6 +88,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         "which of them are unhealthy. Flags, variables and files of NVIDIA's plugin are accepted: "
         "--config-file is --config.",
         argv=arguments,
+    )
+
+
+def hosted() -> Hosted[GpuSettings]:
+    """Return the plugin for ``device-plugins``. It waits for NVML: the others must not restart."""
+    command = Command()
+    return Hosted(
+        lambda settings: command.make(replace(settings, fail_on_init_error=False)), GpuSettings
     )
 
 

@@ -95,7 +95,7 @@ class GpuPlugin(dp.Plugin):
         self._units = {**before, **self._current}
         return describe(
             offer.units,
-            self._problems(offer.units),
+            self._health(offer.units),
             self._passed(offer.units, nodes, channels),
             self._cdi.devices,
         )
@@ -149,18 +149,19 @@ class GpuPlugin(dp.Plugin):
         root = settings.host_dev_root
         return {unit.id: (*nodes.of(unit, root), *channels.values()) for unit in units}
 
-    def _problems(self, units: Sequence[Unit]) -> dict[str, str]:
-        """Return why units are unhealthy, by id."""
-        found = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
-        verdicts = {unit.id: self._driver.health.verdict(unit.gpu.uuid).reason for unit in units}
-        found |= {one: reason for one, reason in verdicts.items() if reason}
+    def _health(self, units: Sequence[Unit]) -> dict[str, dp.Health]:
+        """Return the health of units, by id."""
+        found = {unit.id: self._driver.health.verdict(unit.gpu.uuid).health for unit in units}
+        problems = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
+        found |= {one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]}
         if self._settings.sharing.mps:
             shared = [unit for unit in units if unit.replica is not None]
-            found |= mps.too_many(shared)
+            refused = mps.too_many(shared)
             for resource in {unit.resource for unit in shared}:
                 problem = mps.problem(self._roots.mps, resource)
                 own = [unit.id for unit in shared if unit.resource == resource]
-                found |= dict.fromkeys(own, problem) if problem else {}
+                refused |= dict.fromkeys(own, problem) if problem else {}
+            found |= {one: dp.Health.unhealthy(why) for one, why in refused.items()}
         return found
 
     def _is_shared_by_mps(self, resource: str) -> bool:

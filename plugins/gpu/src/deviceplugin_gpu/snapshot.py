@@ -54,6 +54,8 @@ class Mig:
     compute_slices: int = 0
     """Compute slices of its compute instance."""
     multiprocessors: int = 0
+    placement: tuple[int, int] | None = None
+    """The first memory slice of its GPU instance, and how many it has; None if unknown."""
     engines: Mapping[str, int] = field(default_factory=dict)
     """Number of engines by kind: copy, decoder, encoder, jpeg, ofa."""
 
@@ -80,6 +82,10 @@ class Gpu:
     """Cluster and clique of the NVLink fabric that it is in, ``<UUID>.<number>``."""
     problem: str = ""
     """Why it cannot be used now, such as ``GPU is lost``; empty if nothing is wrong."""
+    wear: tuple[str, ...] = ()
+    """Why it works and will not for long, or is to be reset soon."""
+    slowdown: str = ""
+    """Why its hardware runs it slower now; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,6 @@ class GpuSettings(dp.Settings):
         default="cdi.k8s.io/", metadata=_classic("CDI_ANNOTATION_PREFIX", empty="")
     )
     """Prefix of the annotation keys that list CDI devices."""
-    cdi_dir: Path = Path("/var/run/cdi")
-    """Directory in which the CDI specification is written, with a CDI strategy."""
     nvidia_cdi_hook_path: Path = field(
         default=Path("/usr/bin/nvidia-ctk"),
         metadata=_classic(
@@ -153,12 +151,9 @@ class GpuSettings(dp.Settings):
     """File below the features.d of Node Feature Discovery, to which the node's labels are written;
     none by default."""
 
-    node_name: str = field(default="", metadata={"env": "NODE_NAME"})
-    """Name of this node, which selects from the file's nodes; in a pod, spec.nodeName. It can be a
-    flag or a variable, and has no effect in the file."""
     node_labels_file: Path | None = None
-    """File with labels, as the downward API writes it, which select from the file's nodes. It can
-    be a flag or a variable, and has no effect in the file."""
+    """File with labels, as the downward API writes it, which select from the file's nodes, as
+    node-name does. Both can be a flag or a variable, and have no effect in the file."""
     node_choice: Chosen = field(default=Chosen())
     """What the configuration chose for this node, and why. It cannot be set."""
 

@@ -11,10 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from threading import Lock
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_gpu.health.incidents import Incident, Record
 from deviceplugin_gpu.health.xids import DOUBLE_BIT, Checks, known
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
@@ -38,11 +40,13 @@ class Verdict:
     """The kind of reason: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``."""
     since: float = 0.0
     """When it last became healthy or unhealthy, in Unix seconds."""
+    wear: str = ""
+    """Why it will not work for long, or not as it should; empty if nothing says so."""
 
     @property
     def health(self) -> dp.Health:
         """The same for the framework."""
-        return dp.Health.unhealthy(self.reason) if self.reason else dp.Health()
+        return dp.Health.unhealthy(self.reason) if self.reason else dp.Health.degraded(self.wear)
 
 
 class Health:
@@ -50,7 +54,8 @@ class Health:
 
     Args:
         checks: Which XIDs count.
-        recovery: Seconds without another error after which a GPU without a problem recovers.
+        recovery: Seconds without another error after which a GPU without a problem recovers. A GPU
+            that its hardware slows down is degraded after as long, and no longer after as long.
         record: Where incidents are stored for the next process.
         clock: Seconds since the boot.
         wall: Unix seconds.
@@ -79,6 +84,7 @@ class Health:
         self._advice: Mapping[str, bool] = _NO_ADVICE
         self._failure = ""
         self._verdicts: dict[str, Verdict] = {}
+        self._slow = SteadyHealth[str](clock=clock)
 
     def configure(self, checks: Checks, recovery: float) -> None:
         """Change the settings. Incidents are kept."""
@@ -136,6 +142,9 @@ class Health:
             }
             self._problems, self._advice = dict(problems), dict(needs_reset)
             self._acquit()
+            self._slow.keep({*self._gpus})
+            for gpu in snapshot.gpus:
+                self._observe_clocks(gpu)
             for uuid in [*self._incidents]:
                 self._heal(uuid)
             self._record.save(self._incidents)
@@ -179,6 +188,18 @@ class Health:
             suspected and (before is None or before.suspected),
         )
         return before is None
+
+    def _observe_clocks(self, gpu: Gpu) -> None:
+        """Judge whether the hardware slows a GPU down: a hot moment is nothing to report."""
+        if self._slow.latest(gpu.uuid, inf) is None:  # also a slow GPU has to be it for a while
+            self._slow.judge(gpu.uuid, dp.Health())
+        if not gpu.problem:
+            lasting = Tolerance(patience=self._recovery, recovery=self._recovery)
+            self._slow.judge(gpu.uuid, dp.Health.degraded(gpu.slowdown), lasting)
+
+    def _wear(self, gpu: Gpu) -> str:
+        slow = self._slow.latest(gpu.uuid, inf)
+        return "; ".join(filter(None, (*gpu.wear, slow.reason if slow else "")))
 
     def _is_away(self, uuid: str) -> bool:
         gpu = self._gpus.get(uuid)
@@ -224,7 +245,7 @@ class Health:
             reason, cause = self._reason(gpu)
             turned = before is None or bool(before.reason) != bool(reason)
             since = now if before is None or turned else before.since
-            self._verdicts[uuid] = Verdict(reason, cause, since)
+            self._verdicts[uuid] = Verdict(reason, cause, since, self._wear(gpu))
             if turned and reason:
                 log.warning("GPU is unhealthy", extra={"gpu": uuid, "reason": reason})
             elif turned and before is not None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from deviceplugin.kit import numa
 from deviceplugin_gpu.host import pci_bus
-from deviceplugin_gpu.nvml import api, mig
+from deviceplugin_gpu.nvml import api, mig, wear
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
 from deviceplugin_gpu.nvml.fabric import fabric
+from deviceplugin_gpu.nvml.questions import Questions
 from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu, unidentified
 from deviceplugin_gpu.snapshot import Gpu, Link, Path, Snapshot
 
@@ -79,7 +80,7 @@ def enumerate_gpus(
             unknown.append((index, str(error)))
             continue
         known = next((gpu for gpu in before.gpus if gpu.uuid == uuid), None)
-        gpu = _gpu(index, _Questions(uuid, handle, unanswered), sysfs, known)
+        gpu = _gpu(index, Questions(uuid, handle, unanswered), sysfs, known)
         addresses.add(gpu.pci)
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
@@ -101,31 +102,7 @@ def enumerate_gpus(
     return Enumeration(snapshot, handles, unread, needs_reset, tuple(unanswered))
 
 
-@dataclass(frozen=True, slots=True)
-class _Questions:
-    """Queries about one GPU. Failed ones are added to ``unanswered``."""
-
-    uuid: str
-    handle: Handle
-    unanswered: list[str]
-
-    def ask(self, default: Any, function: str) -> Any:
-        """Return the result of ``function``, or ``default`` if it fails.
-
-        Raises:
-            NvmlError: The GPU cannot be used at all.
-        """
-        try:
-            return call(function, self.handle)
-        except NvmlError as error:
-            if error.code in api.UNUSABLE:
-                raise
-            if error.code not in api.MISSING:
-                self.unanswered.append(f"GPU {self.uuid}: {error}")
-            return default
-
-
-def _gpu(index: int, asked: _Questions, sysfs: FilePath, known: Gpu | None) -> Gpu:
+def _gpu(index: int, asked: Questions, sysfs: FilePath, known: Gpu | None) -> Gpu:
     sketch = Gpu(index, asked.uuid)
     try:
         return _read(asked, sysfs, replace(known or sketch, index=index))
@@ -144,7 +121,7 @@ def _sketch(gpu: Gpu, handle: Handle) -> Gpu:
     )
 
 
-def _read(asked: _Questions, sysfs: FilePath, known: Gpu) -> Gpu:
+def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
     """Return the GPU as it is now. Fields that cannot be read keep the value of ``known``.
 
     Raises:
@@ -156,7 +133,7 @@ def _read(asked: _Questions, sysfs: FilePath, known: Gpu) -> Gpu:
     memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
     total = known.memory if memory is None else int(memory.total)
     mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
-    rows = asked.ask((0, 0, False, False), "nvmlDeviceGetRemappedRows")
+    worn = wear.read(asked)
     return Gpu(
         index=known.index,
         uuid=known.uuid,
@@ -169,11 +146,13 @@ def _read(asked: _Questions, sysfs: FilePath, known: Gpu) -> Gpu:
         mig_enabled=mig_enabled,
         migs=mig.read(handle, total) if mig_enabled else (),
         fabric=fabric(handle),
-        problem=_NOT_REMAPPED if rows[3] else "",
+        problem=_NOT_REMAPPED if worn.has_failed else "",
+        wear=worn.reasons,
+        slowdown=worn.slowdown,
     )
 
 
-def _name(asked: _Questions, known: Gpu) -> str:
+def _name(asked: Questions, known: Gpu) -> str:
     if known.name:
         return str(asked.ask(known.name, "nvmlDeviceGetName"))
     return str(ask("", "nvmlDeviceGetName", asked.handle))

@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from deviceplugin_gpu.nvml import api
@@ -32,8 +33,24 @@ def read(gpu: Handle, total: int) -> tuple[Mig, ...]:
             if error.code in api.MISSING:
                 continue
             raise
-        found.append(_mig(handle, index, total))
+        mig = _mig(handle, index, total)
+        found.append(replace(mig, placement=_placement(gpu, mig.gpu_instance)))
     return tuple(found)
+
+
+def _placement(gpu: Handle, gpu_instance: int) -> tuple[int, int] | None:
+    """Return the first memory slice of a GPU instance and how many it has; None if unknown.
+
+    A driver may tell only those who may change MIG devices, which this plugin need not.
+    """
+    try:
+        instance = call("nvmlDeviceGetGpuInstanceById", gpu, gpu_instance)
+        found = call("nvmlGpuInstanceGetInfo", instance).placement
+    except NvmlError as error:
+        if error.code in api.REFUSED:
+            return None
+        raise
+    return int(found.start), int(found.size)
 
 
 def _mig(handle: Handle, index: int, total: int) -> Mig:

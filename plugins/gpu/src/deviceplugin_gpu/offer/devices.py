@@ -11,7 +11,7 @@ from deviceplugin_gpu.snapshot import size
 
 def describe(
     units: Sequence[Unit],
-    problems: Mapping[str, str],
+    health: Mapping[str, dp.Health],
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
 ) -> list[dp.Device]:
@@ -19,7 +19,7 @@ def describe(
 
     Args:
         units: The units to advertise.
-        problems: Why units are unhealthy, by id.
+        health: The health of each unit, by id.
         nodes: Device nodes by id, for those that get any.
         cdi_names: Qualified names by id, for those that have one.
     """
@@ -27,7 +27,8 @@ def describe(
         dp.Device(
             unit.id,
             resource=unit.resource,
-            health=_health(problems.get(unit.id, "")),
+            share_of="" if unit.replica is None else unit.uuid,
+            health=health[unit.id],
             topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
             cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
@@ -57,11 +58,7 @@ def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
         )
 
 
-def _health(problem: str) -> dp.Health:
-    return dp.Health.unhealthy(problem) if problem else dp.Health()
-
-
-def _attributes(unit: Unit) -> dict[str, str]:
+def _attributes(unit: Unit) -> dict[str, str | int]:
     gpu, mig = unit.gpu, unit.mig
     attributes = {
         "index": unit.index,
@@ -69,5 +66,10 @@ def _attributes(unit: Unit) -> dict[str, str]:
         "profile": mig.profile if mig else "",
         "memory": size(mig.memory if mig else gpu.memory),
         "pci": gpu.pci,
+        "parentUUID": gpu.uuid if mig else "",
     }
-    return {name: value for name, value in attributes.items() if value}
+    found: dict[str, str | int] = {name: value for name, value in attributes.items() if value}
+    if mig and mig.placement:
+        start, count = mig.placement
+        found |= {"placementStart": start, "placementSize": count}
+    return found
