@@ -138,7 +138,7 @@ OWN = "is a name of the plugin's modes: choose another"
         ({**OTHER, "name": "a/b"}, f"[1].name: 'a/b' {FORM}"),
         ({**OTHER, "name": "é"}, f"[1].name: 'é' {FORM}"),
         ({**OTHER, "name": "x" * 64}, f"[1].name: '{'x' * 64}' {FORM}"),
-        ({**OTHER, "name": "x" * 5000}, f"[1].name: '{'x' * 149} ... {'x' * 65}' {FORM}"),
+        ({**OTHER, "name": "x" * 5000}, f"[1].name: '{'x' * 199} ... {'x' * 115}' {FORM}"),
         ({**OTHER, "name": "af"}, f"[1].name: 'af' {OWN}"),
         ({**OTHER, "name": "regiondevel"}, f"[1].name: 'regiondevel' {OWN}"),
         ({**OTHER, "name": f"region-{INTERFACE}"}, f"[1].name: 'region-{INTERFACE}' {OWN}"),

@@ -24,7 +24,7 @@ class ApiServer:
         self.elsewhere = ""
         self.release = threading.Event()
         self.release.set()
-        self.asked: list[tuple[str, str]] = []
+        self.asked: list[tuple[str, str | None]] = []
         self.hangs_up = 0
         api = self
 
@@ -95,7 +95,7 @@ def test_nothing_is_asked_unless_it_is_wanted(
 def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[..., str]) -> None:
     api.annotate("region")
     assert "region" == ask(mode="regiondevel")
-    assert [("/api/v1/nodes/node-1", "Bearer secret")] == api.asked
+    assert [("/api/v1/nodes/node-1", None)] == api.asked  # a token is for TLS only
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,7 @@ def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[...,
         '{"metadata": {}}',
         '{"metadata": {"annotations": {}}}',
         '{"metadata": {"annotations": null}}',
+        '{"metadata": []}',
     ],
 )
 def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
@@ -117,9 +118,9 @@ def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (403, b"", "HTTP Error 403: Forbidden"),
-        (200, b"nothing", "Expecting value: line 1 column 1 (char 0)"),
-        (200, b"[]", "list indices must be integers or slices, not str"),
+        (403, b"", "the API server answers 403: Forbidden"),
+        (200, b"nothing", "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (200, b"[]", "the answer is not an object"),
     ],
 )
 def test_whatever_goes_wrong_is_a_warning(
@@ -131,17 +132,18 @@ def test_whatever_goes_wrong_is_a_warning(
     expected: str,
 ) -> None:
     api.status, api.body = status, body
-    assert "regiondevel" == ask(mode="regiondevel")
-    assert [expected] == problems(caplog)
+    assert "regiondevel" == ask(mode="regiondevel", patience=3)
+    (problem,) = problems(caplog)
+    assert problem.endswith(expected)
 
 
 def test_the_token_is_not_taken_elsewhere(
     api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     api.status, api.elsewhere = 302, f"{api.url}/elsewhere"
-    assert "af" == ask()
-    assert ["HTTP Error 302: Found"] == problems(caplog)
-    assert ["/api/v1/nodes/node-1"] == [path for path, _ in api.asked]
+    assert "af" == ask(patience=3)
+    assert "302" in problems(caplog)[0]
+    assert {"/api/v1/nodes/node-1"} == {path for path, _ in api.asked}
 
 
 def test_a_mode_that_is_none_is_a_warning(
@@ -190,37 +192,31 @@ def test_an_api_server_that_is_not_there_is_given_up(
 
 
 def test_without_a_token_nothing_is_asked(
-    api: ApiServer, ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
+    ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (account / "token").unlink()
-    assert "af" == ask()
-    assert "No such file or directory" in problems(caplog)[0]
-    assert [] == api.asked
+    assert "af" == ask(api_server="https://127.0.0.1:1", patience=3)
+    assert "token" in problems(caplog)[0]
 
 
 def test_the_certificates_of_the_account_are_the_ones_to_trust(
     ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (account / "ca.crt").write_text("none")
-    assert "af" == ask()
-    assert "NO_CERTIFICATE" in problems(caplog)[0].upper()
+    assert "af" == ask(api_server="https://127.0.0.1:1", patience=3)
+    assert "does not contain a certificate" in problems(caplog)[0]
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "expected"),
-    [
-        ("10.0.0.1", "6443", "https://10.0.0.1:6443"),
-        ("fd00::1", None, "https://[fd00::1]:443"),
-    ],
-)
 def test_the_api_server_is_the_one_that_pods_are_told(
-    monkeypatch: pytest.MonkeyPatch, host: str, port: str | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
-    if port:
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    assert expected == annotation._in_cluster()
+    with closing(socket()) as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+        assert "af" == ask(api_server="", patience=3)
+    assert f"https://127.0.0.1:{port}" in problems(caplog)[0]
 
 
 def test_outside_of_a_cluster_the_setting_holds(
@@ -228,7 +224,7 @@ def test_outside_of_a_cluster_the_setting_holds(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert "af" == ask(api_server="")
-    assert ["'KUBERNETES_SERVICE_HOST'"] == problems(caplog)
+    assert "this is not a pod" in problems(caplog)[0]
 
 
 def test_the_annotation_of_no_node_cannot_be_asked_for() -> None:

@@ -46,7 +46,8 @@ def judge() -> Judge:
 
 def health(plugin: dp.Plugin) -> dict[str, str]:
     """Return why devices are unhealthy, those that are well with an empty reason."""
-    return {device.id: device.health.reason for device in plugin.discover()}
+    found = {device.id: device.health for device in plugin.discover()}
+    return {one: "" if health else health.reason for one, health in found.items()}
 
 
 # Registers.
@@ -113,12 +114,11 @@ def test_details_that_cannot_be_read_are_left_out(tree: FpgaTree, make: Make) ->
     assert {"dfl-port.0": "dfl-port.0: errors 0x20"} == health(make("af"))
 
 
-def test_a_warning_is_told_and_nothing_else(tree: FpgaTree, make: Make) -> None:
+def test_a_device_with_a_warning_is_degraded(tree: FpgaTree, make: Make) -> None:
     (port,) = tree.simple(AFU)
     tree.set_error(port.parent / "dfl-fme.0", "nonfatal_errors", "0x1")
     (device,) = make("af").discover()
-    assert device.health
-    assert "dfl-fme.0: nonfatal_errors 0x1" == device.attributes["warning"]
+    assert dp.Health.degraded("dfl-fme.0: nonfatal_errors 0x1") == device.health
 
 
 def test_attributes_can_be_ignored(tree: FpgaTree, make: Make) -> None:
@@ -191,7 +191,11 @@ def test_the_reason_is_that_of_now(judge: Judge) -> None:
 
 
 def test_warnings_make_nobody_ill(judge: Judge) -> None:
-    assert judge(WARNING)
+    assert judge()
+    assert dp.Health() == judge(WARNING)
+    assert "degraded" == judge(WARNING, after=5).state
+    judge(after=1)
+    assert dp.Health() == judge(after=5)
 
 
 def test_errors_have_as_long_to_last_as_the_settings_say(make: Make) -> None:

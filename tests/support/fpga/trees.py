@@ -57,6 +57,7 @@ class FpgaTree:
         for folder in (self.sys / "devices", self.sys / "dev/char", self.classes, self.dev):
             folder.mkdir(parents=True, exist_ok=True)
         self._minors: Iterator[int] = count()
+        self._parts: Iterator[int] = count()
         self._regions: Iterator[int] = count(100)  # those of an FME have numbers of their own
 
     def card(self, address: str = "0000:3b:00.0", *, physical: Path | None = None) -> Path:
@@ -66,6 +67,7 @@ class FpgaTree:
         values = {"vendor": "0x8086", "device": "0x0b30", "class": "0x120000", "numa_node": "-1"}
         for name, value in values.items():
             (folder / name).write_text(f"{value}\n")
+        (folder / "subsystem").symlink_to(self.sys / "bus/pci")
         if physical:
             (folder / "physfn").symlink_to(physical)
         return folder
@@ -80,21 +82,24 @@ class FpgaTree:
         """Make what has an FME and its ports below it."""
         folder = card / self.words.folder / f"{self.words.region}{number}"
         folder.mkdir(parents=True)
+        (folder / "subsystem").symlink_to(self.classes)
         (self.classes / folder.name).symlink_to(folder)
         return folder
 
     def fme(self, region: Path, number: int = 0, *interfaces: str) -> Path:
         """Make an FME with an interface id; DFL can have several of it."""
         folder = self._device(region / f"{self.words.fme}{number}")
-        for index, interface in enumerate(interfaces or (INTERFACE,)):
+        for interface in interfaces or (INTERFACE,):
             if self.words is OPAE:
                 path = folder / "pr/interface_id"
             else:
                 name = f"region{next(self._regions)}"
-                path = folder / f"dfl-fme-region.{index}/fpga_region/{name}/compat_id"
+                path = folder / f"dfl-fme-region.{next(self._parts)}/fpga_region/{name}/compat_id"
             path.parent.mkdir(parents=True)
             path.write_text(f"{interface}\n")
             if self.words is DFL:
+                (path.parent / "subsystem").symlink_to(self.classes)
+                (path.parents[2] / "subsystem").symlink_to(self.sys / "bus/platform")
                 (self.classes / path.parent.name).symlink_to(path.parent)
         return folder
 
@@ -138,6 +143,8 @@ class FpgaTree:
         folder.mkdir()
         number = f"240:{next(self._minors)}"
         (folder / "dev").write_text(f"{number}\n")
+        (folder / "uevent").write_text(f"DEVNAME={folder.name}\n")
+        (folder / "subsystem").symlink_to(self.sys / "bus/platform")
         (self.sys / "dev/char" / number).symlink_to(folder)
         (self.dev / folder.name).touch()
         return folder

@@ -1,11 +1,11 @@
 """The mode by an annotation of the node, read once from the API server."""
 
 import logging
-import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin_fpga.settings import MODES, FpgaSettings, Mode
 
@@ -13,9 +13,7 @@ log = logging.getLogger(__name__)
 
 NAME: Final = "fpga.intel.com/device-plugin-mode"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""The directory of the pod's service account."""
-_LONGEST: Final = 4 * 1024**2
-"""The most bytes of an answer. Nodes are far smaller."""
+"""The directory of the pod's service account, which the client of the API server has, too."""
 PATIENCE: Final = 5.0
 """Seconds for the whole request, including name resolution."""
 _MOST_SHOWN: Final = 80
@@ -34,13 +32,15 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
     answer: list[str] = []
     problem = f"no answer within {patience:g} s"
 
-    def ask() -> None:
+    def failed(error: Exception) -> None:
         nonlocal problem
+        problem = str(error) or type(error).__name__
+
+    def ask() -> None:
         try:
-            answer.append(_answered(settings, account, patience))
+            answer.append(_annotation(settings, account, patience, failed))
         except Exception as error:  # the top of a thread
-            if not isinstance(getattr(error, "reason", error), TimeoutError):
-                problem = str(error) or type(error).__name__
+            failed(error)
 
     thread = threading.Thread(target=ask, name="annotation", daemon=True)
     thread.start()
@@ -60,49 +60,29 @@ def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = P
     return settings.mode
 
 
-def _answered(settings: FpgaSettings, account: Path, patience: float) -> str:
-    """Return the annotation's value. Retry while there is no answer: the network may be down."""
-    from urllib.error import HTTPError, URLError
+def _annotation(
+    settings: FpgaSettings, account: Path, patience: float, failed: Callable[[Exception], None]
+) -> str:
+    """Return the annotation's value; empty if the node has none.
 
-    end = monotonic() + patience
+    It is asked for again while there is no answer, because the network may be down at the start of
+    a node. ``failed`` is told each time.
+    """
+    # Imported late: TLS takes memory that most plugins never need.
+    from deviceplugin.apiserver import Account, ApiServer, UnavailableError
+
+    options: dict[str, Any] = {"account": Account(account), "timeout": 2 * patience}
+    url, end = settings.api_server, monotonic() + patience
+    api = ApiServer(url, **options) if url else ApiServer.of_pod(**options)
     while True:
         try:
-            return _annotation(settings, account, patience)
-        except HTTPError:
-            raise
-        except (URLError, ConnectionError, TimeoutError):
+            node = api.get(f"/api/v1/nodes/{settings.node_name}")
+        except UnavailableError as error:
+            failed(error)
             if monotonic() + _PAUSE > end:
                 raise
-        sleep(_PAUSE)
-
-
-def _annotation(settings: FpgaSettings, account: Path, patience: float) -> str:
-    """Return the annotation's value; empty if the node has none."""
-    # Imported late: TLS takes memory that most plugins never need.
-    import json
-    import ssl
-    from urllib.parse import quote
-    from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
-
-    class Stay(HTTPRedirectHandler):
-        """Refuses redirects: the token is for the API server only."""
-
-        def redirect_request(self, *_: object) -> None:
-            return None
-
-    url = f"{settings.api_server or _in_cluster()}/api/v1/nodes/{quote(settings.node_name, '')}"
-    token = (account / "token").read_text(encoding="ascii").strip()
-    request = Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - set by the operator
-    certificates = account / "ca.crt"
-    trust = ssl.create_default_context(cafile=certificates) if certificates.exists() else None
-    with build_opener(Stay, HTTPSHandler(context=trust)).open(
-        request, timeout=patience
-    ) as response:
-        text = response.read(_LONGEST)
-    return str((json.loads(text)["metadata"].get("annotations") or {}).get(NAME, ""))
-
-
-def _in_cluster() -> str:
-    host = os.environ["KUBERNETES_SERVICE_HOST"]
-    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+            sleep(_PAUSE)
+        else:
+            metadata = node.get("metadata")
+            found = metadata.get("annotations") if isinstance(metadata, dict) else None
+            return str(found.get(NAME, "")) if isinstance(found, dict) else ""

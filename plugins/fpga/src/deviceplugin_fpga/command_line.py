@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin_fpga import install
 from deviceplugin_fpga.plugin import FpgaPlugin
 from deviceplugin_fpga.settings import FpgaSettings
@@ -26,6 +27,11 @@ def main() -> NoReturn:
         description="Offer Intel FPGAs to pods: functions that are programmed already, or regions "
         "that are programmed when a container starts.",
     )
+
+
+def hosted() -> Hosted[FpgaSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(FpgaPlugin, FpgaSettings)
 
 
 # Imported late: a plugin on a node never needs these.

@@ -1,6 +1,6 @@
 """The devices that each mode advertises of the FPGAs that were found."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ class Offer:
     ignored: Collection[str]
     """Error attributes that are ignored."""
     aliases: Aliases = field(default_factory=Aliases)
+    ids: Mapping[str, str] | None = None
+    """Ids by the kernel's names; None if these are the ids."""
     findings: set[Finding] = field(default_factory=set)
     """All errors that the hardware reports."""
 
@@ -33,11 +35,13 @@ class Offer:
         for fme in self.found.fmes:
             if mode == "af":
                 yield from self._ports(fme)
-            else:
+            elif self._has_id(fme.name):
                 yield self._region(fme, with_engine=mode == "regiondevel")
 
     def _ports(self, fme: Fme) -> Iterator[dp.Device]:
         for port in fme.ports:
+            if not self._has_id(port.name):
+                continue
             try:
                 afu_id = port.afu_id()
             except SysfsError as error:
@@ -47,6 +51,9 @@ class Offer:
             facts = {"interface": fme.interface_id, "afu": afu_id}
             sick = _all_ones(f"{port.name}: afu_id", afu_id)
             yield self._device(port.name, resource, fme, [port], [port.name], facts, sick)
+
+    def _has_id(self, name: str) -> bool:
+        return self.ids is None or name in self.ids
 
     def _region(self, fme: Fme, *, with_engine: bool) -> dp.Device:
         nodes = [*(port.name for port in fme.ports), *([fme.name] if with_engine else [])]
@@ -65,20 +72,16 @@ class Offer:
         facts: dict[str, str],
         sick: Sequence[Finding],
     ) -> dp.Device:
+        id_ = name if self.ids is None else self.ids[name]
         found = [*sick, *health.findings(fme, ports, self.ignored)]
         self.findings.update(found)
-        warnings = [one.text for one in found if one.severity is Severity.WARNING]
         return dp.Device(
-            name,
+            id_,
             resource=resource,
-            health=health.judged(self.steady, (resource, name), found),
+            health=health.judged(self.steady, (resource, id_), found),
             topology=numa.topology(numa.node(ports[0].card, sysfs=ports[0].sysfs.root)),
             nodes=[dp.DeviceNode(str(self.dev / node), f"/dev/{node}") for node in nodes],
-            attributes={
-                "pci": ports[0].card.name,
-                **facts,
-                **({"warning": "; ".join(warnings)} if warnings else {}),
-            },
+            attributes={"pci": ports[0].card.name, **facts},
         )
 
 

@@ -118,6 +118,11 @@ class Fme:
         """Such as ``dfl-fme.0``; its node in ``/dev`` has the same."""
         return self.folder.name
 
+    @property
+    def card(self) -> Path:
+        """The PCI device in sysfs; the physical function, if its ports are of virtual ones."""
+        return next(one for one in self.folder.parents if _PCI_ADDRESS.fullmatch(one.name))
+
 
 @dataclass
 class Found:

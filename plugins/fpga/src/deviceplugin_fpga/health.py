@@ -19,7 +19,7 @@ class Severity(IntEnum):
     """The effect of an error on a device."""
 
     WARNING = 1
-    """Reported only."""
+    """Degraded if it lasts."""
     ERROR = 2
     """Unhealthy if it lasts."""
     FATAL = 3
@@ -47,7 +47,7 @@ OF_FME: Final[Mapping[str, Severity]] = {
 """Registers below ``errors`` of an FME. Each driver has some of them."""
 _REGISTER: Final = range(2**64)
 """The largest value of a register."""
-_DETAILS: Final = ("first_error", "first_malformed_req")
+DETAILS: Final = ("first_error", "first_malformed_req")
 """Attributes beside ``errors`` with details."""
 
 
@@ -84,7 +84,7 @@ def _of(
 
 
 def _details(sysfs: Sysfs, folder: Path) -> str:
-    texts = {name: sysfs.text(folder / "errors" / name) for name in _DETAILS}
+    texts = {name: sysfs.text(folder / "errors" / name) for name in DETAILS}
     parts = [f"{name} {text[:40]}" for name, text in texts.items() if text]
     return f" ({', '.join(parts)})" if parts else ""
 
@@ -101,7 +101,12 @@ def judged(steady: SteadyHealth[Key], key: Key, found: Sequence[Finding]) -> dp.
 
     Fatal errors take effect at once.
     """
-    bad = [one for one in found if one.severity >= Severity.ERROR]
-    reason = "; ".join(one.text for one in bad)
-    health = dp.Health.unhealthy(reason) if reason else dp.Health()
-    return steady.judge(key, health, at_once=any(one.severity is Severity.FATAL for one in bad))
+    texts: dict[Severity, list[str]] = {severity: [] for severity in Severity}
+    for one in found:
+        texts[one.severity].append(one.text)
+    return steady.weigh(
+        key,
+        certain=texts[Severity.FATAL],
+        doubtful=texts[Severity.ERROR],
+        wear=texts[Severity.WARNING],
+    )

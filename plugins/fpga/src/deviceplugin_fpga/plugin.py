@@ -15,7 +15,7 @@ from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_fpga import aliases, annotation, cdi, drivers, resource_names
+from deviceplugin_fpga import aliases, annotation, cdi, drivers, identities, resource_names
 from deviceplugin_fpga.devices import Offer
 from deviceplugin_fpga.drivers import Found, NoDriverError
 from deviceplugin_fpga.health import Finding, Key, Severity
@@ -61,7 +61,10 @@ class FpgaPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         found, settings = self._look(), self._settings
-        offer = Offer(found, settings.dev_dir, self._steady, settings.ignore_errors, self._aliases)
+        ids = identities.by_address(found) if settings.device_ids == "address" else None
+        offer = Offer(
+            found, settings.dev_dir, self._steady, settings.ignore_errors, self._aliases, ids
+        )
         devices = list(offer.devices(self.mode))
         devices += self._unreadable(devices, found.problems)
         self._steady.keep({(device.resource, device.id) for device in devices})
@@ -80,7 +83,10 @@ class FpgaPlugin(dp.Plugin):
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:
-        return udev.changes(stop, subsystems=_SUBSYSTEMS, also=self._steady.is_due)
+        steady = self._steady
+        return udev.changes(
+            stop, subsystems=_SUBSYSTEMS, also=steady.is_due, pause=steady.until_due
+        )
 
     @override
     def start(self, resource: str) -> None:

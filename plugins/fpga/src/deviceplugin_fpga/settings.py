@@ -10,6 +10,7 @@ import deviceplugin as dp
 from deviceplugin_fpga.health import OF_FME, OF_PORT
 
 Mode: TypeAlias = Literal["af", "region", "regiondevel"]
+DeviceIds: TypeAlias = Literal["kernel", "address"]
 MODES: Final[Mapping[str, Mode]] = {"af": "af", "region": "region", "regiondevel": "regiondevel"}
 
 
@@ -20,16 +21,17 @@ class FpgaSettings(dp.Settings):
     mode: Mode = "af"
     """What is advertised: ports by their programmed function (af), regions that are programmed when
     a pod starts (region), or regions that the pod programs itself (regiondevel)."""
+    device_ids: DeviceIds = "kernel"
+    """Ids of devices: the kernel's names (kernel), such as dfl-port.0, as Intel's plugin has them,
+    or by PCI address (address), which is the same after each boot. Drain a node before you change
+    it."""
     aliases: Path | None = field(default=None, metadata={"watch": True})
     """File with names for functions and interfaces, as TOML, JSON or YAML. A device with an alias
     has no other name."""
     node_annotation: bool = False
     """Whether the node's annotation fpga.intel.com/device-plugin-mode overrides mode. It is read
-    once, at the start, from the API server. The service account needs the right to get nodes."""
-    node_name: str = field(default="", metadata={"env": "NODE_NAME"})
-    """Name of the node whose annotation is read."""
-    api_server: str = ""
-    """URL of the API server. By default it is the one in the pod's variables."""
+    once, at the start, from the API server (api-server) for this node (node-name). The service
+    account needs the right to get nodes."""
     ignore_errors: tuple[str, ...] = ()
     """Error attributes that do not make a device unhealthy, such as pcie1_errors."""
     error_patience: timedelta = timedelta(seconds=5)
@@ -39,9 +41,6 @@ class FpgaSettings(dp.Settings):
     """Directory of sysfs."""
     dev_dir: Path = Path("/dev")
     """Directory of device nodes on the host. The plugin does not read it, because it uses sysfs."""
-    cdi_dir: Path = Path("/var/run/cdi")
-    """Directory from which the container runtime reads CDI specifications. Used only in mode
-    region."""
     hook: Path = Path("/opt/intel/fpga-sw/intel-fpga-crihook")
     """Path on the host of the program that the container runtime calls to program regions."""
 
