@@ -9,7 +9,8 @@ from deviceplugin_generic.entries import Check
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.matching import Match
 from deviceplugin_generic.tree import Roots, Tree
-from generic.plugin import Make, found
+from discovered import found
+from generic.plugin import Make
 from hardware.tree import Hardware
 
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))

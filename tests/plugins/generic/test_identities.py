@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import deviceplugin as dp
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.documents import Devices
-from generic.plugin import Make, found
+from discovered import found
+from generic.plugin import Make
 from hardware.recording import play
 from hardware.tree import Hardware
 
@@ -120,7 +121,7 @@ def test_the_configuration_that_is_shipped_tells_adapters_without_numbers_apart(
 ) -> None:
     adapter(hardware, "1-1", "ttyUSB0")
     adapter(hardware, "1-2", "ttyUSB1")
-    shipped = yaml.safe_load(yaml.safe_load(SHIPPED.read_text())["data"]["config.yaml"])
+    shipped = yaml.safe_load(SHIPPED.read_text())
     entries = {entry["name"]: yaml.safe_dump(entry) for entry in shipped["devices"]}
     plugin = make(entries["serial"])
     assert {"serial-1-1:1.0": ["ttyUSB0"], "serial-1-2:1.0": ["ttyUSB1"]} == nodes(plugin)
@@ -398,8 +399,8 @@ class World:
             if path.parent.name == "dsa":
                 thing: object = path.name
             else:
-                port = device.attributes["port"]
-                serial = device.attributes.get("serial", "")
+                port = str(device.attributes["port"])
+                serial = str(device.attributes.get("serial", ""))
                 assert self.sticks[port][1] == serial
                 thing = self._stick(device.id, port, serial, path.name)
             assert self.meaning.setdefault(device.id, thing) == thing

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from generic.plugin import Make, found, make_node
+from discovered import found
+from generic.plugin import Make, make_node
 from hardware.tree import Hardware
 
 

@@ -20,7 +20,8 @@ from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.documents import Devices
 from deviceplugin_generic.domains import Domains
 from deviceplugin_generic.memory import Memory
-from generic.plugin import Make, found, make_node
+from discovered import found
+from generic.plugin import Make, make_node
 from hardware.tree import Hardware
 
 HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker

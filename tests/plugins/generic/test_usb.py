@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 import deviceplugin as dp
-from generic.plugin import Make, found
+from discovered import found
+from generic.plugin import Make
 from hardware.tree import Hardware
 
 CH340 = "{vendor: 1a86, product: '7523'}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin_generic import peers
 from deviceplugin_generic.health import Doctor
 from deviceplugin_generic.memory import Memory
@@ -20,16 +21,21 @@ DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run ``generic-device-plugin``, or its ``check``."""
+    """Run ``generic-device-plugin``, or one of its commands."""
     dp.main(
         partial(GenericPlugin, doctor=Doctor(), memory=Memory()),
         settings=GenericSettings,
-        commands={"check": check},
+        commands={"check": check, "explain": explain},
         default_config=DEFAULT_CONFIG,
         description="Offer device nodes, mounts and USB, PCI and other devices to pods, as a "
         "configuration file or --device names them.",
         argv=list(peers.translated(sys.argv[1:] if argv is None else argv)),
     )
+
+
+def hosted() -> Hosted[GenericSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(partial(GenericPlugin, doctor=Doctor(), memory=Memory()), GenericSettings)
 
 
 def check(arguments: Sequence[str]) -> int:
@@ -48,6 +54,13 @@ def check(arguments: Sequence[str]) -> int:
     _say(f"{reason}; skipped" for reason in configuration.left_out)
     sys.stdout.write(f"{arguments[0]}: valid\n")
     return 0
+
+
+def explain(arguments: Sequence[str]) -> int:
+    """Print configuration entries for the devices of this machine."""
+    from deviceplugin_generic import explanation  # a plugin on a node never needs it
+
+    return explanation.main(arguments)
 
 
 _USAGE: Final = "usage: generic-device-plugin check CONFIG\n"

@@ -87,6 +87,7 @@ def _shares(
             dp.Device(
                 device_id,
                 resource=resource,
+                share_of=identities.whole(stem, match.paths) if group.count > 1 else "",
                 health=health,
                 topology=_topology(match.device),
                 nodes=match.nodes,
@@ -156,6 +157,7 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
                         dp.Device(
                             identities.share_id(f"{stem}-{number}", 0, 1),
                             resource=f"{domain}/{name}",
+                            share_of=identities.whole(stem, match.paths) if rule.count > 1 else "",
                             health=health,
                             nodes=match.nodes,
                         ),

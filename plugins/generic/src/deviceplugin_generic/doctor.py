@@ -24,10 +24,13 @@ def look(node: Node) -> Iterable[Finding]:
     if not path.exists():
         return [_absent(node, path)]
     try:
-        configuration = GenericSettings.of_file(path).device.configuration
+        configuration = node.own_settings(GenericSettings, path).device.configuration
     except ConfigError as error:
         means = "the generic plugin exits with status 2, and its pod restarts for ever."
         do = f"generic-device-plugin check {path} lists all errors, with their lines."
+        if node.section is not None:
+            means = _NONE
+            do = f"device-plugins --config {path} --print-config lists all errors."
         found = str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
         return [failure(path, found, means=means, do=do)]
     return _devices(node, path, configuration)

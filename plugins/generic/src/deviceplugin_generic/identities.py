@@ -76,6 +76,12 @@ def share_id(stem: str, share: int, count: int) -> str:
     return text if len(text) <= _LONGEST else path_id(share, [stem])
 
 
+def whole(stem: str, paths: Sequence[str]) -> str:
+    """Return the name of the device that shares are of; ``stem`` is empty for ids of paths."""
+    text = _ODD.sub("_", stem)
+    return text if 0 < len(text) <= _LONGEST else path_id(0, [stem, *paths, "shares"])
+
+
 def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
     """Return the properties for templates, without the id and the share."""
     device = match.device

@@ -1,0 +1,329 @@
+"""``generic-device-plugin explain``: what it prints is a configuration that finds what it says."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+import deviceplugin as dp
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, explain
+from discovered import found
+from hardware.recording import RECORDINGS, play
+from hardware.tree import Hardware
+
+Explain = Callable[..., str]
+
+
+@pytest.fixture
+def run(hardware: Hardware, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Return what explains the devices in ``hardware``, and returns the output."""
+
+    def explained(*words: str) -> str:
+        assert 0 == explain(["--root", str(hardware.sys.parent), *words])
+        return capsys.readouterr().out
+
+    return explained
+
+
+def advertised(text: str, hardware: Hardware, place: Path) -> dict[str, dp.Device]:
+    """Return what the plugin advertises by a configuration."""
+    place.write_text(text, encoding="utf-8")
+    settings = GenericSettings.of_file(place)
+    return found(GenericPlugin(settings, Roots(hardware.dev, hardware.sys, hardware.udev)))
+
+
+def entries(text: str) -> dict[str, dict[str, object]]:
+    return {one["name"]: one["groups"][0] for one in yaml.safe_load(text)["devices"]}
+
+
+def warnings(text: str) -> list[str]:
+    joined = re.sub(r"\n  # (?!(Warning|Recognized|Its|Ids))", " ", text)
+    return re.findall(r"# Warning: (.*)\.$", joined, re.MULTILINE)
+
+
+def stick(hardware: Hardware, port: str, device: int, serial: str, name: str = "") -> str:
+    """Plug in a serial adapter."""
+    usb = hardware.usb(port, "10c4:ea60", device, serial=serial)
+    hardware.behind_usb(usb, "1.0", "tty", name or f"ttyUSB{device}")
+    return usb
+
+
+def test_a_usb_device_is_selected_by_its_serial_number(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    usb = stick(hardware, "1-2", 5, "0001A")
+    (hardware.sys / "devices" / usb / "product").write_text("CP2102 UART Bridge\n")
+    text = run()
+    select = {"subsystem": "usb", "vendor": "10c4", "product": "ea60", "serial": "0001A"}
+    assert {"cp2102-uart-bridge-tty": {"select": select, "nodes": ["tty"]}} == entries(text)
+    assert "Its id is now cp2102-uart-bridge-tty-0001A." in text
+    assert [] == warnings(text)
+    hardware.unplug(usb)
+    stick(hardware, "1-4.1", 9, "0001A")
+    (device,) = advertised(text, hardware, tmp_path / "config.yaml").values()
+    assert ("cp2102-uart-bridge-tty-0001A", True) == (device.id, bool(device.health))
+
+
+def test_a_device_without_a_serial_number_is_selected_by_its_port(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    usb = stick(hardware, "1-2", 5, "")
+    text = run()
+    assert ["it has no serial number"] == warnings(text)
+    assert "in another port it is not found" in text
+    assert ["usb-10c4-ea60-tty-1-2"] == list(advertised(text, hardware, tmp_path / "config.yaml"))
+    hardware.unplug(usb)
+    stick(hardware, "1-3", 6, "")
+    assert {} == advertised(text, hardware, tmp_path / "config.yaml")
+
+
+def test_devices_with_one_serial_number_are_told_apart_by_their_ports(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    stick(hardware, "1-2", 5, "77A")
+    stick(hardware, "1-3", 6, "77A")
+    text = run()
+    assert [
+        "its serial number 77A is also that of the same model in port 1-3",
+        "its serial number 77A is also that of the same model in port 1-2",
+    ] == warnings(text)
+    devices = advertised(text, hardware, tmp_path / "config.yaml").values()
+    assert {
+        "devic.es/usb-10c4-ea60-tty-1-2": [f"{hardware.dev}/ttyUSB5"],
+        "devic.es/usb-10c4-ea60-tty-1-3": [f"{hardware.dev}/ttyUSB6"],
+    } == {one.resource: [node.host_path for node in one.nodes] for one in devices}
+
+
+def test_a_serial_number_that_another_model_has_changes_the_id_only(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    stick(hardware, "1-2", 5, "77A")
+    hardware.usb("1-3", "0bda:2838", 6, serial="77A")
+    text = run("10c4:ea60")
+    (warning,) = warnings(text)
+    assert warning.startswith("its serial number 77A is also that of another model in port 1-3, so")
+    assert ["usb-10c4-ea60-tty-77A@1-2"] == list(
+        advertised(text, hardware, tmp_path / "config.yaml")
+    )
+
+
+@pytest.mark.parametrize("serial", ["00000001", "0", "123456789", "0123456789ABCDEF", "AAAA"])
+def test_a_serial_number_that_looks_like_a_placeholder_is_warned_of(
+    hardware: Hardware, run: Explain, serial: str
+) -> None:
+    hardware.usb("1-2", "0bda:2838", 5, serial=serial)
+    (warning,) = warnings(run())
+    assert warning.startswith(f"{serial} looks like a serial number that all devices of this model")
+
+
+@pytest.mark.parametrize("serial", ["A\x01B", "A\u2028B", "A\ufffdB"])
+def test_a_serial_number_that_cannot_be_written_is_not_used(
+    hardware: Hardware, run: Explain, tmp_path: Path, serial: str
+) -> None:
+    usb = hardware.usb("1-2", "0bda:2838", 5, serial="x")
+    (hardware.sys / "devices" / usb / "serial").write_text(serial)
+    text = run()
+    assert ["its serial number has characters that cannot be written"] == warnings(text)
+    assert ["usb-0bda-2838-usb-1-2"] == list(advertised(text, hardware, tmp_path / "config.yaml"))
+
+
+@pytest.mark.parametrize("serial", ["a*b", "[1]", "a?", "a\\b", "{id}", "1e5", "'\"#", "ünï"])
+def test_a_serial_number_matches_only_itself(
+    hardware: Hardware, run: Explain, tmp_path: Path, serial: str
+) -> None:
+    hardware.usb("1-2", "0bda:2838", 5, serial=serial)
+    hardware.usb("1-3", "0bda:2838", 6, serial="1")
+    text = run("1-2")
+    assert {str(hardware.dev / "bus/usb/001/005")} == {
+        node.host_path
+        for device in advertised(text, hardware, tmp_path / "config.yaml").values()
+        for node in device.nodes
+    }
+
+
+def test_what_a_device_says_of_itself_cannot_become_an_entry(
+    hardware: Hardware, run: Explain
+) -> None:
+    usb = stick(hardware, "1-2", 5, "0001A")
+    evil = "x\n  - name: evil\u2028  - name: worse\x85 \x1b[31m"
+    (hardware.sys / "devices" / usb / "product").write_text(evil)
+    text = run()
+    assert ["x-name-evil-name-worse-31m-tty"] == list(entries(text))
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_each_port_of_an_adapter_with_a_serial_number_is_a_device(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    usb = stick(hardware, "1-2", 5, "FT4")
+    hardware.behind_usb(usb, "1.1", "tty", "ttyUSB6")
+    text = run()
+    assert ["it has 2 ports, each of which is a device"] == warnings(text)
+    assert {"usb-10c4-ea60-tty-FT4:1.0", "usb-10c4-ea60-tty-FT4:1.1"} == set(
+        advertised(text, hardware, tmp_path / "config.yaml")
+    )
+
+
+def test_a_camera_is_the_node_that_delivers_images(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
+    for index in ("0", "1"):
+        hardware.behind_usb(usb, "1.0", "video4linux", f"video{index}", index=index)
+    (device,) = advertised(run(), hardware, tmp_path / "config.yaml").values()
+    assert [f"{hardware.dev}/video0"] == [node.host_path for node in device.nodes]
+
+
+def test_cards_of_one_model_share_an_entry(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    for bus in ("03", "04"):
+        hardware.pci(f"0000:{bus}:00.0", "1002:73bf", "030000", driver="amdgpu")
+        path = f"pci0000:00/0000:{bus}:00.0/drm/renderD{bus}"
+        hardware.device(path, "drm", node=f"dri/renderD{bus}")
+    text = run()
+    assert {"amdgpu-drm-0000:03:00.0", "amdgpu-drm-0000:04:00.0"} == set(
+        advertised(text, hardware, tmp_path / "config.yaml")
+    )
+    assert "PCI 1002:73bf with the driver amdgpu, 2 functions at 0000:03:00.0" in text
+
+
+def test_a_function_for_a_virtual_machine_comes_with_its_group(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    hardware.pci("0000:03:00.0", "8086:1572", "020000", group="7", driver="vfio-pci")
+    hardware.node("vfio/7")
+    (device,) = advertised(run(), hardware, tmp_path / "config.yaml").values()
+    assert [f"{hardware.dev}/vfio/7", f"{hardware.dev}/vfio/vfio"] == sorted(
+        node.host_path for node in device.nodes
+    )
+
+
+def test_a_sound_card_comes_with_all_its_nodes(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    hardware.device("virtual/sound/timer", "sound", node="snd/timer")
+    hardware.pci("0000:00:1f.3", "8086:a0c8", "040300", driver="snd_hda_intel")
+    card = "pci0000:00/0000:00:1f.3/sound/card0"
+    hardware.device(card, "sound")
+    board = "platform/soc/audio/sound/card1"
+    hardware.device(board, "sound")
+    for place, number in ((card, 0), (board, 1)):
+        for name in (f"controlC{number}", f"pcmC{number}D0p"):
+            hardware.device(f"{place}/{name}", "sound", node=f"snd/{name}")
+    devices = advertised(run(), hardware, tmp_path / "config.yaml")
+    assert {
+        "snd-hda-intel-sound-0000:00:1f.3": {"controlC0", "pcmC0D0p", "timer"},
+        "card1-sound-card1": {"controlC1", "pcmC1D0p"},
+    } == {one.id: {Path(node.host_path).name for node in one.nodes} for one in devices.values()}
+
+
+def test_consoles_and_disks_are_not_listed_unless_asked_for(
+    hardware: Hardware, run: Explain
+) -> None:
+    hardware.device("virtual/tty/tty1", "tty", node="tty1")
+    hardware.device("platform/serial8250/tty/ttyS9", "tty", node="ttyS9", attributes={"type": "0"})
+    hardware.device("platform/serial8250/tty/ttyS0", "tty", node="ttyS0", attributes={"type": "4"})
+    hardware.device("virtual/mem/null", "mem", node="null")
+    hardware.device("virtual/misc/hpet", "misc", node="hpet")
+    hardware.device("virtual/misc/kvm", "misc", node="kvm")
+    hardware.device("virtual/misc/tun", "misc", node="net/tun")
+    hardware.device("platform/LNXPWRBN:00/input/event0", "input", node="input/event0")
+    assert ["kvm", "tun", "ttys0"] == list(entries(run()))
+    assert {"event0", "hpet", "kvm", "null", "tty1", "ttys0", "ttys9", "tun"} == set(
+        entries(run("--all"))
+    )
+    assert ["hpet"] == list(entries(run("hpet")))
+    assert {"tty1", "ttys0", "ttys9"} == set(entries(run("--all", "--subsystem", "tty")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["/dev/ttyUSB5"], ["ttyusb5"], ["10C4:ea60"], ["0001a"], ["1-2"], ["nothing", "bridge"]],
+)
+def test_words_choose_devices(hardware: Hardware, run: Explain, words: list[str]) -> None:
+    usb = stick(hardware, "1-2", 5, "0001A")
+    (hardware.sys / "devices" / usb / "product").write_text("Bridge\n")
+    hardware.usb("1-3", "0bda:2838", 55, serial="SDR")
+    hardware.device("virtual/misc/kvm", "misc", node="kvm")
+    assert ["bridge-tty"] == list(entries(run(*words)))
+
+
+def test_a_link_of_udev_is_the_node_that_it_leads_to(hardware: Hardware, run: Explain) -> None:
+    stick(hardware, "1-2", 5, "0001A")
+    stick(hardware, "1-3", 6, "0002A")
+    link = hardware.dev / "serial/by-id/usb-0002A"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../../ttyUSB6")
+    (group,) = entries(run("/dev/serial/by-id/usb-0002A")).values()
+    assert "0002A" == group["select"]["serial"]  # type: ignore[index]
+
+
+def test_a_word_that_nothing_matches_is_an_error(
+    hardware: Hardware, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--root", str(hardware.sys.parent)]
+    assert 1 == explain([*root, "/dev/ttyUSB9"])
+    assert 1 == explain(root)
+    assert 1 == explain([*root, "--all", "--subsystem", "nfc"])
+    assert 2 == explain(["--root", str(hardware.dev)])
+    assert 2 == explain(["--rot", "/"])
+    assert [
+        "generic-device-plugin explain: nothing here is /dev/ttyUSB9",
+        "generic-device-plugin explain: no device that a pod may need; --all shows others",
+        "generic-device-plugin explain: nothing here is --subsystem nfc",
+        f"generic-device-plugin explain: {hardware.dev}/sys: is not a directory",
+    ] == [line for line in capsys.readouterr().err.splitlines() if "explain: " in line][:4]
+
+
+@pytest.mark.parametrize(
+    ("recording", "expected"),
+    [
+        ("coral", {"apex-apex-0000:02:00.0"}),
+        ("hub", {"security-key-by-yubico-hidraw-1-2.3"}),
+        ("i915", {"i915-drm-0000:4d:00.0"}),
+        ("misc", {"kvm-kvm::0", "tun-tun::0", "vhost-net-vhost-net::0"}),
+    ],
+)
+def test_recorded_machines_are_explained(
+    hardware: Hardware, run: Explain, tmp_path: Path, recording: str, expected: set[str]
+) -> None:
+    play(recording, hardware)
+    assert expected <= set(advertised(run(), hardware, tmp_path / "config.yaml"))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in RECORDINGS.glob("*.umockdev")])
+def test_every_recording_gives_a_valid_configuration(
+    hardware: Hardware, run: Explain, tmp_path: Path, name: str
+) -> None:
+    play(name, hardware)
+    text = run("--all")
+    devices = advertised(text, hardware, tmp_path / "config.yaml")
+    assert len(entries(text)) == len({one.resource for one in devices.values()})
+
+
+def test_names_of_entries_are_unique(hardware: Hardware, run: Explain) -> None:
+    for number, port in enumerate(("1-2", "1-3", "1-3.1"), start=5):
+        stick(hardware, port, number, f"S{number}X")
+    assert ["usb-10c4-ea60-tty-1-2", "usb-10c4-ea60-tty-1-3", "usb-10c4-ea60-tty-1-3-1"] == list(
+        entries(run())
+    )
+
+
+def test_a_reader_that_goes_away_is_not_an_error(hardware: Hardware) -> None:
+    for number in range(2, 60):
+        hardware.usb(f"1-{number}", "0bda:2838", number, serial=f"S{number}X" * 20)
+    program = Path(sys.executable).with_name("generic-device-plugin")
+    done = subprocess.run(
+        f"{program} explain --root {hardware.sys.parent} | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert ("", 1) == (done.stderr, len(done.stdout.splitlines()))
