@@ -13,7 +13,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.testing import Kubelet
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 RESOURCE = "example.com/simple-device"
 COMMAND = Path(sys.executable).with_name("simulated-device-plugin")
@@ -145,7 +145,7 @@ def test_a_container_gets_all_parts_of_all_its_devices(kubelet: Kubelet) -> None
     ids = [f"simple-device-n1-{index}" for index in range(3)]
     with kubelet.running(SimulatedPlugin(settings)) as node:
         node.wait_for(RESOURCE, set(ids))
-        assert (node.kubelet.plugin_dir / "simple-device-plugin.sock").is_socket()
+        eventually((node.kubelet.plugin_dir / "simple-device-plugin.sock").is_socket)
         expected = dp.Allocation(
             nodes=[dp.DeviceNode("/dev/f-0"), dp.DeviceNode("/dev/f-2")],
             envs={f"E_{ids[0]}": "/dev/0", f"E_{ids[2]}": "/dev/2"},

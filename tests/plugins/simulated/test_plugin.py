@@ -16,8 +16,9 @@ import grpc
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._config import parameters
 from deviceplugin.testing import Kubelet, Node
-from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+from deviceplugin_simulated import SimulatedParameters, SimulatedPlugin, SimulatedSettings
 from patience import PATIENCE, eventually
 
 GPU = "example.com/gpu"
@@ -230,7 +231,7 @@ def test_a_slow_allocation_does_not_keep_a_plugin_from_stopping(
         with running(kubelet, plugin) as node:
             answer = pool.submit(node.allocate, "gpu-0")
             node.kubelet.wait(
-                lambda: "hook-allocate" in {one.name for one in threading.enumerate()}
+                lambda: "hook-allocate_with" in {one.name for one in threading.enumerate()}
             )
         assert isinstance(answer.exception(PATIENCE), grpc.RpcError)
 
@@ -281,3 +282,47 @@ def test_devices_have_a_life_over_restarts_of_the_kubelet(
         clock.now += 1
         node.restart_kubelet()
         node.wait_for(GPU, {"gpu-0", "gpu-2"}, {"gpu-1"})
+
+
+# What a claim may say.
+
+
+def test_a_claim_gives_its_container_variables(write: Write) -> None:
+    plugin = SimulatedPlugin(write())
+    devices = list(plugin.discover())
+    given = plugin.allocate_with(devices[:1], SimulatedParameters(environment={"TIER": "gold"}))
+    assert "gold" == given.envs["TIER"]
+    assert plugin.allocate(devices[:1]) == plugin.allocate_with(devices[:1], SimulatedParameters())
+
+
+def test_a_claim_makes_the_plugin_refuse_it_or_take_longer(write: Write) -> None:
+    plugin = SimulatedPlugin(write())
+    devices = list(plugin.discover())
+    parameters = SimulatedParameters(refusal="not today", delay=timedelta(milliseconds=1))
+    with pytest.raises(dp.AllocationError, match="not today"):
+        plugin.allocate_with(devices, parameters)
+
+
+def test_a_pod_without_a_claim_gets_the_defaults(kubelet: Kubelet, write: Write) -> None:
+    with running(kubelet, SimulatedPlugin(write())) as node:
+        assert "SIM_GPU" not in node.allocate("gpu-0").envs
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"environment": {"A=B": "1"}}, "environment.A=B: not a variable's name"),
+        ({"environment": {"A": []}}, "environment.A: a list is not a string"),
+        ({"delay": "soon"}, "delay: 'soon' is not a duration"),
+        ({"refuse": "no"}, "refuse: unknown key: did you mean 'refusal'?"),
+    ],
+)
+def test_what_a_claim_says_wrongly_is_named(found: Any, expected: str) -> None:
+    with pytest.raises(dp.ConfigError) as info:
+        parameters.read(SimulatedParameters, found)
+    assert str(info.value).startswith(expected)
+
+
+def test_a_claim_may_have_numbers_as_values_of_variables() -> None:
+    found = parameters.read(SimulatedParameters, {"environment": {"RANK": 3}, "delay": "0s"})
+    assert SimulatedParameters(environment={"RANK": "3"}) == found

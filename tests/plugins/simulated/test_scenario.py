@@ -258,7 +258,7 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
         ),
         (
             {"timeline": [{"at": f"{'9' * 400}h", "do": "slow"}]},
-            f"FILE: timeline[0].at: '{'9' * 149} ... {'9' * 123}h' is longer than 100 years",
+            f"FILE: timeline[0].at: '{'9' * 199} ... {'9' * 173}h' is longer than 100 years",
         ),
         (
             {"random": {"faults": ["recover"]}},

@@ -10,6 +10,7 @@ from typing import NoReturn
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,11 @@ class GopherPlugin(dp.Plugin):
             return []
         except OSError as error:
             raise dp.DiscoveryError(f"{self._directory}: {error.strerror}") from error
+
+
+def hosted() -> Hosted[GopherSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(GopherPlugin, GopherSettings)
 
 
 def main() -> NoReturn:

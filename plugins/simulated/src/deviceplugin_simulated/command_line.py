@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import deviceplugin as dp
+from deviceplugin.kit.hosting import Hosted
 from deviceplugin_simulated.plugin import SimulatedPlugin
 from deviceplugin_simulated.settings import SimulatedSettings
 
@@ -17,6 +18,11 @@ def main() -> NoReturn:
         description="Offer devices that exist in the configuration only, and let them fail as real "
         "ones do: for tests and demonstrations without hardware.",
     )
+
+
+def hosted() -> Hosted[SimulatedSettings]:
+    """Return the plugin for ``device-plugins``."""
+    return Hosted(SimulatedPlugin, SimulatedSettings)
 
 
 def ctl(argv: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ class Action(StrEnum):
     """Events of devices or, for the last three, of the plugin."""
 
     UNHEALTHY = "unhealthy"
+    DEGRADED = "degraded"
     SLOW = "slow"
     FAIL = "fail"
     RECOVER = "recover"
@@ -25,6 +26,7 @@ OF_PLUGIN: Final = frozenset({Action.HANG, Action.RESUME, Action.CRASH})
 """Events of the plugin, which take no devices."""
 OPPOSITE: Final[Mapping[Action, Action]] = {
     Action.UNHEALTHY: Action.RECOVER,
+    Action.DEGRADED: Action.RECOVER,
     Action.SLOW: Action.RECOVER,
     Action.FAIL: Action.RECOVER,
     Action.UNPLUG: Action.PLUG,
@@ -52,6 +54,8 @@ class Trouble:
 
     sickness: str = ""
     """Why it is unhealthy; empty if it is not."""
+    wear: str = ""
+    """Why it will not be healthy for long; empty if it will."""
     refusal: str = ""
     """Why it cannot be allocated, although it looks healthy; empty if it can."""
     delay: float = 0.0
@@ -62,6 +66,7 @@ class Trouble:
         parts = [
             "unplugged" if self.unplugged else "",
             f"unhealthy: {self.sickness}" if self.sickness else "",
+            f"degraded: {self.wear}" if self.wear else "",
             f"failing: {self.refusal}" if self.refusal else "",
             f"slow by {self.delay:g} s" if self.delay else "",
         ]
@@ -106,9 +111,10 @@ def _after(trouble: Trouble, event: Event) -> Trouble:
     reason = event.reason or "simulated fault"
     changes: dict[Action, dict[str, Any]] = {
         Action.UNHEALTHY: {"sickness": reason},
+        Action.DEGRADED: {"wear": reason},
         Action.FAIL: {"refusal": reason},
         Action.SLOW: {"delay": event.by},
-        Action.RECOVER: {"sickness": "", "refusal": "", "delay": 0.0},
+        Action.RECOVER: {"sickness": "", "wear": "", "refusal": "", "delay": 0.0},
         Action.UNPLUG: {"unplugged": True},
         Action.PLUG: {"unplugged": False},
     }

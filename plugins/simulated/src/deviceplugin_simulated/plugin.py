@@ -4,15 +4,17 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from threading import Event as Flag
 from typing import Final
 
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit import configuration
 from deviceplugin_simulated import commands
 from deviceplugin_simulated.control_socket import Control
 from deviceplugin_simulated.life import State, Trouble
@@ -24,9 +26,32 @@ _LOOK_UP: Final = 0.5
 _LONGEST_WAIT: Final = 3600.0
 
 
+_VALUE: Final = configuration.text(digits=True)
+
+
+def _name_problem(name: str) -> str:
+    return "" if name and name.isprintable() and "=" not in name else "not a variable's name"
+
+
 def _die() -> None:
     """Kill the process as a bug in C code would: at once, without cleaning up."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedParameters:
+    """What a ResourceClaim may say about simulated devices."""
+
+    environment: Mapping[str, str] = field(
+        default_factory=dict, metadata={"kind": configuration.mapping_of(_VALUE, _name_problem)}
+    )
+    """Further variables in the container."""
+    delay: timedelta = field(
+        default=timedelta(), metadata={"kind": configuration.duration(zero=True)}
+    )
+    """By how much the allocation takes longer."""
+    refusal: str = ""
+    """Why the allocation is refused; it is not, if empty."""
 
 
 class SimulatedPlugin(dp.Plugin):
@@ -38,6 +63,8 @@ class SimulatedPlugin(dp.Plugin):
     Raises:
         ConfigError: The settings, or the file that they name, are invalid.
     """
+
+    parameters = SimulatedParameters
 
     def __init__(
         self,
@@ -75,7 +102,7 @@ class SimulatedPlugin(dp.Plugin):
     def discover(self) -> Iterable[dp.Device]:
         state = self._state_when_awake()
         return [
-            _as_it_is(device, trouble.sickness)
+            _as_it_is(device, trouble)
             for device_id, device in self._devices.items()
             if not (trouble := state.of(device_id)).unplugged
         ]
@@ -84,12 +111,23 @@ class SimulatedPlugin(dp.Plugin):
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         state = self._state_when_awake()
         troubles = {device.id: state.of(device.id) for device in devices}
-        delay = max((trouble.delay for trouble in troubles.values()), default=0.0)
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped, delay)
+        self._delay(max((trouble.delay for trouble in troubles.values()), default=0.0))
         for device_id, trouble in troubles.items():
             _refuse(device_id, trouble)
         return super().allocate(devices)
+
+    @override
+    def allocate_with(
+        self, devices: Sequence[dp.Device], parameters: SimulatedParameters
+    ) -> dp.Allocation:
+        self._delay(parameters.delay.total_seconds())
+        if parameters.refusal:
+            raise dp.AllocationError(parameters.refusal)
+        return self.allocate(devices) + dp.Allocation(envs=parameters.environment)
+
+    def _delay(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped, seconds)
 
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
@@ -156,8 +194,10 @@ class SimulatedPlugin(dp.Plugin):
         return commands.reply(order, state)
 
 
-def _as_it_is(device: dp.Device, sickness: str) -> dp.Device:
-    return replace(device, health=dp.Health.unhealthy(sickness)) if sickness else device
+def _as_it_is(device: dp.Device, trouble: Trouble) -> dp.Device:
+    if trouble.sickness:
+        return replace(device, health=dp.Health.unhealthy(trouble.sickness))
+    return replace(device, health=dp.Health.degraded(trouble.wear)) if trouble.wear else device
 
 
 def _refuse(device_id: str, trouble: Trouble) -> None:

@@ -90,7 +90,7 @@ def _devices(
 ) -> list[dp.Device]:
     """Return the devices of profile and file, or the classic ones if there are none."""
     if settings.profile and settings.profile not in PROFILES:
-        raise dp.ConfigError(f"profile: {_unknown(settings.profile)}")
+        raise dp.ConfigError(f"profile: {settings.profile!r} {_unknown(settings.profile)}")
     name = settings.profile
     if not name and "profile" in given:
         name = given["profile"].take(text(problem=_unknown), "")

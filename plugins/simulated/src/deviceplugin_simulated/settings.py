@@ -26,9 +26,8 @@ class SimulatedSettings(dp.Settings):
     number_devices: int = field(default=2, metadata={"env": "NUMBER_DEVICES"})
     """Number of devices."""
     device_id_prefix: str = field(default="simple-device", metadata={"env": "DEVICE_ID_PREFIX"})
-    """Prefix of ids: an id is this, node-name and the index, with hyphens between them."""
-    node_name: str = field(default="", metadata={"env": "NODE_NAME"})
-    """Name of the node, which is part of the ids. The default is the name of the host."""
+    """Prefix of ids: an id is this, node-name or else the name of the host, and the index,
+    with hyphens between them."""
     annotation_prefix: str = field(default="", metadata={"env": "ANNOTATION_PREFIX"})
     """Prefix of the names of annotations; a hyphen and the device's id follow. No annotations if
     empty."""
@@ -42,7 +41,7 @@ class SimulatedSettings(dp.Settings):
     """What identifies a device in values of variables and in paths of device nodes: its index, or
     its whole id."""
     plugin_name: str = field(default="simple-device-plugin", metadata={"env": "PLUGIN_NAME"})
-    """File name of the plugin's socket, without .sock. Only the first resource uses it."""
+    """File name of a link to the socket of the first resource, without .sock."""
     devices: Path | None = field(default=None, metadata={"watch": True})
     """File with devices and what happens to them, as TOML, JSON or YAML. Its resources replace the
     one of the settings above."""
