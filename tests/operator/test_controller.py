@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NODE, Object
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NODE, POD, Object
 from deviceplugin_operator import names
-from operators.fleet_cluster import RESOURCE, SPACE, Life, is_ready
-from operators.managed import Managed
+from deviceplugin_operator.seen import OWNERS
+from operators.fleet_cluster import RESOURCE, SPACE, Life, as_configured
+from operators.managed import DEADLINE, Managed
+from operators.pod_status import is_ready
 
 UNLUCKY = 13
 """The seed with which no pod of a fleet becomes ready."""
@@ -38,6 +40,15 @@ def test_an_object_becomes_a_daemon_set_and_its_devices_are_in_the_status(
         assert "sim" == one["metadata"]["ownerReferences"][0]["name"]
     owner = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
     assert not {"finalizers", "annotations"} & owner["metadata"].keys()
+
+
+def test_a_round_number_of_devices_which_the_api_server_writes_with_a_suffix_is_counted(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 1000})
+    amounts = operator.fleet.store.get(NODE, "", "node-0")["status"]["allocatable"]
+    assert "1k" == amounts[RESOURCE]
+    assert "simple-device 3000/3000" == operator.fleet.status("sim")["devices"]
 
 
 def test_a_change_comes_to_one_node_after_the_other(operator: Managed) -> None:
@@ -73,7 +84,7 @@ def test_a_change_to_fewer_devices_is_rolled_back_unless_that_is_allowed(
 ) -> None:
     operator.install({"number-devices": 4})
     operator.apply({"number-devices": 3})
-    operator.pass_deadline()
+    operator.pass_deadline(ready=True)
     operator.wait_for("RolloutFailed", "Degraded")
     assert f"node-0: {RESOURCE} 4 -> 3 after 120 s" in operator.fleet.message("sim", "Degraded")
     settings = {"number-devices": 3}
@@ -83,18 +94,91 @@ def test_a_change_to_fewer_devices_is_rolled_back_unless_that_is_allowed(
     operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 9/9")
 
 
+def test_a_change_that_renames_the_resource_is_rolled_back_unless_that_is_allowed(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 4})
+    renamed: dict[str, Any] = {"number-devices": 4, "resource": "example.com/other"}
+    operator.apply(renamed)
+    operator.pass_deadline(ready=True)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert f"node-0: {RESOURCE} 4 -> 0 after 120 s" in operator.fleet.message("sim", "Degraded")
+    operator.wait(lambda: "rolled back" in operator.fleet.message("sim", "Degraded"))
+    operator.wait(lambda: operator.fleet.status("sim")["nodes"]["ready"] == 3)
+    allowed = {"allowFewerDevices": True}
+    operator.fleet.apply("sim", plugin="simulated", simulated=renamed, rollout=allowed)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "other 12/12")
+    renamed_again = {**renamed, "resource": RESOURCE}
+    operator.apply(renamed_again)
+    operator.pass_deadline(ready=True)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert "node-0: example.com/other 4 -> 0" in operator.fleet.message("sim", "Degraded")
+
+
+def test_a_roll_back_is_under_way_until_every_node_has_its_pod_back(operator: Managed) -> None:
+    operator.install()
+    operator.apply({"seed": UNLUCKY})
+    operator.wait(lambda: operator.fleet.deleted)
+    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="no luck")
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
+    operator.wait(lambda: len(operator.fleet.deleted) == 2)
+    assert "; rolling back to " in operator.fleet.message("sim", "Degraded")
+    operator.fleet.behave = as_configured
+    for pod in operator.fleet.store.list(POD, SPACE):
+        if not is_ready(pod):
+            operator.fleet.store.remove(POD, SPACE, pod["metadata"]["name"])
+    operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
+
+
 def test_settings_that_the_plugin_refuses_touch_nothing(operator: Managed) -> None:
     operator.install()
     before = operator.fleet.uids()
     operator.apply({"profile": "nonsense"})
     operator.wait_for("InvalidSettings", "Accepted")
-    assert "spec.simulated: profile: is not" in operator.fleet.message("sim", "Accepted")
+    assert "spec.simulated: profile: 'nonsense' is not" in operator.fleet.message("sim", "Accepted")
     assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Ready")
     assert before == operator.fleet.uids()
     assert 3 == operator.fleet.status("sim")["nodes"]["ready"]
     operator.wait(lambda: "InvalidSettings" in reasons(operator))
     operator.install()
     assert before == operator.fleet.uids()
+
+
+def test_while_an_object_is_refused_its_devices_are_counted_and_hand_edits_undone(
+    operator: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator.install({"number-devices": 4})
+    before, good = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")["spec"]
+    operator.apply({"profile": "nonsense"})
+    operator.wait_for("InvalidSettings", "Accepted")
+    assert "simple-device 12/12" == operator.fleet.status("sim")["devices"]
+
+    def edit(found: Object) -> None:
+        container(found)["env"].append({"name": "DP_LOG_LEVEL", "value": "debug"})
+
+    operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
+    operator.wait(lambda: operator.fleet.daemon_set("dp-sim")["spec"] == good)
+    operator.wait(lambda: "DriftCorrected" in reasons(operator))
+    assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Accepted")
+    assert before == operator.fleet.uids()
+    assert 1 == [one.message for one in caplog.records].count("object refused")
+
+
+def test_a_paused_object_that_is_refused_is_left_alone(operator: Managed) -> None:
+    operator.install()
+    settings = {"profile": "nonsense"}
+    operator.fleet.apply("sim", plugin="simulated", simulated=settings, paused=True)
+    operator.wait_for("InvalidSettings", "Accepted")
+
+    def edit(found: Object) -> None:
+        container(found)["env"].append({"name": "DP_LOG_LEVEL", "value": "debug"})
+
+    operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
+    seen = operator.fleet.asked.count(OWNERS)
+    operator.wait(lambda: operator.fleet.asked.count(OWNERS) > seen + 5)
+    assert "DriftCorrected" not in reasons(operator)
 
 
 def test_ready_is_never_true_for_a_spec_that_was_not_yet_applied(operator: Managed) -> None:
@@ -207,7 +291,7 @@ def test_of_two_objects_for_one_node_the_younger_waits(operator: Managed) -> Non
     operator.apply({"number-devices": 1}, "b-second")
     operator.wait_for("Conflict", "Accepted", "b-second")
     message = operator.fleet.message("b-second", "Accepted")
-    assert "a-first is for these nodes too: node-0, node-1, node-2" == message
+    assert "DevicePlugin a-first already covers nodes: node-0, node-1, node-2" == message
     assert before == operator.fleet.uids()
     operator.fleet.store.delete(DEVICE_PLUGIN, "", "a-first")
     operator.wait(lambda: operator.fleet.is_ready("b-second"))
@@ -220,6 +304,55 @@ def test_two_objects_for_different_nodes_are_no_conflict(operator: Managed) -> N
     for name in ("a", "b"):
         operator.wait(lambda name=name: operator.fleet.is_ready(name))  # type: ignore[misc]
     assert {"node-0", "node-1"} == operator.fleet.pods().keys()
+
+
+def test_two_plugins_that_offer_one_resource_on_a_node_are_a_conflict(operator: Managed) -> None:
+    operator.install(name="a-first")
+    custom = {"resources": ["example.com/*"]}
+    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=custom)
+    operator.wait_for("Conflict", "Accepted", "b-second")
+    message = operator.fleet.message("b-second", "Accepted")
+    assert (
+        f"DevicePlugin a-first already offers {RESOURCE} on nodes: node-0, node-1, node-2"
+        == message
+    )
+    others = {"resources": ["example.com/another"]}
+    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=others)
+    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
+
+
+def test_profiles_that_offer_one_resource_are_a_conflict_on_their_nodes_alone(
+    operator: Managed,
+) -> None:
+    operator.fleet.label("node-1", size="big")
+    operator.fleet.apply(
+        "a-first",
+        plugin="simulated",
+        profileLabel="size",
+        profiles={"big": {"simulated": {"resource": "example.com/big"}}},
+    )
+    operator.wait(lambda: operator.fleet.condition("a-first", "Accepted")[0] == "True")
+    big = {"resources": ["example.com/big"]}
+    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=big)
+    operator.wait_for("Conflict", "Accepted", "b-second")
+    message = operator.fleet.message("b-second", "Accepted")
+    assert "DevicePlugin a-first already offers example.com/big on nodes: node-1" == message
+    operator.fleet.label("node-1", size="small")
+    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
+
+
+def test_an_older_object_with_invalid_settings_keeps_its_nodes(operator: Managed) -> None:
+    operator.install(name="a-first")
+    operator.apply({"profile": "nonsense"}, "a-first")
+    operator.wait_for("InvalidSettings", "Accepted", "a-first")
+    operator.apply({}, "b-second")
+    operator.wait_for("Conflict", "Accepted", "b-second")
+    custom = {"resources": [RESOURCE]}
+    elsewhere = {"zone": "a"}
+    operator.fleet.apply("b-second", plugin="simulated", nodeSelector=elsewhere)
+    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
+    operator.fleet.apply("c-third", plugin="custom", image="mine:1", custom=custom)
+    operator.wait(lambda: operator.fleet.condition("c-third", "Accepted")[0] == "True")
 
 
 def test_nodes_have_the_settings_of_their_profile_and_change_it_with_the_label(
@@ -273,6 +406,34 @@ def test_no_nodes_and_no_devices_are_not_ready(operator: Managed) -> None:
     operator.wait_for("NoNodes", name="none")
     operator.apply({"number-devices": 0}, "zero")
     operator.wait_for("NoDevices", name="zero")
+
+
+def test_an_object_without_nodes_costs_nothing_while_nothing_happens(
+    operator: Managed,
+) -> None:
+    operator.fleet.apply("none", plugin="simulated", nodeSelector={"no": "node"})
+    operator.wait_for("NoNodes", name="none")
+    seen = len(operator.fleet.asked)
+    operator.wait(lambda: operator.fleet.asked[seen:].count(OWNERS) > 9)
+    assert {OWNERS, "daemonsets", "configmaps", "nodes"} == {*operator.fleet.asked[seen:]}
+    operator.fleet.label("node-1", no="node")
+    operator.wait(lambda: operator.fleet.is_ready("none"))
+
+
+def test_a_node_that_leaves_amid_a_roll_out_and_comes_back_is_not_late(operator: Managed) -> None:
+    operator.fleet.label("node-0", zone="a")
+    operator.fleet.apply("sim", plugin="simulated", nodeSelector={"zone": "a"})
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="slow")
+    slow = {"number-devices": 5}
+    operator.fleet.apply("sim", plugin="simulated", simulated=slow, nodeSelector={"zone": "a"})
+    operator.wait(lambda: operator.fleet.deleted)
+    operator.fleet.label("node-0", zone="b")
+    operator.wait_for("NoNodes")
+    operator.ahead += DEADLINE
+    operator.fleet.behave = as_configured
+    operator.fleet.label("node-0", zone="a")
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
 
 
 def test_a_pod_that_cannot_run_from_the_start_is_said_and_nothing_is_tried(
@@ -331,11 +492,27 @@ def test_an_operator_that_cannot_list_or_has_lost_a_thread_says_so(
     operator.install()
     assert "" == controller.problem()
     monkeypatch.setattr("deviceplugin_operator.controller.DEAF", -1.0)
-    assert "nothing could be listed for" in controller.problem()
+    assert "no complete list from the API server for" in controller.problem()
     monkeypatch.undo()
     controller.queue.close()
-    operator.wait(lambda: controller.problem() == "the thread work has ended")
+    operator.wait(lambda: controller.problem() == "the thread work has stopped")
     assert threading.active_count() > 1
+
+
+def test_a_watch_that_does_not_show_what_lists_do_is_a_problem(
+    operator: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = operator.controller
+    assert controller is not None
+    operator.install()  # by lists alone: there is no kopf here
+    assert "" == controller.problem()
+    monkeypatch.setattr("deviceplugin_operator.hearing.LATE", -1.0)
+    assert "the watch of deviceplugins misses changes that a list shows" == controller.problem()
+    found = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
+    controller.event(OWNERS, "MODIFIED", found)
+    assert "deviceplugins" not in controller.problem()
+    operator.fleet.store.delete(DEVICE_PLUGIN, "", "sim")
+    operator.wait(lambda: controller.problem() == "")  # no watch shows what is gone
 
 
 @pytest.mark.parametrize("operator", [1], indirect=True)

@@ -13,7 +13,7 @@ KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kusto
 PATCHED = {"kind": "DaemonSet", "spec": {"env": [{"name": "X", "$patch": "delete"}]}}
 
 
-def rendered(folder: Path, **spec: Any) -> object:
+def rendered(folder: Path, **spec: Any) -> Any:
     (folder / "d.yaml").write_text(json.dumps(DAEMON_SET))
     told = {**KUSTOMIZATION, "resources": ["d.yaml"], **spec}
     (folder / "kustomization.yaml").write_text(json.dumps(told))
@@ -29,13 +29,29 @@ def test_what_is_known_is_rendered(tmp_path: Path) -> None:
     assert [{**DAEMON_SET, "spec": {"a": 1, "b": 2}}] == rendered(tmp_path, **patch([operation]))
 
 
+def test_files_become_a_config_map(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1\n")
+    options = {"disableNameSuffixHash": True}
+    entry = {"name": "config", "files": ["a.yaml"], "options": options}
+    (_, made) = rendered(tmp_path, configMapGenerator=[entry])
+    assert ("ConfigMap", {"name": "config"}, {"a.yaml": "a: 1\n"}) == (
+        made["kind"],
+        made["metadata"],
+        made["data"],
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
+        (
+            {"configMapGenerator": [{"name": "a", "files": []}]},
+            "configMapGenerator: {} is not known here",
+        ),
         ({"kind": "Component"}, "is not a Kustomization of v1beta1"),
-        ({"commonLabels": {}}, "'commonLabels' is not known here"),
-        ({"labels": [{"pairs": {}}]}, r"labels: \['pairs'\] are not pairs and includeSelectors"),
-        (patch([{"op": "move", "path": "/a", "value": 1}]), "'move' is not known here"),
+        ({"commonLabels": {}}, "'commonLabels' is not supported here"),
+        ({"labels": [{"fields": []}]}, r"labels: \['fields'\] are not pairs and includeSelectors"),
+        (patch([{"op": "move", "path": "/a", "value": 1}]), "'move' is not supported here"),
         (patch(PATCHED), "there is no X to be deleted"),
     ],
 )

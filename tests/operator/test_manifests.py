@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from deviceplugin_operator import crd, desired, names
+from deviceplugin_operator.catalogue import PLUGINS
 from deviceplugin_operator.specification import read
 from manifests.kustomize import render_by_kustomize
 from operators.crd_documents import refused
@@ -120,7 +121,7 @@ def test_a_sample_is_valid_and_makes_objects_that_kubernetes_takes(file: Path) -
 
 def test_there_is_a_sample_of_each_plugin() -> None:
     plugins = {yaml.safe_load(one.read_text())["spec"]["plugin"] for one in SAMPLES}
-    assert {"fpga", "generic", "gopher", "gpu", "simulated", "custom"} == plugins
+    assert {*PLUGINS, "custom"} == plugins
 
 
 def test_a_config_map_that_is_not_of_ours_has_no_revision() -> None:

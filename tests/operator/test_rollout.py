@@ -217,7 +217,7 @@ def test_a_node_that_is_not_ready_is_named_and_not_waited_for() -> None:
     nodes.tick()
     nodes.nodes["n00"] = replace(nodes.nodes["n00"], ready=False)
     nodes.nodes["n03"] = replace(nodes.nodes["n03"], ready=False)
-    assert "not ready, and not waited for: n00, n03" in nodes.tick().message
+    assert "not ready, skipped: n00, n03" in nodes.tick().message
     nodes.run(done)
     assert NEW == nodes.progress.good
     assert Taken(0.0, {RESOURCE: 4}, True) == nodes.progress.taken["n00"]
@@ -248,6 +248,22 @@ def test_devices_are_counted_once_the_kubelet_has_had_time_to_report_them() -> N
     fresh = [Node("n", True, {RESOURCE: 3}, pod)]
     assert "Progressing" == step(fresh, rollout, found.progress, 107.0, SETTLE).state
     assert "Done" == step(stale, rollout, found.progress, 107.0, SETTLE).state
+
+
+def test_devices_that_were_reported_since_the_pod_was_ready_count_at_once() -> None:
+    rollout = Rollout(deadline=30)
+    pod = Pod("p", "u", NEW, ready=True, ready_since="2026-11-22T10:00:05Z")
+    progress = Progress(NEW, OLD, taken={"n": Taken(100.0, {RESOURCE: 4}, True)})
+    for reported, count, state in (
+        ("2026-11-22T10:00:05Z", 4, "Progressing"),  # within the same second, so perhaps before
+        ("2026-11-22T10:00:06Z", 3, "Progressing"),
+        ("2026-11-22T10:00:06Z", 4, "Done"),
+        ("", 4, "Progressing"),
+    ):
+        nodes = [Node("n", True, {RESOURCE: count}, pod, reported)]
+        assert state == step(nodes, rollout, progress, 102.0, SETTLE).state
+    unknown = [Node("n", True, {RESOURCE: 4}, replace(pod, ready_since=""), "2026-11-22T10:00:06Z")]
+    assert "Progressing" == step(unknown, rollout, progress, 102.0, SETTLE).state
 
 
 def test_a_pod_that_leaves_is_waited_for() -> None:

@@ -1,32 +1,46 @@
-"""The plugins that an object can name: their settings, and which of these the manifest owns."""
+"""The plugins that an object can name: their settings, and which of them the manifest sets."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import deviceplugin as dp
+from deviceplugin_amd.offer import DOMAIN as AMD
+from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_fpga.resource_names import NAMESPACE as FPGA
 from deviceplugin_fpga.settings import FpgaSettings
 from deviceplugin_generic.plugin import GenericSettings, configured
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 from deviceplugin_gpu.configuration.resource_names import DOMAIN as NVIDIA
 from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_intelgpu import offer as intelgpu
+from deviceplugin_intelgpu.settings import IntelGpuSettings
+from deviceplugin_rdma.settings import RdmaSettings
 from deviceplugin_simulated import scenario
 from deviceplugin_simulated.settings import SimulatedSettings
 
 CUSTOM: Final = "custom"
-"""What an object says for a plugin that is not of this repository."""
+"""The name for a plugin that is not in this repository."""
 
 _MOUNTED: Final = "the manifest mounts it"
+_DOWNWARD: Final = "the manifest takes it from the pod's node"
+_DRA: Final = "the operator deploys device plugins only, no DRA drivers"
 OWNED: Final[Mapping[str, str]] = {
     "plugin-dir": _MOUNTED,
     "registry-dir": _MOUNTED,
     "pod-resources-socket": _MOUNTED,
     "registration": "the component watcher sets it, with the mounts that belong to it",
+    "protocol": _DRA,
+    "driver-name": _DRA,
+    "node-name": _DOWNWARD,
+    "cdi-dir": _MOUNTED,
+    "driver-dir": _DRA,
+    "on-unhealthy": _DRA,
+    "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",
     "reload": "the file of a revision never changes",
 }
-"""Settings of every plugin that an object cannot have, and why."""
+"""Settings of every plugin that an object cannot set, and why."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +49,22 @@ class Hosted:
 
     settings: type[dp.Settings]
     offered: Callable[[Any], Iterator[str]]
-    """Yields its resources by its settings; a name that ends in ``*`` stands for several.
+    """Yields the resources that settings lead to; a name that ends in ``*`` stands for several.
 
-    Raises ``ConfigError`` for what the plugin refuses when it starts, not when it reads the file.
+    Raises ``ConfigError`` for what the plugin refuses only when it starts.
     """
     owned: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Keys of its file that are not called as the setting is."""
+    """Settings that have another key in the file."""
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """The settings that an object cannot have, and why."""
+        """The settings that an object cannot set, and why."""
         return {**OWNED, **self.owned}
+
+
+def _of_amd(settings: AmdSettings) -> Iterator[str]:
+    yield f"{AMD}/{'gpu' if settings.resource_naming_strategy == 'single' else '*'}"
 
 
 def _of_gopher(settings: GopherSettings) -> Iterator[str]:
@@ -74,18 +92,32 @@ def _of_fpga(_settings: FpgaSettings) -> Iterator[str]:
     yield f"{FPGA}/*"
 
 
-_DOWNWARD: Final = "the manifest takes it from the pod's node"
+def _of_intelgpu(settings: IntelGpuSettings) -> Iterator[str]:
+    yield from intelgpu.resources(settings)
+
+
+def _of_rdma(settings: RdmaSettings) -> Iterator[str]:
+    yield from (settings.resource(entry) for entry in settings.entries)
+
+
 PLUGINS: Final[Mapping[str, Hosted]] = {
+    "amd": Hosted(
+        AmdSettings,
+        _of_amd,
+        {
+            "labels-file": "it needs a directory: deployments/components/amd-labels",
+            "state-file": _MOUNTED,
+            "sysfs-dir": "every container has its own /sys",
+            "dev-dir": _MOUNTED,
+        },
+    ),
     "fpga": Hosted(
         FpgaSettings,
         _of_fpga,
         {
             "aliases": "it names a file: deployments/components/fpga-aliases",
             "node-annotation": "it needs a token: deployments/components/node-annotation",
-            "node-name": "it is for node-annotation only",
-            "api-server": "it is for node-annotation only",
-            "sysfs-dir": "every container has its own",
-            "cdi-dir": _MOUNTED,
+            "sysfs-dir": "every container has its own /sys",
             "hook": "an init container of the manifest writes it",
         },
     ),
@@ -96,24 +128,43 @@ PLUGINS: Final[Mapping[str, Hosted]] = {
         _of_gpu,
         {
             "driver-root-ctr-path": _MOUNTED,
-            "cdi-dir": _MOUNTED,
             "state-file": _MOUNTED,
             "labels-file": "the manifest would have to mount its directory",
-            "kubelet-socket": "plugin-dir has its meaning, and the manifest mounts that",
+            "kubelet-socket": "plugin-dir has replaced it",
             "cdi-feature-flags": "it has no effect",
-            "node-name": "it is for nodes of the file, in whose place the object has profiles",
-            "node-labels-file": "it is for nodes of the file too",
-            "node-choice": "it is found, not given",
+            "node-labels-file": "use profiles of the object instead",
+            "node-choice": "the plugin finds it by itself",
         },
+    ),
+    "intelgpu": Hosted(
+        IntelGpuSettings,
+        _of_intelgpu,
+        {
+            "labels-file": "it needs a directory: deployments/components/intelgpu-labels",
+            "state-file": _MOUNTED,
+            "sysfs-dir": "every container has its own /sys",
+            "dev-dir": _MOUNTED,
+        },
+    ),
+    "rdma": Hosted(
+        RdmaSettings,
+        _of_rdma,
+        {
+            "proc-net-dir": _MOUNTED,
+            "devinfo-dir": _MOUNTED,
+            "state-file": _MOUNTED,
+            "sysfs-dir": _MOUNTED,
+            "dev-dir": _MOUNTED,
+        },
+        {"resources": "resourceList"},
     ),
     "simulated": Hosted(
         SimulatedSettings,
         _of_simulated,
         {
-            "node-name": _DOWNWARD,
             "devices": "it names a file, which the manifest would have to mount",
             "control-socket": "the manifest would have to mount its directory",
         },
     ),
 }
-"""By what ``spec.plugin`` says, which is the name of the folder in ``deployments/`` too."""
+"""By ``spec.plugin``, which is also the name of the folder in ``deployments/``."""

@@ -1,4 +1,4 @@
-"""What the operator does to the cluster: each write, and what is remembered of it."""
+"""All that the operator reads and writes of a cluster, besides nodes."""
 
 import logging
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from deviceplugin_operator.seen import CONFIG_MAPS, DAEMON_SETS, Object, Seen
 log = logging.getLogger(__name__)
 
 _KEPT: Final = 3
-"""Old revisions of a DaemonSet that are kept."""
+"""Number of old revisions to keep for each DaemonSet."""
 _NO_REASON: Final = ("", "ContainerCreating", "PodInitializing")
 
 
 class Cluster:
-    """The namespace in which everything is made."""
+    """The namespace in which the operator creates objects."""
 
     def __init__(self, api: ApiServer, seen: Seen, namespace: str) -> None:
         self.namespace = namespace
@@ -37,7 +37,7 @@ class Cluster:
         return self._seen.get(DAEMON_SETS, names.daemon_set(owner, profile))
 
     def revision(self, owner: str, profile: str, name: str) -> Revision | None:
-        """Return a revision, if its ConfigMap is there and as it was made."""
+        """Return a revision, if its ConfigMap exists and is intact."""
         found = self._seen.get(CONFIG_MAPS, names.config_map(owner, profile, name))
         try:
             return desired.of_config_map(found) if found else None
@@ -45,7 +45,7 @@ class Cluster:
             return None
 
     def keep_config_map(self, owner: Object, profile: str, made: Revision) -> None:
-        """See that there is the ConfigMap of a revision. It never changes: one that did goes."""
+        """Create the ConfigMap of a revision, and replace one that was changed."""
         wanted = desired.config_map(owner, profile, made, self.namespace)
         name = wanted["metadata"]["name"]
         found = self._seen.get(CONFIG_MAPS, name)
@@ -71,9 +71,9 @@ class Cluster:
     def keep_daemon_set(
         self, owner: Object, profile: str, made: Revision, progress: Progress
     ) -> bool:
-        """See that the DaemonSet is that of ``made``; return whether somebody had changed it.
+        """Give the DaemonSet the revision ``made``; return whether somebody had changed it.
 
-        The whole of it is replaced: what was added is gone as well, which an apply would leave.
+        It is replaced as a whole, because an apply would leave what somebody has added.
         """
         wanted = desired.daemon_set(owner, profile, made, self.namespace)
         wanted["metadata"]["annotations"] = {names.ROLLOUT: progress_note.written(progress)}
@@ -106,7 +106,7 @@ class Cluster:
         except NotFoundError:
             self._seen.drop(DAEMON_SETS, found)
             raise
-        except InvalidError:  # what cannot be changed, such as the selector, was another's
+        except InvalidError:  # it was created with another selector, which cannot be changed
             self._delete(DAEMON_SETS, found)
             raise
         self._seen.put(DAEMON_SETS, done)
@@ -116,7 +116,7 @@ class Cluster:
         self._written[found["metadata"]["uid"]] = found["metadata"]["generation"]
 
     def note(self, found: Object, progress: Progress) -> None:
-        """Write down how far a roll-out is."""
+        """Save the progress of a roll-out on its DaemonSet."""
         text = progress_note.written(progress)
         if (found["metadata"].get("annotations") or {}).get(names.ROLLOUT) != text:
             changes = {"metadata": {"annotations": {names.ROLLOUT: text}}}
@@ -124,7 +124,7 @@ class Cluster:
             self._seen.put(DAEMON_SETS, self._api.merge(path, changes))
 
     def pods(self, owner: str, profile: str) -> dict[str, Pod]:
-        """Return the pods of a DaemonSet by their nodes; of two on a node, the one that stays."""
+        """Return the pods of a DaemonSet by node; of two on a node, the one that stays."""
         selector = f"{names.OWNER}={owner},{names.PROFILE_LABEL}={profile}"
         found: dict[str, Pod] = {}
         for page in self._api.pages(self._path("pods"), {"labelSelector": selector}):
@@ -135,12 +135,12 @@ class Cluster:
         return found
 
     def delete_pod(self, pod: Pod) -> None:
-        """Have the DaemonSet make another one in its place."""
+        """Delete a pod, so that the DaemonSet creates another one."""
         with suppress(NotFoundError, ConflictError):
             self._api.delete(self._path("pods", pod.name), uid=pod.uid)
 
     def prune(self, owner: Object, profile: str, keep: set[str]) -> None:
-        """Delete all ConfigMaps of a profile but those to ``keep`` and the latest few."""
+        """Delete old ConfigMaps of a profile, except those to ``keep``."""
         own = [
             one
             for one in self._seen.of(CONFIG_MAPS, owner["metadata"]["name"])
@@ -152,14 +152,14 @@ class Cluster:
                 self._delete(CONFIG_MAPS, one)
 
     def remove_others(self, owner: str, profiles: set[str]) -> None:
-        """Delete what was made for profiles that are not asked for any more."""
+        """Delete what was created for profiles that no longer exist."""
         for kind in (DAEMON_SETS, CONFIG_MAPS):
             for one in self._seen.of(kind, owner):
                 if one["metadata"]["labels"].get(names.PROFILE_LABEL, "") not in profiles:
                     self._delete(kind, one)
 
     def set_status(self, owner: Object, status: Mapping[str, Any]) -> None:
-        """Write the status of ``owner``, if it is another."""
+        """Write the status of ``owner``, if it has changed."""
         if owner.get("status") == status:
             return
         name = owner["metadata"]["name"]
@@ -182,7 +182,7 @@ def _is_as(found: Object, wanted: Object) -> bool:
 
 
 def _pinned(pod: Mapping[str, Any]) -> str:
-    """Return the node that a pod is for before it is scheduled, as DaemonSets say it."""
+    """Return the node to which a DaemonSet has pinned a pod that is not scheduled yet."""
     terms = (
         ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {})
         .get("requiredDuringSchedulingIgnoredDuringExecution", {})
@@ -198,18 +198,20 @@ def _pinned(pod: Mapping[str, Any]) -> str:
 def _pod(found: Mapping[str, Any]) -> Pod:
     metadata, status = found["metadata"], found.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
     return Pod(
         metadata["name"],
         metadata["uid"],
         metadata["labels"].get(names.REVISION, ""),
-        conditions.get("Ready", {}).get("status") == "True",
+        ready.get("status") == "True",
         "deletionTimestamp" in metadata,
         _said(status, conditions),
+        ready.get("lastTransitionTime") or "",
     )
 
 
 def _said(status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> str:
-    """Return why a pod does not run: its last words, or what the kubelet or the scheduler says."""
+    """Return why a pod does not run: its last message, or that of the kubelet or the scheduler."""
     for one in (
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),

@@ -31,40 +31,52 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="deviceplugin-operator", description="DevicePlugin objects become DaemonSets."
+        prog="deviceplugin-operator",
+        description="Runs device plugins as objects ask for.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
-        "check", help="judge files with DevicePlugin objects by the plugins' own settings"
+        "check", help="check files with DevicePlugin objects, without a cluster"
     )
-    check.add_argument("file", nargs="+", type=Path, help="YAML; - is the standard input")
-    run = commands.add_parser("run", help="be the operator of this cluster")
+    check.add_argument("file", nargs="+", type=Path, help="YAML file; - is the standard input")
+    run = commands.add_parser("run", help="run the operator")
     run.add_argument(
-        "--namespace", default=os.environ.get("POD_NAMESPACE", ""), help="where DaemonSets are made"
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", ""),
+        help="namespace of the DaemonSets (default: POD_NAMESPACE)",
     )
     run.add_argument(
         "--image-prefix",
         default=os.environ.get("IMAGE_PREFIX", ""),
-        help="before the names of images that an object does not name: registry.example.com/",
+        help="prefix of images, such as registry.example.com/ (default: IMAGE_PREFIX)",
     )
-    run.add_argument("--api-server", default="", help="its address; the pod's own by default")
     run.add_argument(
-        "--liveness", default="", help="address of the probe: http://0.0.0.0:8080/healthz"
+        "--api-server",
+        default="",
+        help="its address (default: that of the pod's cluster)",
+    )
+    run.add_argument(
+        "--liveness",
+        default="",
+        help="address of the liveness probe, such as http://0.0.0.0:8080/healthz",
     )
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Be the operator, until SIGTERM or SIGINT.
+    """Run the operator until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: It is not known of which API server, or in which namespace.
+        ConfigError: API server or namespace are unknown, the probe cannot be served, or the API
+            server does not know the kind.
     """
-    from deviceplugin_operator import shell  # with kopf, which no other command needs
+    from deviceplugin_operator import liveness, shell  # with kopf, which no other command needs
     from deviceplugin_operator.controller import Controller
 
     if not options.namespace:
-        raise dp.ConfigError("--namespace (or POD_NAMESPACE) is needed: where DaemonSets are made")
+        raise dp.ConfigError("--namespace or POD_NAMESPACE is needed, for the DaemonSets")
+    if options.liveness:
+        liveness.check(options.liveness)
     name = "deviceplugin-operator"
     given = options.api_server
     api = ApiServer(given, name=name) if given else ApiServer.of_pod(name=name)
@@ -73,14 +85,14 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check(files: Sequence[Path]) -> int:
-    """Print what is wrong with the objects in ``files``; 2 if anything is."""
+    """Print what is wrong with the objects in ``files``; return 2 if anything is."""
     lines = [line for file in files for line in _faults(file)]
     sys.stderr.writelines(f"deviceplugin-operator: {line}\n" for line in lines)
     return 2 if lines else 0
 
 
 def _faults(file: Path) -> Iterator[str]:
-    """Yield what is wrong with a file, and print the names of objects that are valid."""
+    """Yield what is wrong with a file, and print the names of valid objects."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         objects = [one for one in yaml.safe_load_all(text) if one is not None]

@@ -1,27 +1,39 @@
-"""Two objects that would bring two plugins of one kind to a node: the younger one waits."""
+"""Finds objects that would offer the same on one node. The younger one is refused."""
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from deviceplugin_operator import placement
 from deviceplugin_operator.catalogue import CUSTOM
 from deviceplugin_operator.fleet import Fleet
 from deviceplugin_operator.seen import Object
+from deviceplugin_operator.specification import Variant, Wanted
 
 _SHOWN: Final = 5
 
+Other = tuple[Object, Wanted | None]
+"""An object, and what it asks for; None while its settings are invalid."""
 
-def conflict(owner: Object, others: Iterable[Object], fleet: Fleet) -> str:
-    """Return which older object is for a node of this one too, or an empty string.
 
-    The kubelet would read the lists of both plugins, and take either's for the whole.
+def conflict(owner: Object, wanted: Wanted, others: Iterable[Other], fleet: Fleet) -> str:
+    """Return which older object conflicts with this one on which nodes, or an empty string.
+
+    Two objects conflict if they have the same plugin or offer the same resource: the kubelet would
+    take the list of either plugin for the whole. An older object with invalid settings keeps its
+    nodes, because its earlier settings may still run there.
     """
-    for other in sorted(others, key=_age):
+    for other, asked in sorted(others, key=lambda one: _age(one[0])):
         if _age(other) >= _age(owner):
             return ""
-        if _clash(owner["spec"], other["spec"]) and (both := _both(owner, other, fleet)):
-            more = f" and {len(both) - _SHOWN} more" if len(both) > _SHOWN else ""
-            nodes = ", ".join(both[:_SHOWN])
-            return f"{other['metadata']['name']} is for these nodes too: {nodes}{more}"
+        name = other["metadata"]["name"]
+        if asked is None:
+            if other["spec"].get("plugin") == wanted.plugin != CUSTOM:
+                selector = other["spec"].get("nodeSelector") or {}
+                if nodes := _both(wanted, selector, fleet):
+                    return f"DevicePlugin {name} already covers nodes: {_few(nodes)}"
+        elif found := _meeting(wanted, asked, fleet):
+            return f"DevicePlugin {name} already {found}"
     return ""
 
 
@@ -30,25 +42,51 @@ def _age(found: Object) -> tuple[str, str]:
     return metadata.get("creationTimestamp", ""), metadata["name"]
 
 
-def _clash(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two plugins on a node would be in each other's way."""
-    if one.get("plugin") != other.get("plugin"):
-        return False
-    if one.get("plugin") != CUSTOM:
-        return True
-    return bool(_offered(one) & _offered(other))
+def _meeting(one: Wanted, other: Wanted, fleet: Fleet) -> str:
+    """Return what ``other`` already does on nodes of ``one``, with the nodes."""
+    found: dict[str, list[str]] = {}
+    if any(_clash(one, mine, other, its) for mine in one.variants for its in other.variants):
+        for node in _both(one, placement.selector(other), fleet):
+            mine, its = placement.variant(one, node), placement.variant(other, node)
+            if clash := _clash(one, mine, other, its):
+                found.setdefault(clash, []).append(node.name)
+    for clash, names in found.items():
+        return f"{clash} nodes: {_listed(names)}"
+    return ""
 
 
-def _offered(spec: Mapping[str, Any]) -> set[str]:
-    custom = spec.get(CUSTOM) or {}
-    return set(custom.get("resources") or ()) or {str(spec.get("image"))}
+def _clash(one: Wanted, mine: Variant, other: Wanted, its: Variant) -> str:
+    """Return how two plugins conflict on a node, or an empty string."""
+    if one.plugin == other.plugin != CUSTOM:
+        return "covers"
+    for name in _offered(one, mine):
+        for offered in _offered(other, its):
+            if fnmatchcase(name, offered) or fnmatchcase(offered, name):
+                return f"offers {min(name, offered, key=_stars)} on"
+    return ""
 
 
-def _both(one: Object, other: Object, fleet: Fleet) -> list[str]:
-    """Return the nodes that two objects are for."""
-    joined: dict[str, str] = {}
-    for found in (one, other):
-        for label, value in (found["spec"].get("nodeSelector") or {}).items():
-            if joined.setdefault(label, value) != value:
-                return []
-    return [node.name for node in fleet.matching(joined)]
+def _stars(name: str) -> bool:
+    return name.endswith("*")
+
+
+def _offered(wanted: Wanted, variant: Variant) -> tuple[str, ...]:
+    """Return the resources; if none are known, the image stands for them."""
+    return variant.resources or (wanted.image,)
+
+
+def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[Any]:
+    """Return the nodes of ``one`` that also have the labels of ``selector``."""
+    own = placement.selector(one)
+    if any(own.get(label, value) != value for label, value in selector.items()):
+        return []
+    return fleet.matching({**own, **selector})
+
+
+def _few(nodes: Iterable[Any]) -> str:
+    return _listed([one.name for one in nodes])
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

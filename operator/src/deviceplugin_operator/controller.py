@@ -1,4 +1,4 @@
-"""The operator without what brings it events: the work, and what looks by itself now and then."""
+"""The operator without kopf: it takes in events, lists everything now and then, and reconciles."""
 
 import logging
 import threading
@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError
+from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError, NotFoundError
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import Cluster
 from deviceplugin_operator.fleet import Fleet
+from deviceplugin_operator.hearing import Hearing
 from deviceplugin_operator.notices import Notices
 from deviceplugin_operator.reconciler import Reconciler, Timing
 from deviceplugin_operator.seen import (
@@ -27,13 +28,13 @@ log = logging.getLogger(__name__)
 
 NODES_EVERY: Final = 30.0
 LISTS_EVERY: Final = 300.0
-"""Seconds between looks at everything, in case an event was lost."""
+"""Seconds between complete lists, in case an event was lost."""
 DEAF: Final = 900.0
-"""Seconds without a complete look at everything after which this process is of no use."""
+"""Seconds without a complete list after which the liveness probe fails."""
 
 
 class Controller:
-    """Keeps the cluster as the objects say, in two threads of its own."""
+    """Keeps the cluster as the objects ask, in two threads."""
 
     def __init__(
         self,
@@ -61,18 +62,31 @@ class Controller:
         )
         self._stop = threading.Event()
         self._whole = time.monotonic()
+        self._answered = 0
+        """The changes of nodes for which all objects were reconciled."""
+        self._hearing = Hearing(time.monotonic)
         self._failing: dict[str, str] = {}
         self._threads = [
             threading.Thread(target=self._look, name="look", daemon=True),
             threading.Thread(target=self._work, name="work", daemon=True),
         ]
 
+    def knows_kind(self) -> bool:
+        """Return whether the API server knows the kind, or does not answer."""
+        try:
+            self._api.get(self._list(OWNERS)[0], {"limit": "1"})
+        except NotFoundError:
+            return False
+        except ApiServerError:
+            return True
+        return True
+
     def start(self) -> None:
-        """Begin; nothing is changed before everything has been looked at once."""
+        """Start. Nothing is changed before everything has been listed once."""
         self._threads[0].start()
 
     def stop(self) -> None:
-        """End, once the step under way is done."""
+        """Stop after the current step."""
         self._stop.set()
         self.queue.close()
         for thread in self._threads:
@@ -80,7 +94,8 @@ class Controller:
                 thread.join(30)
 
     def event(self, kind: str, event: str | None, found: Object) -> None:
-        """Take in what a watch says of an object."""
+        """Take in an event of a watch."""
+        self._hearing.heard(kind, found)
         news = self.seen.drop(kind, found) if event == "DELETED" else self.seen.put(kind, found)
         if news:
             self._wake(kind, found)
@@ -89,19 +104,23 @@ class Controller:
         name = owner_of(kind, found)
         if name:
             self.queue.add(name)
-        if kind == OWNERS:  # whom it was in conflict with
-            for other in self.seen.owners():
-                if other["spec"].get("plugin") == found["spec"].get("plugin"):
-                    self.queue.add(other["metadata"]["name"])
+        if kind == OWNERS:  # others may have been in conflict with it
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for owner in self.seen.owners():
+            self.queue.add(owner["metadata"]["name"])
 
     def problem(self) -> str:
-        """Return why a restart may help, or an empty string."""
+        """Return why the process should be restarted, or an empty string."""
         silent = time.monotonic() - self._whole
         if silent > DEAF:
-            return f"nothing could be listed for {silent:.0f} s"
+            return f"no complete list from the API server for {silent:.0f} s"
+        if kind := self._hearing.deaf(self.seen):
+            return f"the watch of {kind} misses changes that a list shows"
         dead = [one.name for one in self._threads if one.ident and not one.is_alive()]
         if dead and not self._stop.is_set():
-            return f"the thread {dead[0]} has ended"
+            return f"the thread {dead[0]} has stopped"
         return ""
 
     # Looking
@@ -122,7 +141,7 @@ class Controller:
             self._stop.wait(max(0.05, min(due.values()) - time.monotonic()))
 
     def _tried(self, what: str, look: Callable[[], None]) -> bool:
-        """Look, and return whether it went well; a lasting failure is logged once."""
+        """Look, and return whether that succeeded. A lasting failure is logged once."""
         try:
             look()
         except ApiServerError as error:
@@ -131,14 +150,17 @@ class Controller:
             self._failing[what] = str(error)
             return False
         if self._failing.pop(what, ""):
-            log.info("API server answers again", extra={"what": what})
+            log.info("API server available again", extra={"what": what})
         return True
 
     def _look_at_objects(self) -> None:
-        """List everything: what is not known yet was missed by a watch."""
+        """List all objects. What is new was missed by a watch."""
         for kind in KINDS:
             for found in self.seen.take_all(kind, self._api.list(*self._list(kind))):
+                if self.seen.get(kind, found["metadata"]["name"]) is found:
+                    self._hearing.listed(kind, found)
                 self._wake(kind, found)
+        self._wake_all()
         self._whole = time.monotonic()
 
     def _list(self, kind: str) -> tuple[str, dict[str, str]]:
@@ -150,8 +172,10 @@ class Controller:
 
     def _look_at_nodes(self) -> None:
         self.fleet.refresh()
-        for owner in self.seen.owners():
-            self.queue.add(owner["metadata"]["name"])
+        changes = self.fleet.changes
+        if changes != self._answered:  # most looks show nothing new
+            self._answered = changes
+            self._wake_all()
 
     # Working
 
@@ -163,7 +187,7 @@ class Controller:
                 self.queue.add(name)
             except ApiServerError as error:
                 if self._failing.get(name) != str(error):
-                    log.warning("step failed", extra={"object": name, "reason": str(error)})
+                    log.warning("reconcile failed", extra={"object": name, "reason": str(error)})
                 self._failing[name] = str(error)
                 self.queue.again(name)
             else:

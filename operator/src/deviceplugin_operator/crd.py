@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition, made of the plugins' settings.
+"""The CustomResourceDefinition, generated from the plugins' settings.
 
 ``python -m deviceplugin_operator.crd`` prints it. With ``--write`` it writes the file below
 ``deployments/operator/crd``, and with ``--check`` it exits with 1 if that is not current.
@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from deviceplugin.kit.configuration import settings_schema
-from deviceplugin_operator.catalogue import CUSTOM, PLUGINS, Hosted
+from deviceplugin_operator.catalogue import CUSTOM, PLUGINS
 from deviceplugin_operator.deployments_folder import DEPLOYMENTS, components
 from deviceplugin_operator.names import (
     GROUP,
@@ -34,12 +34,13 @@ _LABEL: Final = {"type": "string", "maxLength": 317}
 
 Schema = dict[str, Any]
 _HEADER: Final = """\
-# Written by `python -m deviceplugin_operator.crd --write`, of the plugins' settings: edit those.
+# Generated from the plugins' settings by `python -m deviceplugin_operator.crd --write`.
 """
 
 
-def settings_of(plugin: Hosted) -> Schema:
-    """Return the schema of what an object says below the name of ``plugin``."""
+def settings_of(name: str) -> Schema:
+    """Return the schema of what an object says below the name of a plugin."""
+    plugin = PLUGINS[name]
     known = settings_schema(plugin.settings)["properties"]
     keys = {
         plugin.renamed.get(key, key): structural(one)
@@ -48,77 +49,80 @@ def settings_of(plugin: Hosted) -> Schema:
     }
     return {
         "type": "object",
-        "description": "What its configuration file has, by the same keys. What is not said here "
-        "is as deployments/ has it.",
+        "description": f"Settings of the plugin {name}, with the keys of its configuration file. "
+        "Settings that are not given are as in deployments/.",
         "properties": keys,
     }
 
 
 _CUSTOM: Final[Schema] = {
     "type": "object",
-    "description": "A plugin that is not of this repository, and is made with its framework",
+    "description": "Settings of a plugin that is not in this repository",
     "properties": {
         "config": {
             "type": "object",
-            "description": "Its configuration file. Nothing but the plugin itself checks it.",
+            "description": "Its configuration file. Only the plugin itself checks it.",
             **FREE,
         },
         "resources": {
             "type": "array",
             "maxItems": 64,
             "x-kubernetes-list-type": "set",
-            "description": "What it offers, such as example.com/lamp or example.com/*; the devices "
-            "of these are counted",
+            "description": "The resources that it offers, such as example.com/lamp or "
+            "example.com/*. Their devices are counted",
             "items": {"type": "string", "maxLength": 317, "pattern": "^[a-z0-9.-]+/[^/]+$"},
         },
     },
 }
 _ROLLOUT: Final[Schema] = {
     "type": "object",
-    "description": "How nodes get what has changed. Nodes that are not ready do not count.",
+    "description": "How a change reaches the nodes. Nodes that are not ready are skipped.",
     "properties": {
         "canary": {
             "type": "integer",
             "minimum": 1,
             "maximum": 100,
             "default": 1,
-            "description": "Nodes that get it before all others do",
+            "description": "Number of nodes that get a change first",
         },
         "maxUnavailable": {
             "x-kubernetes-int-or-string": True,
             "pattern": "^([1-9][0-9]?|100)%$",
             "minimum": 1,
             "default": "10%",
-            "description": "Nodes that may be without the plugin at the same time, at least one",
+            "description": "Number or percentage of nodes that may be without the plugin at the "
+            "same time; at least one",
         },
         "deadline": {
             "type": "string",
             "maxLength": 32,
             "pattern": _DURATION,
             "default": "2m",
-            "description": "A node that is not well after this long has failed, and ends it",
+            "description": "How long a node may take to be ready with all its devices. If one "
+            "takes longer, the roll-out fails",
         },
         "onFailure": {
             "type": "string",
             "enum": ["RollBack", "Halt"],
             "default": "RollBack",
-            "description": "Go back to what was good before, or leave it as it is",
+            "description": "What happens after a failure: RollBack goes back to the last good "
+            "state, Halt stops",
         },
         "allowFewerDevices": {
             "type": "boolean",
             "default": False,
-            "description": "Whether a node is well with fewer devices than it had before",
+            "description": "Whether a node may have fewer devices than before",
         },
     },
 }
 
 
 def _union() -> Schema:
-    return {**{name: settings_of(one) for name, one in PLUGINS.items()}, CUSTOM: _CUSTOM}
+    return {**{name: settings_of(name) for name in PLUGINS}, CUSTOM: _CUSTOM}
 
 
 def _undescribed(keys: Schema) -> Schema:
-    """Return the same keys without their descriptions, which stand in another place already."""
+    """Return the same keys without their descriptions, which are in the file once already."""
     found = {}
     for key, one in keys.items():
         found[key] = {name: value for name, value in one.items() if name != "description"}
@@ -146,7 +150,7 @@ def _rules() -> Iterator[Schema]:
     yield _rule("self.plugin != 'custom' || has(self.image)", "image: is needed for plugin custom")
     yield _rule(
         "has(self.profiles) == has(self.profileLabel)",
-        "profileLabel: belongs to profiles, and they to it",
+        "profileLabel: is needed with profiles, and only with them",
     )
     yield _rule(
         f"!has(self.profiles) || self.profiles.all(one, one.matches('{PROFILE}'))",
@@ -160,41 +164,44 @@ def _spec() -> Schema:
         "plugin": {
             "type": "string",
             "enum": [*PLUGINS, CUSTOM],
-            "description": "Which plugin; custom is one that is not of this repository",
+            "description": "The plugin to run; custom is one that is not in this repository",
             "x-kubernetes-validations": [
-                _rule("self == oldSelf", "cannot be changed: make another object")
+                _rule("self == oldSelf", "cannot be changed: create another object")
             ],
         },
         "image": {
             "type": "string",
             "maxLength": 512,
             "pattern": "^[^\\s]+$",
-            "description": "Its image; that of the operator's own release where not given",
+            "description": "The plugin's image; by default that of the operator's release",
         },
-        "paused": {"type": "boolean", "description": "Whether nothing at all is changed"},
+        "paused": {
+            "type": "boolean",
+            "description": "Stops all changes, including roll-outs that are under way",
+        },
         "nodeSelector": {
             "type": "object",
             "maxProperties": 16,
             "additionalProperties": {"type": "string", "maxLength": 63},
-            "description": "Labels of the nodes that get it",
+            "description": "Labels of the nodes that the plugin runs on",
         },
         "profileLabel": {
             **_LABEL,
-            "description": "The label of a node whose value says which of profiles is for it",
+            "description": "The node label whose value is the name of the node's profile",
         },
         "profiles": {
             "type": "object",
             "maxProperties": MAX_PROFILES,
             "additionalProperties": {"type": "object", "properties": _undescribed(union)},
-            "description": "Settings for some nodes, by the value of their label profileLabel. A "
-            "key here takes the place of the same key above.",
+            "description": "Settings for some nodes: those whose label profileLabel has this "
+            "value. A key here replaces the same key of the general settings.",
         },
         "components": {
             "type": "array",
             "maxItems": 16,
             "x-kubernetes-list-type": "set",
             "items": {"type": "string", "enum": [*components()]},
-            "description": "Of deployments/components",
+            "description": "Components of deployments/components to add",
         },
         "rollout": _ROLLOUT,
     }
@@ -202,6 +209,7 @@ def _spec() -> Schema:
     return {
         "type": "object",
         "required": ["plugin"],
+        "description": "Which plugin runs on which nodes, and with which settings",
         "x-kubernetes-validations": rules,
         "properties": {**own, **union},
     }
@@ -213,7 +221,7 @@ def crd() -> Schema:
     root = {
         "type": "object",
         "required": ["spec"],
-        "description": "A device plugin on all nodes, or some",
+        "description": "A device plugin on all nodes or on some",
         "x-kubernetes-validations": [
             _rule(
                 f"self.metadata.name.matches('{NAME}')",
@@ -250,7 +258,7 @@ def crd() -> Schema:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes what stands at several places at each of them."""
+    """Writes shared parts in full, without YAML aliases."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

@@ -1,4 +1,4 @@
-"""``deployments/`` as this package carries it: the single source of what the operator applies."""
+"""Reads ``deployments/``, the only source of what the operator applies."""
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -14,32 +14,36 @@ from deviceplugin_operator.kustomize import Manifest, has_patches_alone, render
 DEPLOYMENTS: Final = Path(__file__).parent / "deployments"
 """A link in a checkout, and a copy in a wheel."""
 CONTAINER: Final = "device-plugin"
-"""The plugin's own, of all containers of the pod."""
+"""The name of the plugin's container in its pod."""
+_OF_AGENT: Final = "node-"
+"""How components begin that are for deployments/node alone."""
 _NOT_OFFERED: Final = frozenset({"verbose"})
-"""Components that only set what an object sets by its settings."""
+"""Components that only set what the object's settings can set."""
 _BASE: Final = "base"
 _PREFIX: Final = "DP_"
 _MANIFESTS: Final = frozenset({"DP_CONFIG", "DP_HTTP_ADDRESS"})
-"""Variables that are the manifest's business alone."""
+"""Variables that only the manifest sets."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """What ``deployments/`` has for one plugin with some components. Read it only."""
+    """What ``deployments/`` has for one plugin with some components. Do not change it."""
 
     daemon_set: Manifest
     document: Mapping[str, Any]
-    """Its settings: of its ConfigMap, and the values that components give by variables."""
+    """Its settings: those of the ConfigMap, and those that components set by variables."""
 
 
 @cache
 def components(folder: Path = DEPLOYMENTS) -> tuple[str, ...]:
     """Return the components that an object can name: those that change the DaemonSet alone.
 
-    The others bring objects with rights or of other operators, which are not this one's to create.
+    The others bring objects with rights, or objects of other operators, or are for the agent, which
+    runs several plugins and which no object can name.
     """
     found = (path.parent for path in folder.glob("components/*/kustomization.yaml"))
-    names = (one.name for one in found if one.name not in _NOT_OFFERED and has_patches_alone(one))
+    known = (one for one in found if not one.name.startswith(_OF_AGENT))
+    names = (one.name for one in known if one.name not in _NOT_OFFERED and has_patches_alone(one))
     return tuple(sorted(names))
 
 
@@ -50,10 +54,10 @@ def template(
     *,
     folder: Path = DEPLOYMENTS,
 ) -> Template:
-    """Return what there is for ``plugin``, or for any plugin if it is None.
+    """Return the template of ``plugin``, or that of any plugin if it is None.
 
-    Variables would win over the file, so those that components set become settings of the file;
-    those that are ``kept`` stay.
+    Variables override the file. So those that components set become settings of the file, except
+    those that are ``kept``.
     """
     return _template(plugin or _BASE, tuple(chosen), frozenset(kept), folder)
 
@@ -71,7 +75,7 @@ def _template(plugin: str, chosen: tuple[str, ...], kept: frozenset[str], folder
 
 
 def _moved(daemon_set: Manifest, kept: frozenset[str]) -> dict[str, str]:
-    """Take the settings out of the plugin's variables, and return them."""
+    """Remove settings from the plugin's variables, and return them."""
     containers = daemon_set["spec"]["template"]["spec"]["containers"]
     (own,) = (one for one in containers if one["name"] == CONTAINER)
     found = {}

@@ -1,4 +1,4 @@
-"""The objects that a ``DevicePlugin`` asks for. Everything here is a function of what is given."""
+"""The objects that a ``DevicePlugin`` asks for. All functions here are pure."""
 
 import hashlib
 import json
@@ -15,10 +15,11 @@ from deviceplugin_operator.specification import Object, Variant, Wanted
 ACCOUNT: Final = "device-plugin"
 """The service account of plugins in the operator's namespace; it has no token."""
 CONFIG: Final = "config.yaml"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _POD: Final = "pod.json"
 _VOLUME: Final = "config"
 _HASH: Final = 10
-"""Hexadecimal digits of a revision: a few of them exist at a time, of one DaemonSet."""
+"""Hexadecimal digits of a revision's name; a DaemonSet has only a few revisions."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,17 @@ class Revision:
 
     config: str
     pod: Mapping[str, Any]
-    """The template of pods, but for what follows from the name of the revision."""
+    """The pod template, without what contains the revision's name."""
 
     @property
     def name(self) -> str:
-        """What it is called: the same for the same content, also of another release."""
+        """A hash of the content, the same in every release."""
         content = json.dumps([self.config, self.pod], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:_HASH]
 
 
 def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
-    """Return what is wanted for the nodes of one profile.
+    """Return the wanted revision for the nodes of one profile.
 
     ``prefix`` stands before the name of an image that the object does not name.
     """
@@ -49,7 +50,7 @@ def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
     }
     spec["serviceAccountName"] = ACCOUNT
     spec.setdefault("nodeSelector", {}).update(wanted.node_selector)
-    spec["affinity"] = _affinity(wanted, variant.profile)
+    spec["affinity"] = _affinity(wanted, variant.profile, spec.get("affinity", {}))
     _set_image(spec, wanted.image, prefix)
     return Revision(variant.config, pod)
 
@@ -58,17 +59,19 @@ def _labels(owner: str, profile: str) -> dict[str, str]:
     return {names.OWNER: owner, names.PROFILE_LABEL: profile}
 
 
-def _affinity(wanted: Wanted, profile: str) -> Manifest:
-    """Return on which nodes a pod may be: of its profile, and where no other of the plugin is."""
+def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
+    """Return where a pod may run: on nodes of its profile without another pod of the plugin.
+
+    ``ours`` says which architectures our images are for; others' images may be for others.
+    """
     same = {"matchLabels": {names.PLUGIN: wanted.plugin}}
     if wanted.plugin == "custom":
         same["matchLabels"][names.OWNER] = wanted.name
     term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
-    apart: Manifest = {
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    }
+    apart: Manifest = {"podAntiAffinity": {_REQUIRED: [term]}}
+    there = {} if wanted.image else ours
     if not wanted.profiles:
-        return apart
+        return apart | there
     how = (
         {"operator": "In", "values": [profile]}
         if profile
@@ -77,9 +80,21 @@ def _affinity(wanted: Wanted, profile: str) -> Manifest:
             "values": wanted.profiles,
         }
     )
-    match = {"matchExpressions": [{"key": wanted.profile_label, **how}]}
-    required = {"nodeSelectorTerms": [match]}
-    return apart | {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    own = {"key": wanted.profile_label, **how}
+    return apart | {
+        "nodeAffinity": {
+            _REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [*_expressions(there), own]}]}
+        }
+    }
+
+
+def _expressions(affinity: Manifest) -> list[Manifest]:
+    """Return what an affinity requires of nodes; those of our manifests have one term."""
+    if not affinity:
+        return []
+    (term,) = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    found: list[Manifest] = term["matchExpressions"]
+    return found
 
 
 def _set_image(spec: Manifest, image: str, prefix: str) -> None:
@@ -91,7 +106,7 @@ def _set_image(spec: Manifest, image: str, prefix: str) -> None:
 
 
 def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
-    """Return the ConfigMap of a revision, which has all that is needed to go back to it."""
+    """Return the ConfigMap of a revision. It has all that a roll-back to it needs."""
     name = owner["metadata"]["name"]
     labels = {**_labels(name, profile), names.REVISION: made.name}
     return {
@@ -104,10 +119,10 @@ def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> M
 
 
 def of_config_map(found: Object) -> Revision:
-    """Return the revision that a ConfigMap was made of.
+    """Return the revision of a ConfigMap.
 
     Raises:
-        ValueError: It is not of ours.
+        ValueError: It is not an intact ConfigMap of the operator.
     """
     try:
         made = Revision(found["data"][CONFIG], json.loads(found["data"][_POD]))
@@ -119,7 +134,7 @@ def of_config_map(found: Object) -> Revision:
 
 
 def daemon_set(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
-    """Return the DaemonSet that makes pods of a revision. It replaces none by itself."""
+    """Return the DaemonSet of a revision. It replaces no pods by itself."""
     name = owner["metadata"]["name"]
     labels = _labels(name, profile)
     pod = deepcopy(dict(made.pod))
@@ -137,7 +152,7 @@ def daemon_set(owner: Object, profile: str, made: Revision, namespace: str) -> M
         "metadata": _metadata(names.daemon_set(name, profile), namespace, own, owner),
         "spec": {
             "selector": {"matchLabels": labels},
-            # The operator says which pod goes, and when.
+            # The operator decides which pod is replaced, and when.
             "updateStrategy": {"type": "OnDelete"},
             "template": pod,
         },

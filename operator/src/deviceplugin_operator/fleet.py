@@ -1,24 +1,24 @@
-"""The nodes of the cluster, as far as it matters here: labels, readiness, devices."""
+"""The nodes of the cluster: labels, readiness and devices."""
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServer, NotFoundError
+from deviceplugin.apiserver import ApiServer, NotFoundError, devices_in
 
 NODES: Final = "/api/v1/nodes"
 PAGE: Final = 100
-"""Nodes that are in memory as a whole at once; one has some 10 kB."""
+"""Nodes in one page of a list; a Node object has some 10 kB."""
 _FEW: Final = 20
-"""Nodes that are asked for one by one."""
+"""Up to this number, nodes are read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is known of a node."""
+    """What is known about a node."""
 
     name: str
     labels: Mapping[str, str]
@@ -27,9 +27,11 @@ class NodeFacts:
     """Devices by resource: the capacity."""
     healthy: Mapping[str, int]
     """Devices by resource: what is allocatable."""
+    reported: str = field(default="", compare=False)
+    """When the kubelet last reported all of this, by the node's clock."""
 
     def offers(self, patterns: Iterable[str]) -> dict[str, int]:
-        """Return the allocatable devices of resources that are of ``patterns``."""
+        """Return the allocatable devices of the resources that match ``patterns``."""
         return {name: count for name, count in self.healthy.items() if _is_of(name, patterns)}
 
 
@@ -41,12 +43,19 @@ class Fleet:
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeFacts] = {}
         self._looked = float("-inf")
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """How often the nodes have changed; a new heartbeat is no change."""
+        with self._lock:
+            return self._changes
 
     def refresh(self, older_than: float = 0.0) -> None:
-        """Look at all nodes, some at a time, unless that was done within ``older_than`` seconds.
+        """List all nodes in pages, unless that was done within ``older_than`` seconds.
 
         Raises:
-            ApiServerError: They cannot be listed now; what was known stays.
+            ApiServerError: The request failed; what was known stays.
         """
         if time.monotonic() - self._looked < older_than:
             return
@@ -54,11 +63,12 @@ class Fleet:
         for page in self._api.pages(NODES, size=PAGE):
             found |= {one.name: one for one in map(_facts, page.items)}
         with self._lock:
+            self._changes += found != self._nodes
             self._nodes = found
             self._looked = time.monotonic()
 
     def look_at(self, names: Collection[str]) -> None:
-        """Look at some nodes; at all of them if that is less to ask."""
+        """Read some nodes again, or list all of them if that takes fewer requests."""
         if len(names) > _FEW:
             self.refresh(older_than=1.0)
             return
@@ -67,53 +77,31 @@ class Fleet:
                 facts = _facts(self._api.get(f"{NODES}/{name}"))
             except NotFoundError:
                 with self._lock:
-                    self._nodes.pop(name, None)
+                    self._changes += self._nodes.pop(name, None) is not None
                 continue
             with self._lock:
+                self._changes += facts != self._nodes.get(name)
                 self._nodes[name] = facts
 
-    def matching(
-        self,
-        selector: Mapping[str, str],
-        label: str = "",
-        among: Iterable[str] = (),
-        *,
-        inside: bool = False,
-    ) -> list[NodeFacts]:
-        """Return the nodes with the labels of ``selector``, by name.
-
-        With a ``label``, only those whose value of it is ``among`` some, or with ``inside`` false
-        those whose value is not.
-        """
+    def matching(self, selector: Mapping[str, str]) -> list[NodeFacts]:
+        """Return the nodes with the labels of ``selector``, by name."""
         with self._lock:
             nodes = sorted(self._nodes.values(), key=lambda one: one.name)
-        values = {*among}
-        return [
-            one
-            for one in nodes
-            if selector.items() <= one.labels.items()
-            and (not label or (one.labels.get(label) in values) == inside)
-        ]
+        return [one for one in nodes if selector.items() <= one.labels.items()]
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
     metadata, status = node["metadata"], node.get("status") or {}
-    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
     return NodeFacts(
         metadata["name"],
         metadata.get("labels") or {},
-        conditions.get("Ready") == "True",
-        dict(_devices(status.get("capacity") or {})),
-        dict(_devices(status.get("allocatable") or {})),
+        ready.get("status") == "True",
+        devices_in(status.get("capacity") or {}),
+        devices_in(status.get("allocatable") or {}),
+        ready.get("lastHeartbeatTime") or "",
     )
-
-
-def _devices(amounts: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield the resources that are devices; others are in units, such as ``16Gi`` and ``500m``."""
-    for name, amount in amounts.items():
-        domain, slash, _ = name.partition("/")
-        if slash and domain != "kubernetes.io" and str(amount).isdecimal():
-            yield name, int(amount)
 
 
 def _is_of(name: str, patterns: Iterable[str]) -> bool:
@@ -121,7 +109,7 @@ def _is_of(name: str, patterns: Iterable[str]) -> bool:
 
 
 def of_resources(nodes: Iterable[NodeFacts], patterns: Iterable[str]) -> dict[str, list[NodeFacts]]:
-    """Return the nodes that have any device of each resource that is of ``patterns``."""
+    """Return, for each resource that matches ``patterns``, the nodes that have devices of it."""
     wanted, found = tuple(patterns), dict[str, list[NodeFacts]]()
     for node in nodes:
         for name, count in node.total.items():

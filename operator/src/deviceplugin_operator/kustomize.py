@@ -1,4 +1,4 @@
-"""Renders what ``deployments/`` uses of kustomize.
+"""Renders kustomizations, as far as ``deployments/`` uses kustomize.
 
 Anything else in a kustomization is an error. The contract tests compare it with the real one.
 """
@@ -12,24 +12,27 @@ import yaml
 
 Manifest = dict[str, Any]
 CLUSTER_WIDE: Final = {
-    *("ClusterRole", "ClusterRoleBinding"),
+    *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "DeviceClass"),
+    *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+    "SecurityContextConstraints",
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 }
 """Kinds that are in no namespace, besides Namespace."""
 
 
 class KustomizationError(ValueError):
-    """A kustomization has what is not known here."""
+    """A kustomization uses something that is not supported here."""
 
 
 def render(folder: Path, components: Iterable[Path] = ()) -> list[Manifest]:
     """Return the manifests of the kustomization in ``folder``, with more ``components``.
 
     Raises:
-        KustomizationError: Something in it is not known here.
+        KustomizationError: It uses something that is not supported here.
     """
     spec = _read(folder, "Kustomization", "v1beta1")
     manifests = _resources(folder, spec)
+    manifests += [_config_map(folder, entry) for entry in spec.pop("configMapGenerator", ())]
     for name in spec.pop("components", ()):
         _add_component(folder / name, manifests)
     _apply(folder, spec, manifests)
@@ -47,12 +50,14 @@ def has_patches_alone(component: Path) -> bool:
 def _add_component(folder: Path, manifests: list[Manifest]) -> None:
     component = _read(folder, "Component", "v1alpha1")
     manifests += _resources(folder, component)
+    for name in component.pop("components", ()):
+        _add_component(folder / name, manifests)
     _apply(folder, component, manifests)
 
 
 def _refer(manifests: list[Manifest]) -> None:
     """Let bindings name the service account as it is called in the end."""
-    for binding in (one for one in manifests if one["kind"] == "ClusterRoleBinding"):
+    for binding in (one for one in manifests if one["kind"].endswith("RoleBinding")):
         (account,) = (one["metadata"] for one in manifests if one["kind"] == "ServiceAccount")
         for subject in binding["subjects"]:
             subject |= {"name": account["name"], "namespace": account["namespace"]}
@@ -73,11 +78,24 @@ def _resources(folder: Path, spec: dict[str, Any]) -> list[Manifest]:
     return [manifest for name in names for manifest in _load((folder / name).resolve())]
 
 
+def _config_map(folder: Path, entry: dict[str, Any]) -> Manifest:
+    """Return the ConfigMap of some files; a name that changes with them is not known here."""
+    named = {key: value for key, value in entry.items() if key not in {"name", "files"}}
+    if named != {"options": {"disableNameSuffixHash": True}}:
+        raise KustomizationError(f"{folder}: configMapGenerator: {named} is not known here")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": entry["name"]},
+        "data": {name: (folder / name).read_text(encoding="utf-8") for name in entry["files"]},
+    }
+
+
 def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> None:
     replacements = spec.pop("replacements", ())
     for key, value in sorted(spec.items(), key=lambda step: step[0] != "patches"):  # these first
         if key not in _STEPS:
-            raise KustomizationError(f"{folder}: {key!r} is not known here")
+            raise KustomizationError(f"{folder}: {key!r} is not supported here")
         for manifest in manifests:
             _STEPS[key](manifest, value)
     for entry in replacements:  # and these last
@@ -112,9 +130,11 @@ def _prefix(manifest: Manifest, prefix: str) -> None:
 
 def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
     for entry in entries:
-        if set(entry) != {"pairs", "includeSelectors"}:
+        if not {"pairs"} <= set(entry) <= {"pairs", "includeSelectors"}:
             raise KustomizationError(f"labels: {sorted(entry)} are not pairs and includeSelectors")
         manifest["metadata"].setdefault("labels", {}).update(entry["pairs"])
+        if not entry.get("includeSelectors"):
+            continue
         if manifest["kind"] == "DaemonSet":
             spec = manifest["spec"]
             spec["selector"]["matchLabels"].update(entry["pairs"])
@@ -166,7 +186,8 @@ def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
         options = target.get("options", {})
         delimiter, index = options.get("delimiter"), options.get("index", 0)
         for manifest in manifests:
-            if target["select"] != {"kind": manifest["kind"]}:
+            known = {"kind": manifest["kind"], "name": manifest["metadata"]["name"]}
+            if not target["select"].items() <= known.items():
                 continue
             for path in target["fieldPaths"]:
                 found, name = _find(manifest, path)
@@ -190,7 +211,7 @@ def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
     if op not in {"add", "replace"}:
-        raise KustomizationError(f"{op!r} is not known here")
+        raise KustomizationError(f"{op!r} is not supported here")
     place: Any = manifest
     *parents, last = path.strip("/").split("/")
     for name in parents:

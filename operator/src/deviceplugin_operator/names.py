@@ -1,4 +1,4 @@
-"""Names: of the kind, of labels and annotations, of the objects that are made."""
+"""Names of the kind, of labels and annotations, and of the objects that are created."""
 
 from typing import Final
 
@@ -8,20 +8,20 @@ KIND: Final = "DevicePlugin"
 PLURAL: Final = "deviceplugins"
 
 OWNER: Final = f"{GROUP}/owner"
-"""Label: the object that everything was made for."""
+"""Label: the ``DevicePlugin`` for which an object was created."""
 PROFILE_LABEL: Final = f"{GROUP}/profile"
 PLUGIN: Final = f"{GROUP}/plugin"
-"""Label of pods, by which two of one plugin never come to the same node."""
+"""Label of pods. By it, two pods of one plugin never run on the same node."""
 REVISION: Final = f"{GROUP}/revision"
-"""Label of pods and ConfigMaps: which state of settings, image and manifest it is."""
+"""Label of pods and ConfigMaps: the state of settings, image and manifest."""
 ROLLOUT: Final = f"{GROUP}/rollout"
-"""Annotation of DaemonSets: how far a roll-out is, for an operator that starts anew."""
+"""Annotation of DaemonSets: the progress of a roll-out, for a restarted operator."""
 
 MAX_NAME: Final = 40
 MAX_PROFILE: Final = 20
-"""Characters of names, which become parts of names and labels of DaemonSets and their pods."""
+"""Most characters of a name, which becomes a part of names and labels of DaemonSets and pods."""
 NAME: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_NAME - 2}}}[a-z0-9])?$"
-"""Without dots, which divide it from the profile in names of DaemonSets."""
+"""Without dots: in names of DaemonSets, a dot separates it from the profile."""
 PROFILE: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_PROFILE - 2}}}[a-z0-9])?$"
 
 

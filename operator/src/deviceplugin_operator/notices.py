@@ -12,12 +12,12 @@ from deviceplugin_operator.seen import Object
 log = logging.getLogger(__name__)
 
 _PATH: Final = "/api/v1/namespaces/default/events"
-"""Events of what is in no namespace are there."""
+"""Events of cluster-scoped objects are in this namespace."""
 _LONGEST: Final = 1000
 
 
 class Notices:
-    """Creates Events. What cannot be created is in the status all the same."""
+    """Creates Events. If that fails, the status still says the same."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""How far a roll-out is, as an annotation of the DaemonSet: for an operator that starts anew."""
+"""Saves the progress of a roll-out in an annotation of the DaemonSet, for a restarted operator."""
 
 import json
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ from deviceplugin_operator import names
 from deviceplugin_operator.rollout import Progress, Taken
 
 _KEYS: Final = ("target", "good", "refused", "reason", "generation")
+_RESOURCES: Final = "resources"
 
 
 def read(daemon_set: Mapping[str, Any]) -> Progress:
-    """Return what is written on ``daemon_set``; what is not of ours counts as nothing."""
+    """Return the progress saved on ``daemon_set``; an annotation that cannot be read is ignored."""
     annotations = daemon_set["metadata"].get("annotations") or {}
     try:
         given = json.loads(annotations.get(names.ROLLOUT, "{}"))
@@ -20,7 +21,7 @@ def read(daemon_set: Mapping[str, Any]) -> Progress:
             for name, one in given.get("taken", {}).items()
         }
         known = {key: given[key] for key in _KEYS if key in given}
-        return Progress(**known, taken=taken)
+        return Progress(**known, taken=taken, resources=tuple(given.get(_RESOURCES, ())))
     except (ValueError, TypeError, LookupError, AttributeError):
         return Progress()
 
@@ -32,4 +33,5 @@ def written(progress: Progress) -> str:
         for name, one in sorted(progress.taken.items())
     }
     said = {key: one for key in _KEYS if (one := getattr(progress, key))}
-    return json.dumps({**said, "taken": taken})
+    offered = {_RESOURCES: progress.resources} if progress.resources else {}
+    return json.dumps({**said, **offered, "taken": taken})

@@ -1,4 +1,4 @@
-"""Brings the cluster closer to what an object asks for, a step at a time."""
+"""Reconciles one object: each call does the next step towards what it asks for."""
 
 import logging
 import time
@@ -9,15 +9,17 @@ from datetime import UTC, datetime
 import deviceplugin as dp
 from deviceplugin_operator import (
     conflicts,
+    daemon_set_status,
     desired,
     names,
+    placement,
     progress_note,
     rollout,
     specification,
 )
 from deviceplugin_operator.cluster import Cluster
 from deviceplugin_operator.desired import Revision
-from deviceplugin_operator.fleet import Fleet, NodeFacts
+from deviceplugin_operator.fleet import Fleet
 from deviceplugin_operator.rollout import Node, Pod, Progress, Step
 from deviceplugin_operator.seen import DAEMON_SETS, OWNERS, Object, Seen
 from deviceplugin_operator.specification import Variant, Wanted
@@ -33,7 +35,7 @@ Notify = Callable[[Object, str, str, str], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """How long what takes."""
+    """Intervals, in seconds."""
 
     soon: float = 2.0
     """Seconds until the next step of a roll-out, if nothing happens before."""
@@ -46,7 +48,7 @@ class Timing:
 
 
 class Reconciler:
-    """Does what objects ask for. One thread at a time."""
+    """Reconciles objects. Call it from one thread only."""
 
     def __init__(
         self,
@@ -65,23 +67,25 @@ class Reconciler:
         self._prefix = prefix
         self._timing = timing or Timing()
         self._settling: dict[str, float] = {}
-        """Until when nodes of an object may report other devices: after its last step."""
+        """By object: until when its nodes may still report other devices."""
+        self._known: dict[str, tuple[int, Wanted | dp.ConfigError]] = {}
+        """By UID: the generation of each object, and what it asks for or why it is invalid."""
 
     def reconcile(self, name: str) -> float | None:
-        """Do the next step for the object ``name``; return after how long there is another.
+        """Do the next step for the object ``name``; return the seconds until the next one, if any.
 
         Raises:
-            ApiServerError: The API server does not do it now: try again.
+            ApiServerError: A request failed: try again.
         """
         owner = self._seen.get(OWNERS, name)
         if owner is None or "deletionTimestamp" in owner["metadata"]:
             return None  # what was made for it goes with it
-        try:
-            wanted = specification.read(owner)
-        except dp.ConfigError as error:
-            self._refuse(owner, "InvalidSettings", str(error))
+        wanted = self._read(owner)
+        if isinstance(wanted, dp.ConfigError):
+            self._refuse(owner, "InvalidSettings", str(wanted))
             return None
-        if conflict := conflicts.conflict(owner, self._seen.owners(), self._fleet):
+        others = [(one, self._valid(one)) for one in self._seen.owners()]
+        if conflict := conflicts.conflict(owner, wanted, others, self._fleet):
             self._refuse(owner, "Conflict", conflict)
             return None
         settling = self._timing.now() < self._settling.get(name, 0.0)
@@ -91,30 +95,79 @@ class Reconciler:
         if not wanted.paused:
             self._cluster.remove_others(name, {one.profile for one in wanted.variants})
         patterns = list(dict.fromkeys(one for v in wanted.variants for one in v.resources))
-        nodes = self._fleet.matching(wanted.node_selector)
+        nodes = self._fleet.matching(placement.selector(wanted))
         self._report(owner, Reported(outcomes, nodes, patterns, paused=wanted.paused))
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
             self._settling[name] = self._timing.now() + self._timing.window
-            return self._timing.soon
+            return min([self._timing.soon, *self._settled_in(outcomes)])
         return self._timing.nodes if settling else None
 
-    def _refuse(self, owner: Object, reason: str, message: str) -> None:
-        """Say why the object is not accepted. What was made for it before stays as it is."""
-        sets = self._seen.of(DAEMON_SETS, owner["metadata"]["name"])
-        outcomes = [self._unchanged(one) for one in sets]
-        self._report(owner, Reported(outcomes, (), (), refused=(reason, message)))
+    def _read(self, owner: Object) -> Wanted | dp.ConfigError:
+        """Return what an object asks for, or why it is invalid."""
+        uid, generation = owner["metadata"]["uid"], owner["metadata"]["generation"]
+        known = self._known.get(uid)
+        if known is None or known[0] != generation:
+            try:
+                known = (generation, specification.read(owner))
+            except dp.ConfigError as error:
+                known = (generation, error)
+            self._known[uid] = known
+            self._forget()
+        return known[1]
 
-    def _unchanged(self, daemon_set: Object) -> Outcome:
+    def _forget(self) -> None:
+        there = {one["metadata"]["uid"] for one in self._seen.owners()}
+        for uid in self._known.keys() - there:
+            del self._known[uid]
+
+    def _valid(self, owner: Object) -> Wanted | None:
+        found = self._read(owner)
+        return None if isinstance(found, dp.ConfigError) else found
+
+    def _settled_in(self, outcomes: Sequence[Outcome]) -> Iterator[float]:
+        """Yield the seconds until the devices of each waiting node can be counted."""
+        for one in outcomes:
+            for taken in one.progress.taken.values():
+                left = taken.ready + self._timing.settle - self._timing.now()
+                if taken.ready and left > 0:
+                    yield left
+
+    def _refuse(self, owner: Object, reason: str, message: str) -> None:
+        """Report why the object is not accepted. What was created for it earlier stays."""
+        sets = self._seen.of(DAEMON_SETS, owner["metadata"]["name"])
+        outcomes = [self._unchanged(owner, one) for one in sets]
+        nodes = {
+            node.name: node
+            for one in sets
+            for node in self._fleet.matching(placement.of_daemon_set(one))
+        }
+        patterns = {name for one in outcomes for name in one.progress.resources}
+        found = Reported(outcomes, [*nodes.values()], sorted(patterns), refused=(reason, message))
+        self._report(owner, found)
+
+    def _unchanged(self, owner: Object, daemon_set: Object) -> Outcome:
+        """Keep a DaemonSet as it was when its object was valid."""
         profile = daemon_set["metadata"]["labels"].get(names.PROFILE_LABEL, "")
-        progress = progress_note.read(daemon_set)
-        return Outcome(
-            profile, progress.target, progress, "Done", "", daemon_set.get("status") or {}
-        )
+        progress, spec = progress_note.read(daemon_set), owner["spec"]
+        kept = self._cluster.revision(owner["metadata"]["name"], profile, progress.target)
+        if kept and not (isinstance(spec, dict) and spec.get("paused")):
+            self._keep(owner, profile, kept, progress)
+        counts = daemon_set.get("status") or {}
+        return Outcome(profile, progress.target, progress, "Done", "", counts)
+
+    def _keep(self, owner: Object, profile: str, made: Revision, progress: Progress) -> None:
+        """Give a DaemonSet the revision ``made``, and say so if somebody had changed it."""
+        if self._cluster.keep_daemon_set(owner, profile, made, progress):
+            name = owner["metadata"]["name"]
+            log.warning("drift corrected", extra={"object": name, "profile": profile})
+            changed = names.daemon_set(name, profile)
+            message = f"the DaemonSet {changed} was changed by hand, and is restored"
+            self._notify(owner, "Normal", "DriftCorrected", message)
 
     def _report(self, owner: Object, reported: Reported) -> None:
         now = datetime.fromtimestamp(self._timing.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        made = made_status(owner, reported, now)
+        made, name = made_status(owner, reported, now), owner["metadata"]["name"]
         before = {one["type"]: one for one in (owner.get("status") or {}).get("conditions") or ()}
         self._cluster.set_status(owner, made)
         for one in made["conditions"]:
@@ -127,9 +180,12 @@ class Reconciler:
                 and one["reason"] in {"InvalidSettings", "Conflict", "RolloutFailed"}
             ):
                 self._notify(owner, "Warning", one["reason"], one["message"])
+                if one["type"] == "Accepted":
+                    said = {"reason": one["reason"], "problem": one["message"]}
+                    log.warning("object refused", extra={"object": name, **said})
 
     def _outcomes(self, owner: Object, wanted: Wanted) -> Iterator[Outcome]:
-        """Yield how far each profile is; one after the other, so that only one is under way."""
+        """Yield the state of each profile. Only one profile is rolled out at a time."""
         blocked = wanted.paused
         for variant in wanted.variants:
             found = self._outcome(owner, wanted, variant, blocked=blocked)
@@ -144,20 +200,15 @@ class Reconciler:
         progress = progress_note.read(found) if found else Progress()
         counts: Mapping[str, int] = (found or {}).get("status") or {}
         if wanted.paused or (blocked and found and progress.target != made.name):
-            waits = "waits for another profile"
+            waits = "waiting for another profile"
             state = "Waiting" if progress.target != made.name else "Done"
             return Outcome(variant.profile, made.name, progress, state, waits, counts)
         if progress.refused and progress.generation != wanted.generation:
             progress = replace(progress, refused="", reason="", generation=0)
         target, progress = self._target(wanted.name, variant.profile, made, progress)
         self._cluster.keep_config_map(owner, variant.profile, target)
-        if self._cluster.keep_daemon_set(owner, variant.profile, target, progress):
-            log.warning(
-                "drift corrected", extra={"object": wanted.name, "profile": variant.profile}
-            )
-            name = found["metadata"]["name"] if found else ""
-            self._notify(owner, "Normal", "DriftCorrected", f"DaemonSet {name} was changed by hand")
-        step = self._step(owner, wanted, variant, progress)
+        self._keep(owner, variant.profile, target, progress)
+        step = self._step(owner, wanted, variant, made, progress)
         found = self._cluster.daemon_set(wanted.name, variant.profile) or {}
         return Outcome(
             variant.profile,
@@ -171,7 +222,7 @@ class Reconciler:
     def _target(
         self, owner: str, profile: str, made: Revision, progress: Progress
     ) -> tuple[Revision, Progress]:
-        """Return what the DaemonSet is to be now: what is wanted, or what was good before."""
+        """Return the revision that the DaemonSet should have: the wanted or the last good one."""
         if progress.refused == made.name and progress.target != made.name:
             good = self._cluster.revision(owner, profile, progress.target)
             if good is not None:
@@ -180,16 +231,20 @@ class Reconciler:
             progress = replace(progress.towards(made.name), refused="", reason="", generation=0)
         return made, progress
 
-    def _step(self, owner: Object, wanted: Wanted, variant: Variant, progress: Progress) -> Step:
+    def _step(
+        self, owner: Object, wanted: Wanted, variant: Variant, made: Revision, progress: Progress
+    ) -> Step:
         found = self._cluster.daemon_set(wanted.name, variant.profile)
-        if found is None or not _is_observed(found):
-            return Step(progress, message="the DaemonSet is new")
-        if progress.target == progress.good and not progress.taken and _is_whole(found):
+        if found is None or not daemon_set_status.is_observed(found):
+            return Step(progress, message="waiting for the DaemonSet controller")
+        whole = daemon_set_status.is_whole(found)
+        if progress.target == progress.good and not progress.taken and whole:
             return Step(progress, state="RolledBack" if progress.refused else "Done")
-        step = self._look(wanted, variant, progress)
-        if step.progress.refused and not step.progress.generation:
-            noted = replace(step.progress, generation=wanted.generation)
-            step = replace(step, progress=noted)
+        if daemon_set_status.has_nodes(found):
+            step = self._look(wanted, variant, progress)
+        else:  # there are no pods to list, and nothing is known about the target
+            step = Step(replace(progress, taken={}), state="Done")
+        step = replace(step, progress=_noted(step.progress, made, wanted, variant))
         self._cluster.note(found, step.progress)
         for pod in step.delete:
             log.info(
@@ -204,14 +259,14 @@ class Reconciler:
         return step
 
     def _look(self, wanted: Wanted, variant: Variant, progress: Progress) -> Step:
-        """Return the next step, with what nodes that it concerns have at this moment."""
+        """Return the next step, with fresh facts about the nodes that it concerns."""
         pods = self._cluster.pods(wanted.name, variant.profile)
         fresh: set[str] = set()
         concerned = set(progress.taken)
         while True:
             self._fleet.look_at(concerned - fresh)
             fresh |= concerned
-            nodes = [*self._nodes(wanted, variant, pods)]
+            nodes = [*self._nodes(wanted, variant, progress, pods)]
             step = rollout.step(
                 nodes, wanted.rollout, progress, self._timing.now(), self._timing.settle
             )
@@ -219,31 +274,20 @@ class Reconciler:
             if concerned <= fresh:
                 return step
 
-    def _nodes(self, wanted: Wanted, variant: Variant, pods: Mapping[str, Pod]) -> Iterator[Node]:
-        for facts in self._matching(wanted, variant):
-            devices = facts.offers(variant.resources)
-            yield Node(facts.name, facts.ready, devices, pods.get(facts.name))
-
-    def _matching(self, wanted: Wanted, variant: Variant) -> Sequence[NodeFacts]:
-        selector = {
-            **wanted.template.daemon_set["spec"]["template"]["spec"].get("nodeSelector", {}),
-            **wanted.node_selector,
-        }
-        if not wanted.profiles:
-            return self._fleet.matching(selector)
-        among = [variant.profile] if variant.profile else wanted.profiles
-        return self._fleet.matching(
-            selector, wanted.profile_label, among, inside=bool(variant.profile)
-        )
+    def _nodes(
+        self, wanted: Wanted, variant: Variant, before: Progress, pods: Mapping[str, Pod]
+    ) -> Iterator[Node]:
+        # If a resource was renamed, nodes have lost the old one.
+        resources = {*variant.resources, *before.resources}
+        for facts in placement.nodes(wanted, variant, self._fleet):
+            devices = facts.offers(resources)
+            yield Node(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
 
 
-def _is_observed(daemon_set: Object) -> bool:
-    """Return whether pods that are made from now on are of the template as it is."""
-    observed = (daemon_set.get("status") or {}).get("observedGeneration", 0)
-    return bool(observed >= daemon_set["metadata"]["generation"])
-
-
-def _is_whole(daemon_set: Object) -> bool:
-    counts = daemon_set.get("status") or {}
-    wanted = counts.get("desiredNumberScheduled", 0)
-    return bool(wanted == counts.get("updatedNumberScheduled", 0) == counts.get("numberReady", 0))
+def _noted(progress: Progress, made: Revision, wanted: Wanted, variant: Variant) -> Progress:
+    """Return ``progress`` with what later steps need to know."""
+    if progress.refused and not progress.generation:
+        progress = replace(progress, generation=wanted.generation)
+    if progress.good == made.name:
+        progress = replace(progress, resources=variant.resources)
+    return progress

@@ -1,4 +1,4 @@
-"""The next step of a roll-out, as a function of what is there: nothing is asked or changed here.
+"""The next step of a roll-out: a pure function of the nodes and of what was remembered.
 
 A node is *taken* when its pod is deleted, so that the DaemonSet makes one of the target. It is
 *done* when that pod is ready and the node has as many devices as before. First the canaries are
@@ -13,8 +13,8 @@ from typing import Final, Literal
 from deviceplugin_operator.specification import Rollout
 
 SETTLE: Final = 11.0
-"""Seconds that a pod is ready before its node's devices are counted: the kubelet looks every 10 s
-whether to report another number of them."""
+"""Seconds. If the node has not reported since its pod became ready, its devices are counted after
+this time: a kubelet checks every 10 s whether their number has changed, and reports changes."""
 State = Literal["Done", "Progressing", "RollingBack", "RolledBack", "Halted"]
 
 
@@ -28,23 +28,32 @@ class Pod:
     ready: bool
     leaving: bool = False
     said: str = ""
-    """Why it does not run, in its own words or the kubelet's."""
+    """Why it does not run: the plugin's last message, or the kubelet's."""
+    ready_since: str = ""
+    """When it became ready, by its node's clock."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node that the DaemonSet is for."""
+    """A node that the DaemonSet covers."""
 
     name: str
     ready: bool
     devices: Mapping[str, int]
     """Allocatable ones by resource."""
     pod: Pod | None = None
+    reported: str = ""
+    """When the kubelet reported the devices, by its node's clock."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the devices were reported while the pod was ready already."""
+        return self.pod is not None and "" < self.pod.ready_since < self.reported
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What is remembered of a node while it gets another pod."""
+    """What is remembered about a node while its pod is replaced."""
 
     since: float = 0.0
     """Seconds since the epoch; 0 while the node is not ready, which is not the pod's fault."""
@@ -63,17 +72,19 @@ class Progress:
     target: str = ""
     """The revision that the DaemonSet has."""
     good: str = ""
-    """The last one that every node was done with."""
+    """The last revision that succeeded on every node."""
     refused: str = ""
-    """One that failed; it is not tried again."""
+    """The revision that failed; it is not tried again."""
     reason: str = ""
     """Why it failed."""
     generation: int = 0
-    """Of the object when it failed: another one is another try."""
+    """The object's generation when it failed. A new generation is tried again."""
+    resources: tuple[str, ...] = ()
+    """The resources of ``good``: nodes must not lose these either."""
     taken: Mapping[str, Taken] = field(default_factory=dict)
 
     def towards(self, target: str) -> "Progress":
-        """Return the same on the way to ``target``: what nodes had before stays known."""
+        """Return the same with another target. What nodes had before stays known."""
         taken = {name: replace(one, since=0.0, ready=0.0) for name, one in self.taken.items()}
         return replace(self, target=target, taken=taken)
 
@@ -83,7 +94,7 @@ class Step:
     """What is to be done now."""
 
     progress: Progress
-    """To be written down first, so that an operator that is killed here knows what nodes had."""
+    """To be saved before anything is deleted, for an operator that is killed in between."""
     delete: tuple[Pod, ...] = ()
     state: State = "Progressing"
     message: str = ""
@@ -91,15 +102,15 @@ class Step:
 
 @dataclass(frozen=True)
 class _View:
-    """The nodes, by what is the matter with them."""
+    """The nodes, grouped by state."""
 
     done: tuple[Node, ...]
     waiting: Mapping[str, Taken]
-    """Nodes that are taken, and have not the new pod or not all devices yet."""
+    """Taken nodes that do not have the new pod or all devices yet."""
     old: tuple[Node, ...]
     """Nodes that have a pod of another revision."""
     away: Mapping[str, Taken]
-    """Nodes that were taken and are not ready: they are waited for by nobody."""
+    """Taken nodes that are not ready. The roll-out does not wait for them."""
 
 
 def step(
@@ -109,7 +120,7 @@ def step(
     now: float,
     settle: float = SETTLE,
 ) -> Step:
-    """Return the next step to ``progress.target``, whose pods the DaemonSet makes by now."""
+    """Return the next step towards ``progress.target``, the revision of the DaemonSet."""
     known = {one.name: one for one in nodes}
     view = _view(known.values(), rollout, progress, now, settle)
     settled = progress.target in {progress.good, ""}
@@ -153,9 +164,9 @@ def _view(
 
 
 def _followed(node: Node, note: Taken | None, now: float) -> Taken:
-    """Return what is known of a node that has no pod of another revision."""
+    """Return what is known about a node that has no pod of another revision."""
     ready = _serves(node)
-    if note is None:  # a node that came by itself, or whose pod somebody else has deleted
+    if note is None:  # a new node, or somebody else has deleted its pod
         return Taken(now, ready=now if ready else 0.0)
     return replace(note, since=note.since or now, ready=(note.ready or now) if ready else 0.0)
 
@@ -169,11 +180,11 @@ def _is_done(node: Node, note: Taken, rollout: Rollout, settled_by: float) -> bo
         return False
     if rollout.allow_fewer_devices or not any(note.before.values()):
         return True
-    return note.ready <= settled_by and not _lost(node, note)
+    return (node.is_fresh or note.ready <= settled_by) and not _lost(node, note)
 
 
 def _lost(node: Node, note: Taken) -> list[str]:
-    """Return of which resources the node has fewer devices than before, and how many."""
+    """Return the resources of which the node has fewer devices than before."""
     return [
         f"{name} {count} -> {node.devices.get(name, 0)}"
         for name, count in sorted(note.before.items())
@@ -186,9 +197,9 @@ def _overdue(note: Taken, rollout: Rollout, now: float) -> bool:
 
 
 def _failed(view: _View, nodes: Mapping[str, Node], rollout: Rollout, now: float) -> str:
-    """Return why the target is bad, if it is.
+    """Return why the target has failed, or an empty string.
 
-    A node that was not well before is no evidence, as long as others are done.
+    A node that was not well before does not count, as long as other nodes are done.
     """
     for name, note in sorted(view.waiting.items()):
         if _overdue(note, rollout, now) and (note.well or not view.done):
@@ -213,12 +224,12 @@ def _after_failure(view: _View, rollout: Rollout, progress: Progress, failed: st
 
 
 def _finished(view: _View, progress: Progress) -> Step:
-    """Return the end. Nodes that are not well, and were not before, are in the status by name."""
+    """Return the last step. The status names nodes that are still not well."""
     kept = dict(view.away)
-    if not view.done:  # no nodes, or none that is ready: nothing is known of the target
+    if not view.done:  # no node is ready, so nothing is known about the target
         return Step(replace(progress, taken=kept), state="Done")
     state: State = "RolledBack" if progress.refused not in {"", progress.target} else "Done"
-    if progress.refused == progress.target:  # it took long, and became well all the same
+    if progress.refused == progress.target:  # it was late, and has succeeded after all
         progress = replace(progress, refused="", reason="")
     return Step(replace(progress, good=progress.target, taken=kept), state=state)
 
@@ -228,7 +239,7 @@ def _all(view: _View) -> dict[str, Taken]:
 
 
 def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bool) -> list[Node]:
-    """Return the nodes to be taken now; on the way back nobody goes first."""
+    """Return the nodes to take now. A roll-back has no canaries."""
     unwell = sorted((one for one in view.old if not _serves(one)), key=_name)
     well = sorted((one for one in view.old if _serves(one)), key=_name)
     if settled:
@@ -245,7 +256,7 @@ def _name(node: Node) -> str:
 
 def _how_far(view: _View, nodes: Mapping[str, Node]) -> str:
     away = sorted(name for name, one in nodes.items() if not one.ready)
-    more = f"; not ready, and not waited for: {', '.join(_few(away))}" if away else ""
+    more = f"; not ready, skipped: {', '.join(_few(away))}" if away else ""
     return f"{len(view.done)} of {len(nodes)} nodes done{more}"
 
 

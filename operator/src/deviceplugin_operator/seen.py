@@ -1,4 +1,4 @@
-"""The objects as the API server has last reported them."""
+"""The last known state of objects, from lists, watches and writes."""
 
 import threading
 from typing import Any, Final
@@ -17,8 +17,8 @@ KINDS: Final = (OWNERS, DAEMON_SETS, CONFIG_MAPS)
 class Seen:
     """Objects by kind and name. Thread-safe.
 
-    What is given out belongs to this; read it only. An older state never takes the place of a
-    newer one: what was just written comes back by the watch later.
+    Do not change what it returns. An older state never replaces a newer one, because a watch
+    reports our own writes late.
     """
 
     def __init__(self) -> None:
@@ -26,17 +26,17 @@ class Seen:
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
 
     def put(self, kind: str, found: Object) -> bool:
-        """Take ``found`` in, and return whether it is news."""
+        """Take in ``found``, and return whether it is newer than what was known."""
         metadata = found["metadata"]
         with self._lock:
             old = self._objects[kind].get(metadata["name"])
-            if old is not None and _version(found) <= _version(old):
+            if old is not None and version(found) <= version(old):
                 return False
             self._objects[kind][metadata["name"]] = found
             return True
 
     def drop(self, kind: str, gone: Object) -> bool:
-        """Forget ``gone``, unless there is another of its name by now."""
+        """Forget ``gone``, unless another object has its name now."""
         metadata = gone["metadata"]
         with self._lock:
             old = self._objects[kind].get(metadata["name"])
@@ -46,13 +46,13 @@ class Seen:
             return True
 
     def take_all(self, kind: str, listed: Page) -> list[Object]:
-        """Take a whole list in, and return what of it was news, or is gone."""
+        """Take in a complete list, and return the objects that are new, changed or gone."""
         found = {one["metadata"]["name"] for one in listed.items}
         with self._lock:
             known = list(self._objects[kind].items())
         # What was made after the list is not gone because it is not on it.
         old = [
-            one for name, one in known if name not in found and _version(one) <= int(listed.version)
+            one for name, one in known if name not in found and version(one) <= int(listed.version)
         ]
         changed = [one for one in old if self.drop(kind, one)]
         return changed + [one for one in listed.items if self.put(kind, one)]
@@ -68,20 +68,21 @@ class Seen:
             return list(self._objects[OWNERS].values())
 
     def of(self, kind: str, owner: str) -> list[Object]:
-        """Return the objects that were made for ``owner``."""
+        """Return the objects that were created for ``owner``."""
         with self._lock:
             found = list(self._objects[kind].values())
         return [one for one in found if owner_of(kind, one) == owner]
 
 
 def owner_of(kind: str, found: Object) -> str:
-    """Return the ``DevicePlugin`` object that ``found`` is about, or was made for."""
+    """Return the name of the ``DevicePlugin`` that ``found`` is, or was created for."""
     metadata = found["metadata"]
     if kind == OWNERS:
         return str(metadata["name"])
     return str((metadata.get("labels") or {}).get(names.OWNER, ""))
 
 
-def _version(found: Object) -> int:
-    version = found["metadata"].get("resourceVersion", "0")
-    return int(version) if version.isdecimal() else 0
+def version(found: Object) -> int:
+    """Return the version of an object; a later one is greater."""
+    given = found["metadata"].get("resourceVersion", "0")
+    return int(given) if given.isdecimal() else 0

@@ -1,14 +1,18 @@
-"""What kopf does: it watches, and says what has changed; all decisions are the controller's.
+"""Runs kopf, which watches objects and passes events to the controller.
 
 Only ``on.event`` is used. Other handlers of kopf put finalizers and annotations on users' objects,
 and an object with a finalizer cannot be deleted while the operator is away.
 """
 
 import logging
+from collections.abc import Iterator
+from http import HTTPStatus
+from itertools import chain, repeat
 from typing import Any, Final
 
 import kopf
 
+import deviceplugin as dp
 from deviceplugin.apiserver import SERVICE_ACCOUNT
 from deviceplugin_operator import names
 from deviceplugin_operator.controller import Controller
@@ -16,8 +20,14 @@ from deviceplugin_operator.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS
 
 _SERVER_TIMEOUT: Final = 300
 """Whole seconds after which the API server ends a watch, and it is begun anew."""
+_MOST_WAIT: Final = 5.0
+"""Most seconds between attempts while the API server is away."""
 _CLIENT_TIMEOUT: Final = 330.0
-"""Seconds after which it is ended here: a load balancer may have forgotten the connection."""
+"""Seconds after which the client ends a watch, in case the connection is dead."""
+
+_NO_KIND: Final = (
+    f"the API server does not know the kind {names.KIND}: kubectl apply -k deployments/operator/crd"
+)
 
 
 def run(
@@ -31,9 +41,18 @@ def run(
         server: The API server's address.
         liveness: Address of the liveness probe, such as ``http://0.0.0.0:8080/healthz``.
         stop: An event of threading or asyncio.
+
+    Raises:
+        ConfigError: The API server does not know the kind ``DevicePlugin``, or not any more. Only a
+            start finds it again.
     """
     kopf.configure(log_format=kopf.LogFormat.JSON)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for name in ("kopf", "aiohttp.access"):  # aiohttp would log each probe
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_news)
+    if not controller.knows_kind():
+        raise dp.ConfigError(_NO_KIND)
     controller.start()
     try:
         kopf.run(
@@ -44,13 +63,39 @@ def run(
             liveness_endpoint=liveness or None,
             stop_flag=stop,
         )
+    except Exception as error:
+        if _is_not_found(error):
+            raise dp.ConfigError(_NO_KIND) from error
+        raise
     finally:
         controller.stop()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop what kopf logs again and again, or in several tasks, and the operator logs once.
+
+    These are each attempt while the API server is away, and tracebacks when the kind is deleted.
+    """
+    deleted = record.exc_info and _is_not_found(record.exc_info[1])
+    return not deleted and not str(record.msg).startswith("Request attempt #")
+
+
+def _is_not_found(error: BaseException | None) -> bool:
+    """Return whether ``error`` is kopf's of a list or watch of what the API server has not."""
+    return getattr(error, "status", None) == HTTPStatus.NOT_FOUND
+
+
+class _Waits:
+    """Seconds between attempts, without an end: kopf gives up after the last one."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 3.0), repeat(_MOST_WAIT))
 
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    settings.networking.error_backoffs = _Waits()
     settings.scanning.disabled = True  # of CRDs and namespaces, which need rights on all of them
     settings.watching.server_timeout = _SERVER_TIMEOUT
     settings.watching.client_timeout = _CLIENT_TIMEOUT
@@ -60,7 +105,7 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def registry(controller: Controller, server: str) -> kopf.OperatorRegistry:
-    """Return what kopf is to call."""
+    """Return the handlers."""
     made = kopf.OperatorRegistry()
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=made)
@@ -79,7 +124,7 @@ def registry(controller: Controller, server: str) -> kopf.OperatorRegistry:
     async def _probe(**_: Any) -> str:
         if problem := controller.problem():
             raise kopf.PermanentError(problem)
-        return "well"
+        return "ok"
 
     @kopf.on.login(registry=made)
     async def _login(**_: Any) -> Any:
@@ -89,7 +134,7 @@ def registry(controller: Controller, server: str) -> kopf.OperatorRegistry:
 
 
 def _connection(server: str) -> kopf.ConnectionInfo:
-    """Return how to ask ``server``; kopf asks for it again when the token is not accepted."""
+    """Return address and credentials of ``server``. kopf calls this again if they expire."""
     if not server.startswith("https:"):
         return kopf.ConnectionInfo(server=server)
     token = (SERVICE_ACCOUNT / "token").read_text(encoding="ascii").strip()

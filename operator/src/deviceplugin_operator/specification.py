@@ -1,5 +1,6 @@
 """What a ``DevicePlugin`` object asks for, judged by the plugin's own settings."""
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rollout:
-    """How nodes get what has changed."""
+    """How a change reaches the nodes."""
 
     canary: int = 1
     max_unavailable: int | str = "10%"
@@ -54,18 +55,18 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Variant:
-    """What the nodes of one profile get; those of none have the profile ``""``."""
+    """The settings for the nodes of one profile; nodes without one have the profile ``""``."""
 
     profile: str
     config: str
     """The configuration file of the plugin."""
     resources: tuple[str, ...]
-    """What it offers; a name that ends in ``*`` stands for several."""
+    """The resources that it offers; a name that ends in ``*`` stands for several."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an object asks for, once the plugin has found its settings valid."""
+    """What a valid object asks for."""
 
     name: str
     uid: str
@@ -78,11 +79,11 @@ class Wanted:
     rollout: Rollout
     template: Template
     variants: tuple[Variant, ...]
-    """The first is that of the nodes without a profile."""
+    """The first is for the nodes without a profile."""
 
     @property
     def profiles(self) -> list[str]:
-        """The values of the label that have a variant of their own."""
+        """The label values with a variant of their own."""
         return [one.profile for one in self.variants if one.profile]
 
 
@@ -118,7 +119,7 @@ def _profile_problem(name: str) -> str:
 
 
 def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
-    """Note settings that are another plugin's, and what is missing beside others."""
+    """Report settings of another plugin, and fields that are missing."""
     plugin = given["plugin"].raw if "plugin" in given else ""
     profiles = given["profiles"].keys() if "profiles" in given else {}
     for keys in (given, *(one.keys() for one in profiles.values())):
@@ -128,7 +129,7 @@ def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
     if plugin == CUSTOM and "image" not in given:
         place.fault(f"image: is needed for plugin {CUSTOM}")
     if ("profiles" in given) != ("profileLabel" in given):
-        place.fault("profileLabel: belongs to profiles, and they to it")
+        place.fault("profileLabel: is needed with profiles, and only with them")
 
 
 _PERCENT: Final = text("^([1-9][0-9]?|100)%$", "a number above 0, or a percentage such as 10%")
@@ -171,11 +172,10 @@ SPEC: Final = record(
 
 
 def read(found: Object) -> Wanted:
-    """Return what ``found``, an object of the API server, asks for.
+    """Return what the ``DevicePlugin`` object ``found`` asks for.
 
     Raises:
-        ConfigError: All that is wrong, a line each; what is wrong with settings, in the words of
-            the plugin.
+        ConfigError: All that is wrong, a line each. About settings, the words are the plugin's.
     """
     spec = finished(of_plain(found.get("spec"), "spec"), SPEC)
     metadata = found["metadata"]
@@ -198,7 +198,7 @@ def read(found: Object) -> Wanted:
 
 
 def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
-    """Yield what each profile gets.
+    """Yield the variant of each profile.
 
     Raises:
         ConfigError: All that is wrong with any of them.
@@ -237,7 +237,7 @@ def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, o
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """Return the file that has ``document``, a key a line, so that faults have a line."""
+    """Return ``document`` as YAML."""
     return str(yaml.safe_dump(dict(document), sort_keys=False)) if document else "{}\n"
 
 
@@ -245,7 +245,7 @@ def judged(plugin: str, config: str) -> tuple[str, ...]:
     """Return the resources that ``plugin`` offers with the file ``config``.
 
     Raises:
-        ConfigError: What the plugin itself would say at its start.
+        ConfigError: The errors that the plugin would print when it starts.
     """
     hosted = PLUGINS[plugin]
     with tempfile.TemporaryDirectory() as folder:
@@ -254,4 +254,6 @@ def judged(plugin: str, config: str) -> tuple[str, ...]:
         try:
             return tuple(hosted.offered(hosted.settings.of_file(file)))
         except dp.ConfigError as error:
-            raise dp.ConfigError(str(error).replace(f"{folder}/", "")) from None
+            # Users see their object, not this file.
+            said = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(error), flags=re.MULTILINE)
+            raise dp.ConfigError(said) from None

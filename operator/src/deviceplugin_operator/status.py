@@ -9,25 +9,25 @@ from deviceplugin_operator.rollout import Progress
 from deviceplugin_operator.status_schema import MOST_PROBLEMS
 
 _LONGEST: Final = 4000
-"""Characters of a message: what is wrong with many settings is long."""
+"""Characters of a message; many invalid settings make a long one."""
 _MOST_SHOWN: Final = 4
 
 BUSY: Final = frozenset({"Progressing", "RollingBack", "Waiting"})
 """States of an outcome after which there is another step."""
 
 Condition = tuple[bool, str, str]
-"""Whether it holds, the reason, the message."""
+"""Its status, reason and message."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far the nodes of one profile are."""
+    """The state of the nodes of one profile."""
 
     profile: str
     wanted: str
     progress: Progress
     state: str
-    """Of a step of the roll-out, or ``Waiting`` for another profile's."""
+    """The state of the roll-out's last step, or ``Waiting`` for another profile."""
     message: str
     counts: Mapping[str, int]
     """The DaemonSet's status."""
@@ -44,14 +44,14 @@ class Outcome:
 
     @property
     def updated(self) -> int:
-        """Nodes with a pod of what is wanted."""
+        """Nodes with a pod of the wanted revision."""
         is_wanted = self.progress.target == self.wanted
         return self.counts.get("updatedNumberScheduled", 0) if is_wanted else 0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a status is made of."""
+    """What a status is computed from."""
 
     outcomes: Sequence[Outcome]
     nodes: Sequence[NodeFacts]
@@ -59,12 +59,12 @@ class Seen:
     patterns: Sequence[str]
     """Its resources."""
     refused: tuple[str, str] | None = None
-    """Why the object as it is is not accepted: reason and message."""
+    """Why the object is not accepted: reason and message."""
     paused: bool = False
 
 
 def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
-    """Return the status of ``owner``. What did not change keeps the time since when it is so."""
+    """Return the status of ``owner``. Conditions keep their transition time until they change."""
     generation = owner["metadata"].get("generation", 0)
     before = owner.get("status") or {}
     resources, problems = _resources(seen)
@@ -105,17 +105,23 @@ def _conditions(seen: Seen, resources: Sequence[Mapping[str, Any]]) -> dict[str,
 def _degraded(outcomes: Iterable[Outcome], *, rolling: bool) -> Condition:
     for one in outcomes:
         if one.wanted == one.progress.refused:
-            back = one.progress.target != one.wanted
-            what = f"rolled back to {one.progress.target}" if back else "halted"
             profile = f"profile {one.profile}: " if one.profile else ""
-            return True, "RolloutFailed", f"{profile}{one.progress.reason}; {what}"
+            return True, "RolloutFailed", f"{profile}{one.progress.reason}; {_after(one)}"
     missing = [one for one in outcomes if one.ready < one.desired]
     if missing and not rolling:  # what a roll-out has taken is no fault
         ready, desired = (
             sum(n) for n in zip(*((o.ready, o.desired) for o in missing), strict=True)
         )
-        return True, "NodesNotReady", f"{ready} of {desired} nodes have a pod that is ready"
+        return True, "NodesNotReady", f"{ready} of {desired} nodes have a ready pod"
     return False, "AsExpected", ""
+
+
+def _after(failed: Outcome) -> str:
+    """Return how the operator reacted to a failure."""
+    if failed.progress.target == failed.wanted:
+        return "halted"
+    under_way = failed.state in BUSY and failed.progress.taken
+    return f"{'rolling' if under_way else 'rolled'} back to {failed.progress.target}"
 
 
 def _ready(
@@ -125,12 +131,12 @@ def _ready(
     degraded: Condition,
     resources: Sequence[Mapping[str, Any]],
 ) -> Condition:
-    """Return the first reason why it is not as asked for, or that it is."""
+    """Return the condition ``Ready``: the first thing that is wrong, or true."""
     offered = ", ".join(seen.patterns)
     healthy = sum(one["healthy"] for one in resources)
     faults: list[tuple[bool, str, str]] = [
         (not accepted[0], *accepted[1:]),
-        (seen.paused, "Paused", "spec.paused: nothing is changed"),
+        (seen.paused, "Paused", "spec.paused is true: nothing is changed"),
         (degraded[1] == "RolloutFailed", *degraded[1:]),
         progressing,
         (

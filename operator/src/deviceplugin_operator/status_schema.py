@@ -1,4 +1,4 @@
-"""The part of the CRD that is for reading: status and columns."""
+"""The part of the CRD that users read: status and columns."""
 
 from typing import Any, Final
 
@@ -24,17 +24,20 @@ _REVISION: Final = {
     "type": "object",
     "required": ["profile"],
     "properties": {
-        "profile": {**_NAMED, "description": "Empty for the nodes without a profile of their own"},
-        "wanted": {**_NAMED, "description": "What the object asks for"},
-        "applied": {**_NAMED, "description": "What the DaemonSet has"},
-        "good": {**_NAMED, "description": "The last that every node was well with"},
-        "refused": {**_NAMED, "description": "Failed, and is not tried again"},
+        "profile": {**_NAMED, "description": "Empty for nodes without a profile"},
+        "wanted": {**_NAMED, "description": "The revision that the object asks for"},
+        "applied": {**_NAMED, "description": "The revision that the DaemonSet has"},
+        "good": {**_NAMED, "description": "The last revision that succeeded on every node"},
+        "refused": {**_NAMED, "description": "The revision that failed; it is not tried again"},
     },
 }
 STATUS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "observedGeneration": {**_COUNT, "description": "Of the spec that all of this is about"},
+        "observedGeneration": {
+            **_COUNT,
+            "description": "Generation of the spec that this status is about",
+        },
         "conditions": {
             "type": "array",
             "maxItems": 8,
@@ -46,11 +49,11 @@ STATUS: Final[dict[str, Any]] = {
             "type": "object",
             "properties": {
                 "desired": {**_COUNT, "description": "Nodes that the selector matches"},
-                "updated": {**_COUNT, "description": "Of these, with a pod of what is wanted"},
+                "updated": {**_COUNT, "description": "Of these, with a pod of the wanted revision"},
                 "ready": {**_COUNT, "description": "Of these, with a pod that is ready"},
             },
         },
-        "devices": {**_TEXT, "description": "Of each resource: healthy/total"},
+        "devices": {**_TEXT, "description": "Healthy and total devices of each resource"},
         "resources": {
             "type": "array",
             "maxItems": 256,
@@ -61,9 +64,9 @@ STATUS: Final[dict[str, Any]] = {
                 "required": ["name"],
                 "properties": {
                     "name": _NAMED,
-                    "healthy": {**_COUNT, "description": "Allocatable on all nodes together"},
-                    "total": {**_COUNT, "description": "Capacity of all nodes together"},
-                    "nodes": {**_COUNT, "description": "Nodes that have any"},
+                    "healthy": {**_COUNT, "description": "Allocatable devices on all nodes"},
+                    "total": {**_COUNT, "description": "Capacity of all nodes"},
+                    "nodes": {**_COUNT, "description": "Nodes with such devices"},
                 },
             },
         },
@@ -81,7 +84,7 @@ STATUS: Final[dict[str, Any]] = {
                 },
             },
         },
-        "problemsLeftOff": {**_COUNT, "description": "How many more there are"},
+        "problemsLeftOff": {**_COUNT, "description": "Number of problems that are not listed"},
         "revisions": {
             "type": "array",
             "maxItems": 64,

@@ -1,7 +1,7 @@
-"""JSON Schema as the API server takes it in a CRD: a *structural schema*.
+"""Turns JSON Schema into the *structural schema* that the API server accepts in a CRD.
 
-It knows no references, no ``if``, ``not`` and ``oneOf`` beside types, and patterns of RE2 only.
-What cannot be said is dropped: the plugin's own settings judge the rest, with their own words.
+That has no references, no ``if``, ``not`` and ``oneOf`` beside types, and only RE2 patterns. What
+it cannot say is dropped, because the plugin's own settings check everything again.
 """
 
 import re
@@ -15,9 +15,9 @@ Schema = Mapping[str, Any]
 MAX_LENGTH: Final = 4096
 MAX_ITEMS: Final = 256
 MAX_KEYS: Final = 64
-"""Everything has a bound, or the cost of rules over it has none."""
+"""Without bounds, the cost of rules would have no limit."""
 FREE: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
-"""Whatever stands there."""
+"""Any value."""
 INT_OR_STRING: Final[Schema] = {"x-kubernetes-int-or-string": True}
 _KEPT: Final = ("description", "minimum", "maximum", "minItems", "enum")
 _NOT_RE2: Final = re.compile(r"\(\?[=!<]|\\[1-9]")

@@ -1,4 +1,4 @@
-"""Names that are to be looked at: each once, however often it was asked for, and not too soon."""
+"""A queue of object names with delays. A name is in it at most once."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final
 from deviceplugin.kit.backoff import Backoff
 
 DEBOUNCE: Final = 0.05
-"""Seconds in which events about one object become one look."""
+"""Seconds in which several events of an object become one reconcile."""
 FIRST_WAIT: Final = 1.0
 LAST_WAIT: Final = 60.0
 
@@ -23,14 +23,14 @@ class Queue:
         self._closed = False
 
     def add(self, name: str, after: float = DEBOUNCE) -> None:
-        """Have ``name`` looked at in ``after`` seconds, or sooner if that was asked before."""
+        """Make ``name`` due in ``after`` seconds, unless it is due earlier."""
         due = self._clock() + after
         with self._changed:
             self._due[name] = min(due, self._due.get(name, due))
             self._changed.notify_all()
 
     def again(self, name: str) -> None:
-        """Have ``name`` looked at again after a failure: later each time."""
+        """Make ``name`` due again after a failure, with a growing delay."""
         backoff = self._waits.setdefault(name, Backoff(FIRST_WAIT, LAST_WAIT))
         self.add(name, backoff.next_wait())
 
@@ -39,7 +39,7 @@ class Queue:
         self._waits.pop(name, None)
 
     def close(self) -> None:
-        """Let the reader end."""
+        """Make ``take`` return None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

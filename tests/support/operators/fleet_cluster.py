@@ -23,10 +23,14 @@ from cluster.kinds import (
     DEVICE_PLUGIN,
     NAMESPACE,
     NODE,
+    NODE_LABELS,
     POD,
+    Kind,
     Object,
 )
+from cluster.quantities import canonical
 from cluster.store import Store
+from operators.pod_status import is_ready
 from operators.scheduling import fits, is_kept_away
 
 SPACE = "deviceplugin-operator"
@@ -39,6 +43,7 @@ class Life:
 
     ready: bool = True
     devices: int = 0
+    resource: str = RESOURCE
     said: str = ""
 
 
@@ -46,7 +51,7 @@ def as_configured(_node: str, config: Mapping[str, Any]) -> Life:
     """Have a pod offer as many devices as its configuration says; a profile is one too many."""
     if config.get("seed") == 13:
         return Life(ready=False, said="unlucky seed")
-    return Life(devices=config.get("number-devices", 2))
+    return Life(devices=config.get("number-devices", 2), resource=config.get("resource", RESOURCE))
 
 
 @dataclass
@@ -63,10 +68,14 @@ class Fleet:
     """The most nodes that were without a ready pod at once, after all had one."""
     away: Event = field(default_factory=Event)
     """Set while the API server answers nothing."""
+    unknown: set[Kind] = field(default_factory=set)
+    """Kinds whose definitions have been deleted."""
+    asked: list[str] = field(default_factory=list)
+    """The plural of the kind of each request."""
     _stop: Event = field(default_factory=Event)
 
     def node(self, name: str, **labels: str) -> None:
-        metadata = {"name": name, "labels": {"kubernetes.io/os": "linux", **labels}}
+        metadata = {"name": name, "labels": {**NODE_LABELS, **labels}}
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         made = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": ready}
         self.store.create(NODE, made)
@@ -158,7 +167,7 @@ class Fleet:
                 if leaving:
                     self.deleted.append(node)
                 self.store.remove(POD, SPACE, pod["metadata"]["name"])
-                self._set_devices(node, 0)
+                self._set_devices(node, 0, pod["metadata"]["annotations"]["resource"])
         others = {
             one["spec"]["nodeName"]: one["metadata"]["labels"]
             for one in self.store.list(POD, SPACE)
@@ -188,6 +197,7 @@ class Fleet:
                 "generateName": f"{found['metadata']['name']}-",
                 "namespace": SPACE,
                 "labels": labels,
+                "annotations": {"resource": life.resource},
                 "ownerReferences": [owner],
             },
             "spec": {
@@ -203,12 +213,13 @@ class Fleet:
         }
         self.store.create(POD, made)
         if life.ready:
-            self._set_devices(node, life.devices)
+            self._set_devices(node, life.devices, life.resource)
 
-    def _set_devices(self, node: str, count: int) -> None:
+    def _set_devices(self, node: str, count: int, resource: str) -> None:
         def edit(found: Object) -> None:
             for amounts in ("capacity", "allocatable"):
-                found["status"].setdefault(amounts, {"memory": "16Gi"})[RESOURCE] = str(count)
+                shown = found["status"].setdefault(amounts, {"memory": "16Gi"})
+                shown[resource] = canonical(count)
 
         if self.store.exists(NODE, "", node):
             self.store.change(NODE, "", node, edit)
@@ -250,11 +261,6 @@ class Fleet:
             raise
 
 
-def is_ready(pod: Object) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
-    return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
-
-
 def _hash(template: Object) -> str:
     return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
 
@@ -275,6 +281,7 @@ def running(nodes: int = 1) -> Iterator[Fleet]:
     for number in range(nodes):
         fleet.node(f"node-{number}")
     server = Server(fleet.store, cast("Any", None), fleet.away)
+    server.unknown, server.asked = fleet.unknown, fleet.asked
     fleet.url = f"http://127.0.0.1:{server.server_port}"
     threads = [Thread(target=server.serve_forever, args=(0.05,)), Thread(target=fleet.run)]
     for thread in threads:

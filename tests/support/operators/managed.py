@@ -62,15 +62,20 @@ class Managed:
         """Wait until a condition has a reason."""
         self.wait(lambda: self.fleet.condition(name, kind)[1] == reason)
 
-    def pass_deadline(self, daemon_set: str = "dp-sim") -> None:
-        """Have the nodes that are waited for be late, once the operator has noted since when."""
-        self.wait(lambda: self._is_waiting(daemon_set))
+    def pass_deadline(self, daemon_set: str = "dp-sim", *, ready: bool = False) -> None:
+        """Have the nodes that are waited for be late, once the operator has noted since when.
+
+        With ``ready``, it has noted as well that a new pod is ready.
+        """
+        self.wait(lambda: self._is_waiting(daemon_set, ready=ready))
         self.ahead += DEADLINE
 
-    def _is_waiting(self, name: str) -> bool:
+    def _is_waiting(self, name: str, *, ready: bool) -> bool:
         if not self.fleet.store.exists(DAEMON_SET, SPACE, name):
             return False
         progress = progress_note.read(self.fleet.daemon_set(name))
         pods = self.fleet.pods()
         late = (one for node, one in progress.taken.items() if node in pods and one.since)
+        if ready:
+            return any(one.ready for one in late)
         return any(not one.ready or any(one.before.values()) for one in late)

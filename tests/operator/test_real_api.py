@@ -1,0 +1,565 @@
+"""The acceptance criteria on a real API server: 40 nodes, real controllers, a real scheduler.
+
+The operator is a process with the rights of its deployment. The table of what this shows is
+`operator/docs/criteria.md`.
+"""
+
+import os
+import random
+import shutil
+import signal
+import statistics
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deviceplugin.apiserver import ConflictError
+from deviceplugin_operator.catalogue import CUSTOM, PLUGINS
+from operators.bad_objects import BAD
+from operators.fleet_cluster import RESOURCE, Life, as_configured
+from operators.operator_process import Operator
+from operators.real_fleet import (
+    CONFIG_MAPS,
+    NODES,
+    OWNERS,
+    PODS,
+    ROOT,
+    SETS,
+    RealFleet,
+    exists,
+    running,
+    why_not,
+)
+from patience import eventually
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+    pytest.mark.timeout(600),  # roll-outs over 40 nodes, of which a kubelet reports each second
+    pytest.mark.xdist_group("real-api-server"),
+]
+COUNT = 40
+AWAY = float(os.environ.get("API_AWAY", "30"))
+"""Seconds without an API server; the record is of 120."""
+MANY = int(os.environ.get("MANY_NODES", "1000"))
+"""Nodes of the test of memory; the record is of 5,000."""
+UNLUCKY = {"number-devices": 4, "seed": 13}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFleet]:
+    with running(tmp_path_factory.mktemp("real"), COUNT) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def fleet(cluster: RealFleet) -> Iterator[RealFleet]:
+    """Return the cluster; objects that a test creates are gone after it."""
+    cluster.behave = as_configured
+    yield cluster
+    for one in cluster.server.admin.list(OWNERS).items:
+        cluster.server.admin.delete(f"{OWNERS}/{one['metadata']['name']}")
+    # The kubelets note the end of a pod after it is gone.
+    cluster.wait(lambda: not cluster.server.admin.list(PODS).items and not cluster._lives)
+    cluster._seen.clear()
+    cluster.replaced.clear()
+    cluster.most_away = cluster.most_on_a_node = 0
+
+
+@pytest.fixture
+def operator(fleet: RealFleet) -> Iterator[Operator]:
+    made = Operator(fleet)
+    made.start()
+    yield made
+    made.end()
+    assert {403} & {one["responseStatus"]["code"] for one in fleet.calls()} == set()
+
+
+def say(text: str) -> None:
+    """Print a line for the record, which `-rP` shows."""
+    print(text)  # noqa: T201
+
+
+def sim(fleet: RealFleet, settings: dict[str, Any] | None = None, **more: Any) -> None:
+    """Have the simulated plugin with 4 devices."""
+    given = {"number-devices": 4, **(settings or {})}
+    fleet.apply("sim", plugin="simulated", simulated=given, **more)
+
+
+def install(fleet: RealFleet, **more: Any) -> float:
+    sim(fleet, **more)
+    took = fleet.wait(lambda: fleet.is_ready("sim"))
+    fleet.wait(lambda: fleet.status("sim")["devices"] == f"simple-device {4 * COUNT}/{4 * COUNT}")
+    return took
+
+
+def daemon_set(fleet: RealFleet, name: str = "dp-sim") -> dict[str, Any]:
+    return fleet.server.admin.get(f"{SETS}/{name}")
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_change_comes_to_all_nodes_and_never_more_are_away_than_may(fleet: RealFleet) -> None:
+    install(fleet)
+    sim(fleet, {"number-devices": 5})
+    assert "True" != fleet.condition("sim")[0]  # what kubectl wait looks at, at once
+    fleet.wait(lambda: fleet.is_ready("sim"), 300)
+    say(f"{fleet.most_away} of {COUNT} away at most")
+    assert 4 == fleet.most_away
+    assert COUNT == len(fleet.replaced) == len({*fleet.replaced})
+    assert 1 == fleet.most_on_a_node
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_bad_change_touches_one_node_of_forty_and_is_rolled_back_in_time(
+    fleet: RealFleet,
+) -> None:
+    install(fleet)
+    before = fleet.uids()
+    sim(fleet, UNLUCKY, rollout={"deadline": "10s"})
+    took = fleet.wait(lambda: "rolled back" in fleet.condition("sim", "Degraded")[2])
+    say(f"rolled back after {took:.1f} s, deadline 10 s")
+    assert took <= 20
+    after = fleet.uids()
+    assert ["node-0000"] == [node for node in before if before[node] != after.get(node)]
+    fleet.wait(lambda: fleet.allocatable("node-0000", RESOURCE) == "4")
+    assert ["node-0000"] * 2 == fleet.replaced
+    assert "unlucky seed" in fleet.condition("sim", "Degraded")[2]
+
+
+@pytest.mark.usefixtures("operator")
+def test_of_objects_with_a_fault_each_is_refused_and_touches_nothing(fleet: RealFleet) -> None:
+    install(fleet)
+    before, by_server, longest = fleet.uids(), 0, 0.0
+    for number, bad in enumerate(BAD):
+        ours = isinstance(bad.spec, dict) and bad.spec.get("plugin") == "simulated"
+        name = "sim" if ours else f"bad-{number}"
+        if refusal := fleet.refusal(name, bad.spec):
+            by_server += 1
+            assert bad.field in refusal, bad.fault
+            continue
+        took = fleet.wait(lambda name=name: fleet.condition(name, "Accepted")[0] == "False")  # type: ignore[misc]
+        longest = max(took, longest)
+        assert took <= 2, bad.fault
+        assert bad.said in fleet.condition(name, "Accepted")[2]
+        assert bad.field in fleet.condition(name, "Accepted")[2]
+    say(
+        f"{len(BAD)} objects: {by_server} refused by the API server, {len(BAD) - by_server} by the "
+        f"operator, after {longest:.2f} s at most"
+    )
+    assert 30 <= len(BAD)
+    assert before == fleet.uids()
+    assert [] == fleet.replaced
+    sets = fleet.server.admin.list(SETS).items
+    assert ["dp-sim"] == [one["metadata"]["name"] for one in sets]
+
+
+@pytest.mark.usefixtures("operator")
+def test_the_sample_of_every_plugin_is_accepted(fleet: RealFleet) -> None:
+    samples = sorted((ROOT / "deployments/operator/samples").glob("*.yaml"))
+    for file in samples:
+        found = yaml.safe_load(file.read_text())
+        name, spec = found["metadata"]["name"], {**found["spec"], "nodeSelector": {"no": "node"}}
+        assert "" == fleet.refusal(name, spec), file
+        fleet.wait(lambda name=name: fleet.condition(name, "Accepted")[0] == "True")  # type: ignore[misc]
+    assert {*PLUGINS, CUSTOM} == {file.stem for file in samples}
+
+
+@pytest.mark.usefixtures("operator")
+def test_fewer_devices_halt_unless_that_is_allowed(fleet: RealFleet) -> None:
+    install(fleet)
+    sim(fleet, {"number-devices": 3}, rollout={"deadline": "5s", "onFailure": "Halt"})
+    fleet.wait(lambda: fleet.condition("sim", "Degraded")[2].endswith("; halted"))
+    assert ["node-0000"] == fleet.replaced
+    allowed = {"allowFewerDevices": True, "maxUnavailable": "100%"}
+    sim(fleet, {"number-devices": 3}, rollout=allowed)
+    fleet.wait(lambda: fleet.is_ready("sim"), 200)
+
+
+def test_an_operator_that_is_killed_at_twenty_random_moments_ends_the_same(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    install(fleet)
+    seed = random.randrange(10**6)
+    say(f"seed {seed}")
+    chance = random.Random(seed)
+    sim(fleet, {"number-devices": 5})
+    for _ in range(20):
+        time.sleep(chance.uniform(0.1, 4))  # a random moment is what is tried
+        operator.end(signal.SIGKILL)
+        operator.start()
+    fleet.wait(lambda: fleet.is_ready("sim"), 300)
+    assert COUNT == len(fleet.replaced) == len({*fleet.replaced})
+    assert fleet.most_away <= 4
+    revisions = {
+        one["metadata"]["labels"]["deviceplugin.dev/revision"] for one in fleet.pods().values()
+    }
+    (status,) = fleet.status("sim")["revisions"]
+    assert {status["wanted"]} == {status["good"]} == revisions
+
+
+def test_while_the_operator_is_dead_nothing_is_restarted_and_it_goes_on_soon(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    install(fleet)
+    sim(fleet, {"number-devices": 5})
+    fleet.wait(lambda: len(fleet.replaced) >= 6)
+    operator.end(signal.SIGKILL)
+    fleet.wait(lambda: len(fleet.pods()) == COUNT)
+    count = len(fleet.replaced)
+    with pytest.raises(AssertionError):
+        fleet.wait(lambda: len(fleet.replaced) > count, 5)
+    assert "True" != fleet.condition("sim")[0]
+    operator.start()
+    took = fleet.wait(lambda: len(fleet.replaced) > count)
+    say(f"went on {took:.1f} s after the start")
+    assert took <= 5
+    fleet.wait(lambda: fleet.is_ready("sim"), 300)
+
+
+def test_deletion_needs_no_operator(fleet: RealFleet, operator: Operator) -> None:
+    sim(fleet, nodeSelector={"kubernetes.io/hostname": "node-0000"})
+    fleet.wait(lambda: fleet.is_ready("sim"))
+    metadata = fleet.server.admin.get(f"{OWNERS}/sim")["metadata"]
+    assert not {"finalizers", "annotations"} & metadata.keys()
+    operator.end()
+    fleet.server.admin.delete(f"{OWNERS}/sim")
+    labelled = {"labelSelector": "deviceplugin.dev/owner"}
+    took = fleet.wait(
+        lambda: (
+            not any(
+                fleet.server.admin.list(kind, labelled).items for kind in (SETS, CONFIG_MAPS, PODS)
+            )
+        )
+    )
+    say(f"all gone after {took:.1f} s")
+    assert took <= 2
+
+
+def _hand_edits() -> dict[str, Any]:
+    def change(found: dict[str, Any], **container: Any) -> None:
+        found["spec"]["template"]["spec"]["containers"][0].update(container)
+
+    def env(found: dict[str, Any]) -> None:
+        own = found["spec"]["template"]["spec"]["containers"][0]
+        own["env"].append({"name": "DP_LOG_LEVEL", "value": "debug"})
+
+    def container(found: dict[str, Any]) -> None:
+        found["spec"]["template"]["spec"]["containers"].append({"name": "evil", "image": "evil"})
+
+    def privileged(found: dict[str, Any]) -> None:
+        context = {"privileged": True, "allowPrivilegeEscalation": True}
+        change(found, securityContext=context)
+
+    def tolerations(found: dict[str, Any]) -> None:
+        found["spec"]["template"]["spec"]["tolerations"] = [{"key": "a", "operator": "Exists"}]
+
+    def label(found: dict[str, Any]) -> None:
+        found["spec"]["template"]["metadata"]["labels"]["other"] = "a"
+
+    return {
+        "image": lambda found: change(found, image="other"),
+        "env": env,
+        "container": container,
+        "privileged": privileged,
+        "tolerations": tolerations,
+        "template label": label,
+    }
+
+
+def _edited(fleet: RealFleet, edit: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Edit the DaemonSet, as kubectl does: again, if its controller was quicker."""
+
+    def is_done() -> dict[str, Any] | None:
+        found = daemon_set(fleet)
+        edit(found)
+        try:
+            fleet.server.admin.replace(f"{SETS}/dp-sim", found)
+        except ConflictError:
+            return None
+        return found
+
+    done = eventually(is_done)
+    assert done
+    return done
+
+
+@pytest.mark.usefixtures("operator")
+def test_hand_edits_are_undone_within_two_seconds_and_restart_nothing(fleet: RealFleet) -> None:
+    install(fleet)
+    before, good = fleet.uids(), daemon_set(fleet)["spec"]
+    for name, edit in _hand_edits().items():
+        found = _edited(fleet, edit)
+        assert daemon_set(fleet)["metadata"]["generation"] > found["metadata"]["generation"]
+        took = fleet.wait(lambda: daemon_set(fleet)["spec"] == good)
+        say(f"{name}: undone after {took:.2f} s")
+        assert took <= 2, name
+    (found,) = fleet.server.admin.list(
+        CONFIG_MAPS, {"labelSelector": "deviceplugin.dev/owner"}
+    ).items
+    path = f"{CONFIG_MAPS}/{found['metadata']['name']}"
+    fleet.server.admin.delete(path)
+    assert 2 >= fleet.wait(lambda: exists(fleet.server.admin, path))
+    assert before == fleet.uids()
+    assert [] == fleet.replaced
+    uid = daemon_set(fleet)["metadata"]["uid"]
+    fleet.server.admin.delete(f"{SETS}/dp-sim")
+    assert 2 >= fleet.wait(
+        lambda: (
+            exists(fleet.server.admin, f"{SETS}/dp-sim")
+            and daemon_set(fleet)["metadata"]["uid"] != uid
+        )
+    )
+    fleet.wait(lambda: fleet.is_ready("sim"))
+
+
+@pytest.mark.usefixtures("operator")
+def test_two_objects_for_one_node_never_run_two_pods_there(fleet: RealFleet) -> None:
+    install(fleet)
+    before = fleet.uids()
+    fleet.apply("younger", plugin="simulated")
+    took = fleet.wait(lambda: fleet.condition("younger", "Accepted")[1] == "Conflict")
+    say(f"Conflict after {took:.2f} s")
+    assert took <= 5
+    assert (
+        "DevicePlugin sim already covers nodes: node-0000, "
+        in fleet.condition("younger", "Accepted")[2]
+    )
+    assert before == fleet.uids()
+    # What the objects do not know yet, the scheduler does: both selectors match, by a new label.
+    fleet.apply("younger", plugin="simulated", nodeSelector={"zone": "b"})
+    fleet.wait(lambda: fleet.condition("younger", "Accepted")[0] == "True")
+    fleet.server.admin.merge(f"{NODES}/node-0001", {"metadata": {"labels": {"zone": "b"}}})
+    fleet.wait(lambda: fleet.condition("younger", "Accepted")[1] == "Conflict", 60)
+    assert 1 == fleet.most_on_a_node
+    assert before == fleet.uids()
+    fleet.server.admin.merge(f"{NODES}/node-0001", {"metadata": {"labels": {"zone": None}}})
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_node_changes_its_profile_with_its_label_and_never_has_two_pods(fleet: RealFleet) -> None:
+    profiles = {"big": {"simulated": {"number-devices": 9}}}
+    install(fleet, profileLabel="size", profiles=profiles)
+    fleet.server.admin.merge(f"{NODES}/node-0002", {"metadata": {"labels": {"size": "big"}}})
+    took = fleet.wait(lambda: fleet.allocatable("node-0002", RESOURCE) == "9")
+    say(f"devices of the other profile after {took:.1f} s")
+    assert took <= 10
+    assert 1 == fleet.most_on_a_node
+    assert ["node-0002"] == fleet.replaced
+    fleet.server.admin.merge(f"{NODES}/node-0002", {"metadata": {"labels": {"size": None}}})
+    fleet.wait(lambda: fleet.allocatable("node-0002", RESOURCE) == "4")
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_node_that_is_not_ready_is_named_and_skipped_and_a_new_one_counts(
+    fleet: RealFleet,
+) -> None:
+    install(fleet)
+    fleet.set_ready("node-0007", "False")
+    sim(fleet, {"number-devices": 5})
+    fleet.wait(lambda: "skipped: node-0007" in fleet.condition("sim", "Progressing")[2])
+    fleet.wait(lambda: len(fleet.replaced) >= 3)
+    fleet.add_nodes(1, first=COUNT)
+    fleet.wait(lambda: fleet.allocatable(f"node-{COUNT:04}", RESOURCE) == "5")
+    fleet.wait(lambda: fleet.condition("sim", "Progressing")[0] == "False", 300)
+    assert COUNT - 1 == len({*fleet.replaced} - {"node-0007"})
+    fleet.set_ready("node-0007")
+    fleet.wait(lambda: fleet.is_ready("sim"), 120)
+    fleet.server.admin.delete(f"{NODES}/node-{COUNT:04}")
+    for pod in fleet.server.admin.list(PODS).items:
+        if pod["spec"].get("nodeName") == f"node-{COUNT:04}":
+            path = f"{PODS}/{pod['metadata']['name']}"
+            fleet.server.admin._ask("DELETE", path, body={"gracePeriodSeconds": 0})
+
+
+@pytest.mark.timeout(600 + AWAY)
+# Connections of the played kubelets end with the server, some of them unread.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_api_server_that_was_away_is_caught_up_with_by_the_same_process(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    install(fleet)
+    before = fleet.uids()
+    assert operator.process
+    fleet.server.stop()
+    time.sleep(AWAY)  # how long it is away is what is tried
+    assert None is operator.process.poll()
+    fleet.server.start()
+    fleet.wait(lambda: exists(fleet.server.admin, OWNERS))  # its own paths come first
+    fleet.forget_calls()  # a server that starts does not know its roles at once
+    assert before == fleet.uids()
+    assert [] == fleet.replaced
+    generation = daemon_set(fleet)["metadata"]["generation"]
+    sim(fleet, {"number-devices": 5})
+    ours = fleet.wait(lambda: daemon_set(fleet)["metadata"]["generation"] > generation)
+    # Then the controller manager has to come back, which waits up to a minute between attempts.
+    took = ours + fleet.wait(lambda: len(fleet.replaced) > 0, 120)
+    say(f"away {AWAY:g} s: DaemonSet changed after {ours:.1f} s, a pod replaced after {took:.1f} s")
+    assert "Request attempt" not in (fleet.server.root / "operator.log").read_text()
+    assert ours <= 45
+    assert None is operator.process.poll()
+    fleet.wait(lambda: fleet.is_ready("sim"), 300)
+    fleet.forget_calls()
+
+
+def test_fifty_objects_cost_little_and_are_reacted_to_at_once(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    for number in range(50):
+        fleet.apply(f"o{number}", plugin="simulated", nodeSelector={"no": f"node-{number}"})
+    fleet.wait(lambda: all(fleet.condition(f"o{n}")[1] == "NoNodes" for n in range(50)), 120)
+    times = []
+    for number in range(9):
+        name = f"o{number}"
+        before = daemon_set(fleet, f"dp-{name}")["metadata"]["generation"]
+        given = {"number-devices": 7}
+        fleet.apply(name, plugin="simulated", simulated=given, nodeSelector={"no": name})
+        times.append(
+            fleet.wait(
+                lambda name=name, before=before: (  # type: ignore[misc]
+                    daemon_set(fleet, f"dp-{name}")["metadata"]["generation"] > before
+                )
+            )
+        )
+    fleet.wait(lambda: all(fleet.condition(f"o{n}")[1] == "NoNodes" for n in range(50)), 120)
+    time.sleep(70)  # until all is settled
+    calls, cpu = len(fleet.calls()), operator.cpu()
+    time.sleep(60)
+    made = fleet.calls()[calls:]
+    nodes = [one for one in made if one["requestURI"].startswith("/api/v1/nodes")]
+    used = (operator.cpu() - cpu) / 60
+    say(
+        f"reaction {statistics.median(times) * 1000:.0f} ms, {operator.memory():.1f} MiB, "
+        f"idle {used:.2%} CPU, {len(made) - len(nodes)} calls/min and {len(nodes)} for nodes"
+    )
+    assert statistics.median(times) <= 0.2
+    assert operator.memory() <= 64
+    assert used <= 0.002
+    assert len(made) - len(nodes) <= 10
+    assert len(nodes) <= 3
+
+
+def test_thousands_of_nodes_fit_into_the_memory_of_the_deployment(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, 0) as fleet:
+        fleet.add_nodes(MANY, size=8000)
+        operator = Operator(fleet)
+        operator.start()
+        fleet.apply("sim", plugin="simulated", nodeSelector={"no": "node"})
+        fleet.wait(lambda: fleet.condition("sim")[1] == "NoNodes", 120)
+        time.sleep(65)  # two more lists of all nodes
+        highest = operator.memory("VmHWM")
+        operator.end()
+        say(f"{MANY} nodes: at most {highest:.1f} MiB")
+    (deployment,) = [
+        one
+        for one in yaml.safe_load_all(
+            (ROOT / "deployments/operator/operator/deployment.yaml").read_text()
+        )
+        if one["kind"] == "Deployment"
+    ]
+    limits = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert highest <= 96 <= int(limits["memory"].removesuffix("Mi"))
+
+
+def test_a_new_release_with_another_manifest_is_rolled_out_like_a_change(
+    fleet: RealFleet, operator: Operator, tmp_path: Path
+) -> None:
+    install(fleet)
+    operator.end(signal.SIGTERM)
+    package = tmp_path / "deviceplugin_operator"
+    shutil.copytree(operator.code / package.name, package)  # with deployments/, as in a wheel
+    base = package / "deployments/base/daemonset.yaml"
+    text = base.read_text()
+    base.write_text(
+        text.replace("terminationGracePeriodSeconds: 15", "terminationGracePeriodSeconds: 16")
+    )
+    assert text != base.read_text()
+    newer = Operator(fleet, tmp_path)
+    newer.start()
+    fleet.wait(lambda: len(fleet.replaced) == 1)
+    fleet.wait(lambda: len(fleet.replaced) == COUNT and fleet.is_ready("sim"), 300)
+    assert COUNT == len({*fleet.replaced})
+    assert fleet.most_away <= 4
+    newer.end()
+
+
+def test_an_operator_that_comes_back_takes_the_pods_over(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    install(fleet)
+    before = fleet.uids()
+    operator.end(signal.SIGTERM)
+    assert before == fleet.uids()
+    operator.start()
+    calls = len(fleet.calls())
+    fleet.wait(lambda: any(one["verb"] == "update" for one in fleet.calls()[calls:]))
+    fleet.wait(lambda: fleet.is_ready("sim"))
+    assert before == fleet.uids()
+    assert [] == fleet.replaced
+
+
+def test_the_liveness_probe_is_answered(fleet: RealFleet, operator: Operator) -> None:
+    def answered() -> bool:
+        try:
+            with urllib.request.urlopen(operator.probe, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    fleet.wait(answered)
+    assert fleet is not None
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_fault_of_the_node_itself_is_named(fleet: RealFleet) -> None:
+    install(fleet)
+    fleet.behave = lambda node, config: (
+        Life(ready=False, said="no driver") if node == "node-0000" else as_configured(node, config)
+    )
+    sim(fleet, {"number-devices": 5}, rollout={"deadline": "5s"})
+    fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RolloutFailed")
+    message = fleet.condition("sim", "Degraded")[2]
+    assert "node-0000: its pod is not ready after 5 s: no driver" in message
+    assert {"node-0000"} == {*fleet.replaced}
+    fleet.behave = as_configured
+    for pod in fleet.server.admin.list(PODS).items:
+        if pod["spec"].get("nodeName") == "node-0000":
+            fleet.server.admin.delete(f"{PODS}/{pod['metadata']['name']}")
+
+
+def test_the_kind_can_be_deleted_and_come_back(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as fleet:
+        operator = Operator(fleet)
+        operator.start()
+        fleet.apply("sim", plugin="simulated")
+        fleet.wait(lambda: fleet.is_ready("sim"))
+        kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        path = f"{kind}/deviceplugins.deviceplugin.dev"
+        fleet.server.admin.delete(path)
+        fleet.wait(lambda: not fleet.server.admin.list(PODS).items)
+        fleet.wait(lambda: not exists(fleet.server.admin, path))
+        time.sleep(20)  # what it does meanwhile is what is tried
+        assert operator.process
+        log = (tmp_path / "operator.log").read_text()
+        say(log)
+        assert 2 == operator.process.poll()
+        assert log.splitlines()[-1].startswith(
+            "deviceplugin-operator: the API server does not know the kind DevicePlugin: "
+        )
+        assert "Traceback" not in log
+        operator.start()  # as its Deployment does
+        assert 2 == operator.process.wait(30)
+        again = (tmp_path / "operator.log").read_text()
+        assert [log.splitlines()[-1]] == again.removeprefix(log).splitlines()
+        made = yaml.safe_load((ROOT / "deployments/operator/crd/deviceplugins.yaml").read_text())
+        fleet.server.admin.create(kind, made)
+        fleet.wait(lambda: exists(fleet.server.admin, OWNERS))
+        operator.start()
+        fleet.apply("sim", plugin="simulated")
+        fleet.wait(lambda: fleet.is_ready("sim"), 120)
+        operator.end()
