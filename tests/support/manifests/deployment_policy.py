@@ -6,7 +6,7 @@ from typing import Any
 
 from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
-from manifests.plugin_settings import settings_problems
+from manifests.plugin_settings import driver_directory, settings_problems
 
 Manifest = Mapping[str, Any]
 
@@ -17,15 +17,22 @@ _DAEMON_SET: Mapping[str, object] = {
     "updateStrategy.type": "RollingUpdate",
     "updateStrategy.rollingUpdate.maxSurge": 0,
 }
+_ARCHITECTURES = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
 _POD: Mapping[str, object] = {
     "automountServiceAccountToken": False,
     "enableServiceLinks": False,
     "priorityClassName": "system-node-critical",
     # By a label that every node has: no add-on is needed to be scheduled.
     "nodeSelector": {"kubernetes.io/os": "linux"},
-    "affinity": None,
+    # No other images are built.
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [_ARCHITECTURES]}]
+            }
+        }
+    },
     "securityContext.seccompProfile": {"type": "RuntimeDefault"},
-    "securityContext.seLinuxOptions.type": "container_device_plugin_t",
     "hostNetwork": None,
     "hostPID": None,
     "hostIPC": None,
@@ -64,12 +71,27 @@ _EVICT = [
     *_CREATE_EVENTS,
 ]
 _PATCH_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
+_USE_SCC = {
+    "apiGroups": ["security.openshift.io"],
+    "resources": ["securitycontextconstraints"],
+    "verbs": ["use"],
+}
 _GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
 """All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
+SELINUX = "container_device_plugin_t"
+_DRA = [
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices"],
+        "verbs": ["list", "watch", "create", "update", "delete"],
+    },
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
+]
+"""For a plugin that offers devices through DRA; a policy limits it to the slices of its node."""
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
     *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
-    *("/var/lib", "/var/lib/kubelet", "/var/run"),
+    *("/var/lib", "/var/lib/kubelet", "/var/lib/kubelet/plugins", "/var/run"),
 }
 _TYPES = {"Directory", "DirectoryOrCreate", "CharDevice", "BlockDevice", "File", "Socket"}
 _WRITABLE = {
@@ -86,11 +108,13 @@ def problems(
     allowed: Collection[str] = (),
     *,
     privileged: bool = False,
+    selinux: str = SELINUX,
 ) -> list[str]:
     """Return what is wrong with ``manifests``, which run ``command``.
 
     Directories of the host that are ``allowed`` may be wide; still, they are read-only. The
     plugin's container is to be ``privileged``, or must not be; still, its root is read-only.
+    SELinux knows its pod as ``selinux``.
     """
     by_kind = {manifest["kind"]: manifest for manifest in reversed(manifests)}
     missing = [kind for kind in KINDS if kind not in by_kind]
@@ -106,7 +130,7 @@ def problems(
         *_of_network(manifests, daemon_set["template"], container),
         *_of_access(manifests, by_kind, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
-        *_differ("pod", pod, _POD),
+        *_differ("pod", pod, {**_POD, "securityContext.seLinuxOptions.type": selinux}),
         *_differ("container", container, {**_CONFINED, **_PROBED, **rights}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
         *(
@@ -115,7 +139,7 @@ def problems(
             for problem in _differ(f"init container {init['name']}", init, _CONFINED)
         ),
         *(problem for other in pod["containers"] for problem in _of_sidecar(other)),
-        *_of_volumes(pod, allowed, _WRITABLE | more.writable),
+        *_of_volumes(pod, allowed, _WRITABLE | more.writable | {driver_directory(container) or ""}),
         *settings_problems(container, manifests, command, more),
     ]
 
@@ -181,17 +205,20 @@ def _of_access(
 ) -> Iterator[str]:
     """Check who may ask what of the API server."""
     asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
-    may = [_CREATE_EVENTS, _EVICT, _PATCH_NODES, *([_GET_NODES] if asks else [])]
+    has_dra = driver_directory(container) is not None
+    may = [_CREATE_EVENTS, _EVICT, _PATCH_NODES]
+    may += [*([_GET_NODES] if asks else []), *([_DRA] if has_dra else [])]
     account = by_kind["ServiceAccount"]["metadata"]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    use = [{**_USE_SCC, "resourceNames": [account["name"]]}]
     for manifest in manifests:
-        if manifest["kind"].endswith("Role") and manifest["rules"] not in may:
+        if manifest["kind"].endswith("Role") and manifest["rules"] not in [*may, use]:
             yield f"{manifest['kind']}: allows {manifest['rules']}"
         if manifest["kind"].endswith("RoleBinding") and manifest["subjects"] != [subject]:
             yield f"{manifest['kind']}: is for {manifest['subjects']}"
     volumes = by_kind["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
     tokens = {volume["name"] for volume in volumes if _has_token(volume)}
-    if not asks and tokens & {mount["name"] for mount in container["volumeMounts"]}:
+    if not (asks or has_dra) and tokens & {mount["name"] for mount in container["volumeMounts"]}:
         yield "container: has a token"
 
 

@@ -8,6 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
+WIDE = {
+    "host-dev": {"/dev"},
+    "host-network-facts": {"/sys"},
+    "gpu-cdi": {"/usr"},
+    "node-amd": {"/dev"},
+    "node-intelgpu": {"/dev"},
+    "node-rdma": {"/dev", "/sys"},
+}
+"""What components mount, read-only, that is too wide for a plugin by itself."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +50,8 @@ def owner(component: str) -> str | None:
         if component in expected(path.parent.name).own_components:
             return path.parent.name
     return None
+
+
+def wide(plugin: str, *components: str) -> set[str]:
+    """Return the wide directories that a plugin mounts with ``components`` and its own."""
+    return {path for one in (*components, *expected(plugin).included) for path in WIDE.get(one, ())}

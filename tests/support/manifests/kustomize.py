@@ -8,14 +8,32 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from deviceplugin_operator.kustomize import CLUSTER_WIDE, Manifest, names, render
 
-__all__ = ["CLUSTER_WIDE", "Manifest", "names", "overlay", "render", "render_by_kustomize"]
+__all__ = [
+    "CLUSTER_WIDE",
+    "Manifest",
+    "in_order",
+    "names",
+    "overlay",
+    "render",
+    "render_by_kustomize",
+]
 
 ROOT = Path(__file__).parents[3]
+
+
+def in_order(manifests: Any) -> Any:
+    """Sort lists of things with names: renderers put what is added in different places."""
+    if isinstance(manifests, dict):
+        return {key: in_order(value) for key, value in manifests.items()}
+    if isinstance(manifests, list):
+        return sorted(map(in_order, manifests), key=lambda one: json.dumps(one, sort_keys=True))
+    return manifests
 
 
 def overlay(place: Path, plugin: str, *components: str) -> Path:

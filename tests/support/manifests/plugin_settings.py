@@ -43,11 +43,17 @@ def settings_problems(
     known = {"DP_" + key.upper().replace("-", "_") for key in settings} | more.variables
     known.add(CONFIG_VARIABLE)
     yield from (f"{name} is no setting" for name in environment if name not in known)
-    yield from _of_paths(container, settings, more.not_mounted)
+    yield from _of_paths(container, settings, more.not_mounted, writes_cdi="cdi" in more.included)
     host, _, port = settings["http-address"].rpartition(":")
     ports = {entry["name"]: entry["containerPort"] for entry in container.get("ports", [])}
     if ports.get("http") != int(port) or host.startswith(("127.", "localhost", "[::1]")):
         yield f"http-address {settings['http-address']} cannot be probed on port {ports}"
+
+
+def driver_directory(container: Manifest) -> str | None:
+    """Return the directory for a DRA driver that a container is given; None without one."""
+    found = [one["value"] for one in container.get("env", ()) if one["name"] == "DP_DRIVER_DIR"]
+    return found[0] if found else None
 
 
 def _mounted(folder: Path, container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
@@ -67,13 +73,23 @@ def _mounted(folder: Path, container: Manifest, manifests: list[Manifest]) -> di
 
 
 def _of_paths(
-    container: Manifest, settings: Mapping[str, Any], elsewhere: Collection[str]
+    container: Manifest,
+    settings: Mapping[str, Any],
+    elsewhere: Collection[str],
+    *,
+    writes_cdi: bool,
 ) -> Iterator[str]:
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     mounts += ["/sys", "/proc"]  # in every container
     paths = {k: v for k, v in settings.items() if isinstance(v, str) and v.startswith("/")}
     # Only one of the two ways to register is used.
     del paths["plugin-dir" if settings["registration"] == "watcher" else "registry-dir"]
+    # Every plugin has the settings of DRA, which only the component dra makes use of.
+    has_driver = driver_directory(container) is not None
+    if not has_driver:
+        del paths["driver-dir"]
+    if not (writes_cdi or has_driver):
+        del paths["cdi-dir"]
     for key, value in paths.items():
         if key in elsewhere:
             continue

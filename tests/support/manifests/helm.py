@@ -1,0 +1,67 @@
+"""The chart, as the real helm renders it."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+import chart
+from manifests.kustomize import Manifest, overlay, render, render_by_kustomize
+
+
+def why_not() -> str:
+    """Return why charts cannot be rendered here, if so."""
+    if shutil.which("helm") is None:
+        return "no helm"
+    done = subprocess.run(["helm", "version"], capture_output=True, text=True, check=False)
+    return f"helm does not work: {done.stderr.strip()}" if done.returncode else ""
+
+
+def write_chart(folder: Path) -> Path:
+    """Write the chart. Components are rendered by our own renderer, which takes less time."""
+    chart.write(folder, _render)
+    return folder
+
+
+def _render(folder: Path, components: Sequence[Path]) -> str:
+    if not components and (rendered := render_by_kustomize(folder)):
+        return yaml.safe_dump_all(rendered)
+    with TemporaryDirectory() as scratch:
+        names = (component.name for component in components)
+        place = overlay(Path(scratch), folder.name, *names)
+        return yaml.safe_dump_all(render(place))
+
+
+def helm(*words: str | Path, values: dict[str, Any] | None = None) -> str:
+    """Return what helm prints.
+
+    Raises:
+        ValueError: It failed, with its message.
+    """
+    given = ["--values=-"] if values is not None else []
+    done = subprocess.run(
+        ["helm", *map(str, words), *given],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return done.stdout
+
+
+def template(folder: Path, values: dict[str, Any], *words: str) -> list[Manifest]:
+    """Return the manifests that helm renders of a chart.
+
+    Raises:
+        ValueError: It refused the values.
+    """
+    text = helm("template", "release", folder, *words, values=values)
+    return [one for one in yaml.safe_load_all(text) if one]
