@@ -19,11 +19,13 @@ from homes.cluster_manifests import PATIENCE, Options
 from homes.cluster_session import Session, why_not_pretend
 from homes.containerd_place import Containers
 from homes.home import Home
+from homes.installed_operator import InstalledOperator
 from homes.place import Place
 from homes.process_place import Processes
 from homes.progress import Progress
 from homes.simulated_home import SimulatedHome
 from homes.simulated_node import Node
+from homes.switched import Switched
 
 FAILED = pytest.StashKey[bool]()
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -43,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="use the cluster of KUBECONFIG, in namespaces that are created and removed",
     )
     group.addoption("--image", default="", help="name and tag of the plugin's image")
+    group.addoption("--operator-image", default="", help="name and tag of the operator's image")
     group.addoption("--pull-policy", default="IfNotPresent", help="of all images")
     group.addoption("--runtime-class", default="", help="of the plugin's pod")
     group.addoption("--pod-image", default="busybox:1.37", help="with sh, env and find, for pods")
@@ -55,9 +58,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
     group.addoption("--reboot", default="", help="shell command that reboots it: see e2e/README.md")
     group.addoption("--chaos", type=float, default=0.0, help="minutes of random faults")
+    group.addoption(
+        "--chaos-clock",
+        action="store_true",
+        help="also set the node's clock by an hour for seconds: disturbs all that runs on it",
+    )
+    group.addoption("--dra-switches", type=int, default=4, help="between protocols, under load")
     group.addoption("--seed", type=int, default=1, help="of the random faults")
     group.addoption("--before", default="", help="checkout of the release that is upgraded from")
     group.addoption("--before-tag", default="", help="tag of its images; that of its manifests")
+    group.addoption("--release", default="", help="address or folder of a release to install")
+    group.addoption("--next-release", default="", help="that of the one it is upgraded to")
     group.addoption(
         "--patience",
         type=float,
@@ -176,12 +187,42 @@ def home(
             yield made
         finally:
             if request.node.stash.get(FAILED, False):
-                folder = Path(options("--logs"), re.sub(r"\W+", "-", request.node.name).strip("-"))
-                folder.mkdir(parents=True, exist_ok=True)
-                made.collect(folder)
+                made.collect(_logs(request))
             made.close()
             if session is not None:
                 session.progress.end()
+
+
+@pytest.fixture(scope="module")
+def installed_operator(
+    session: Session | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InstalledOperator]:
+    """Yield the operator on a cluster that has none, and remove it."""
+    if session is None:
+        pytest.skip("needs a cluster")
+    root = tmp_path_factory.mktemp("operator")
+    made = InstalledOperator(root, session.options, session.node, session.progress)
+    if made.is_there():
+        pytest.skip("the operator is there already: the end of this would delete all its objects")
+    try:
+        made.install()
+        yield made
+    finally:
+        session.progress.begin("the end of the operator")
+        made.remove()
+        session.progress.end()
+
+
+@pytest.fixture
+def operator(
+    request: pytest.FixtureRequest, session: Session, installed_operator: InstalledOperator
+) -> Iterator[InstalledOperator]:
+    """Yield the operator for one test."""
+    session.progress.begin(request.node.name)
+    yield installed_operator
+    if request.node.stash.get(FAILED, False):
+        installed_operator.collect(_logs(request))
+    session.progress.end()
 
 
 @pytest.fixture
@@ -190,6 +231,33 @@ def cluster(home: Home) -> Cluster:
     if not isinstance(home, Cluster):
         pytest.skip("needs a cluster")
     return home
+
+
+@pytest.fixture
+def switched(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Switched]:
+    """Yield the gopher plugin with the rights and the DeviceClass for DRA, and remove them."""
+    cluster.need_cdi()
+    made = Switched(cluster)
+    made.need_device_class()
+    made.install()
+    try:
+        yield made
+    finally:
+        if failed := request.node.stash.get(FAILED, False):
+            folder = _logs(request) / "before"
+            folder.mkdir(exist_ok=True)
+            cluster.collect(folder)
+        made.release()
+    if not failed:
+        made.uninstall()
+
+
+def _logs(request: pytest.FixtureRequest) -> Path:
+    """Return a folder for the logs of a test."""
+    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    folder = Path(request.config.getoption("--logs"), name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _place(root: Path, options: Any, containerd: Containerd | None) -> Place:

@@ -1,12 +1,14 @@
 """Random faults on a cluster for as long as one likes, with what must hold all along."""
 
+import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 
 import pytest
 
 from homes.case import cases
-from homes.chaos import Chaos
+from homes.chaos import Chaos, Means
 from homes.cluster_home import Cluster
 from homes.cluster_session import Session
 
@@ -20,6 +22,15 @@ SIMULATED = replace(
 )
 
 
+@pytest.fixture
+def terminable() -> Iterator[None]:
+    """Clean up after SIGTERM as after Ctrl-C: the node has a plugin, and may be cordoned."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("terminable")
 @pytest.mark.gopher
 @pytest.mark.simulated
 @pytest.mark.timeout(0)  # as long as one likes
@@ -28,19 +39,22 @@ def test_no_fault_gives_a_device_to_two_pods(
 ) -> None:
     for option in ("chaos", "restart_kubelet"):
         cluster.need(option)
+    options, say = session.options, session.progress.say
     beside = Cluster(session)
     seed = pytestconfig.getoption("--seed")
+    means = Means(options.restart_kubelet, options.before_tag, options.chaos_clock)
     try:
         cluster.install(GOPHER)
         beside.install(SIMULATED)
-        resources = (GOPHER.resource, SIMULATED.resource)
-        chaos = Chaos(cluster, beside, resources, seed, session.options.restart_kubelet)
-        chaos.begin()
+        chaos = Chaos(cluster, beside, (GOPHER.resource, OTHER), seed, means)
+        for problem in chaos.begin(60 * options.chaos):
+            say(problem)
         chaos.settle()
         started = monotonic()
-        chaos.run(60 * session.options.chaos, session.progress.say)
+        chaos.run(60 * options.chaos, say)
         hours = (monotonic() - started) / 3600
-        session.progress.say(f"seed {seed}, {chaos.faults.total() / hours:.0f} faults an hour")
+        say(f"seed {seed}, {chaos.faults.total() / hours:.0f} faults an hour")
+        say(chaos.summary())
         beside.uninstall()
         cluster.uninstall()
     except BaseException:

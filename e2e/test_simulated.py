@@ -39,6 +39,29 @@ def plugin(node: Node) -> subprocess.Popen[str]:
     return process
 
 
+def test_two_instances_with_the_same_name_never_have_each_others_devices(node: Node) -> None:
+    """They are two DaemonSets, each of which forgot to set PLUGIN_NAME."""
+    kubelet = node.kubelet
+    ids = {}
+    for name in ("one", "other"):
+        flags = (f"--resource=example.com/{name}", f"--device-id-prefix={name}", "--node-name=n1")
+        node.start("simulated-device-plugin", *flags)
+        ids[f"example.com/{name}"] = {f"{name}-n1-0", f"{name}-n1-1"}
+
+    def have_all() -> bool:
+        """Return whether both have all of their devices. Fail if they have any other."""
+        for resource, own in ids.items():
+            assert set(kubelet.devices(resource)) <= own
+        return all(own == kubelet.healthy(resource) for resource, own in ids.items())
+
+    for _ in range(4):
+        kubelet.wait(have_all)
+        for path in kubelet.plugin_dir.glob("simple-device-plugin.sock"):
+            path.unlink()
+        kubelet.restart()
+    kubelet.wait(have_all)
+
+
 @pytest.mark.usefixtures("plugin")
 def test_the_node_has_the_devices_and_a_pod_gets_what_the_profile_says(node: Node) -> None:
     assert (8, 8) == (node.kubelet.capacity(RESOURCE), node.kubelet.allocatable(RESOURCE))

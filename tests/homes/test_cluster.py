@@ -209,7 +209,7 @@ def test_what_is_not_given_is_said() -> None:
 def test_kustomize_makes_the_same_of_what_the_suite_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options("registry.example.com:5000/g:7", "Never", "special")
+    options = Options("registry.example.com:5000/g:7", pull_policy="Never", runtime_class="special")
     with running(SHELL) as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.config))
         monkeypatch.setenv("HOME", str(tmp_path))

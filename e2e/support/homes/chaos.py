@@ -6,27 +6,51 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from homes.chaos_scripts import HOLDERS, KILL, KUBELETS, LOCK, READ, SOCKETS
+from homes.chaos_checks import Checks
+from homes.chaos_scripts import LOCK
+from homes.chaos_witness import Witness
 from homes.cluster_home import Cluster
 from homes.deployed import PLUGIN
-from homes.workload import is_running
 
-KUBELET = "/var/lib/kubelet/device-plugins"
 FILES = 8
 """Gophers that come and go."""
 MOST = 10
 """Pods at once."""
-WITNESS = "witness"
 _STAY = 7200.0
+_MARGIN = 1800.0
+"""Seconds for which the witness may outlive the faults."""
+_FULL = 6.0
+"""Seconds for which the disk is full."""
+_HOUR = 3600.0
+_PATIENT = 3
+"""Times that a container is killed: the kubelet waits twice as long before each restart."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the faults need beside the cluster."""
+
+    restart_kubelet: str
+    """A shell command."""
+    other_tag: str = ""
+    """Another tag of the image of the gopher plugin; without it no other image is rolled out."""
+    clock: bool = False
+    """Whether the node's clock may be set."""
+    clock_seconds: float = 3.0
+    """For how long."""
 
 
 class Chaos:
     """Faults on the node of ``gopher`` and ``simulated``, which have their plugins installed.
 
-    The same seed gives the same faults in the same order; what they hit depends on the moment.
+    All faults hit both, but only the gopher plugin is killed, deleted and rolled out: the other
+    one shows what grows in hours. The same seed gives the same faults in the same order; what they
+    hit depends on the moment.
     """
 
     def __init__(
@@ -35,47 +59,42 @@ class Chaos:
         simulated: Cluster,
         resources: tuple[str, str],
         seed: int,
-        kubelet: str,
+        means: Means,
     ) -> None:
-        self._gopher, self._simulated, self._resources = gopher, simulated, resources
+        self._gopher, self._resources, self._means = gopher, resources, means
         self._random = random.Random(seed)
-        self._restart_kubelet = kubelet
         self._here = gopher.here
+        self._witness = Witness(gopher.here)
+        self.checks = Checks(gopher, simulated, resources, self._witness)
         self._pods: list[str] = []
         self._number = 0
         self._files = {"g0", "g1", "g2", "g3"}
-        self._kubelet = ""
-        self._image = gopher.here.image()
+        self._image = self._wanted = gopher.here.image()
         self.faults: Counter[str] = Counter()
-        self.slowest = 0.0
-        """Seconds until all devices were allocatable again."""
-        self.memory: list[int] = []
-        """Of the plugin, in KiB."""
-        self.checks = 0
-        self._rejected: dict[str, str] = {}
 
-    # The node
-
-    def begin(self) -> None:
-        """Have a pod on the node that sees and may do everything."""
-        pod = self._pod({})
-        pod["metadata"]["name"] = WITNESS
-        pod["spec"]["hostPID"] = True
-        (container,) = pod["spec"]["containers"]
-        container["securityContext"]["privileged"] = True
-        container["volumeMounts"].append({"name": "kubelet", "mountPath": KUBELET})
-        kubelet = {"name": "kubelet", "hostPath": {"path": KUBELET, "type": "Directory"}}
-        pod["spec"]["volumes"].append(kubelet)
-        self._apply(pod)
-        self._here.wait_phase(WITNESS, "Running")
+    def begin(self, seconds: float) -> list[str]:
+        """Prepare the node for so many seconds; return why some faults are not done."""
+        self._witness.start(self._pod({}), seconds + _MARGIN)
         for name in self._files:
             self._gopher.add_file(name)
-        self._kubelet = self._witness(KUBELETS)
-
-    def _witness(self, script: str, *words: str, check: bool = True) -> str:
-        """Return what a script prints that runs on the node."""
-        command = (*self._here.kubectl.within("exec", WITNESS), "--", "python3", "-c", script)
-        return self._here.kubectl(*command, *words, check=check).strip()
+        assert self.checks.is_new_kubelet(), "no kubelet on the node"
+        often = (self.plain, self.several, self.restarting, self.init, self.sidecar, self.file)
+        sometimes = (self.kill, self.socket, self.kubelet)
+        rarely = [self.pod, self.rollout, self.cordon, self.kubelet_away]
+        missing = []
+        if self._means.other_tag:
+            rarely += [self.image] * 2
+        else:
+            missing.append("no other image is rolled out: no --before-tag")
+        if problem := self._witness.why_not_fill():
+            missing.append(f"the disk is not filled: {problem}")
+        else:
+            rarely += [self.disk] * 2
+        if self._means.clock:
+            rarely += [self.clock] * 2
+        self._heavy = {*sometimes, *rarely}
+        self._kinds = [*often * 4, *[self.delete] * 12, *sometimes * 2, *rarely]
+        return missing
 
     # Pods
 
@@ -102,13 +121,10 @@ class Chaos:
         pod["spec"]["volumes"] = [{"name": "locks", "hostPath": place}]
         return pod
 
-    def _apply(self, pod: dict[str, Any]) -> None:
-        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
-
     def _run(self, pod: dict[str, Any]) -> None:
         if len(self._pods) >= MOST:
             self.delete()
-        self._apply(pod)
+        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
         self._pods.append(pod["metadata"]["name"])
 
     # Faults
@@ -149,26 +165,33 @@ class Chaos:
         self._here.on_node(f"touch {path}" if name in self._files else f"rm -f {path}")
 
     def kill(self) -> None:
-        """Kill one of the plugins, as the kernel does when memory is short."""
-        here = self._random.choice((self._here, self._simulated.here))
-        uids = self._here.kubectl(
-            *("get", "pods", f"--namespace={here.namespace}", f"--selector={PLUGIN}"),
-            "--output=jsonpath={.items[*].metadata.uid}",
-        )
-        for uid in uids.split():
-            self._witness(KILL, uid)
+        """Kill the plugin, as the kernel does when memory is short."""
+        words = self._here.kubectl.within("pods", f"--selector={PLUGIN}")
+        for pod in self._here.kubectl.get(*words)["items"]:
+            restarts = [one["restartCount"] for one in pod["status"].get("containerStatuses", ())]
+            if sum(restarts) < _PATIENT:
+                self._witness.kill(pod["metadata"]["uid"])
+            else:
+                self.pod()
 
     def socket(self) -> None:
         """Delete the plugins' sockets."""
-        self._witness(SOCKETS, KUBELET)
+        self._witness.delete_sockets()
 
     def pod(self) -> None:
-        """Delete a plugin's pod."""
+        """Delete the plugin's pod."""
         words = ("delete", "pods", f"--selector={PLUGIN}", "--grace-period=1", "--wait=false")
         self._here.kubectl(*self._here.kubectl.within(*words))
 
     def rollout(self) -> None:
         self._here.kubectl(*self._here.kubectl.within("rollout", "restart", "daemonset"))
+
+    def image(self) -> None:
+        """Roll the other image out, or the first one again."""
+        other = f"{self._image.rpartition(':')[0]}:{self._means.other_tag}"
+        self._wanted = other if self._wanted == self._image else self._image
+        words = ("set", "image", "daemonset", "--all", f"device-plugin={self._wanted}")
+        self._here.kubectl(*self._here.kubectl.within(*words))
 
     def cordon(self) -> None:
         self._here.kubectl("cordon", self._gopher.node)
@@ -178,107 +201,73 @@ class Chaos:
         finally:
             self._here.kubectl("uncordon", self._gopher.node)
 
+    def disk(self) -> None:
+        """Let no file fit on the disk with the sockets, while a plugin needs a new one."""
+        needs = self._random.choice((self.socket, self.kill, self.pod))
+        with ThreadPoolExecutor(1) as background:
+            full = background.submit(self._witness.fill, _FULL)
+            self._here.wait(lambda: full.done() or self._witness.why_no_socket(), "a full disk")
+            needs()
+            self.plain()
+            full.result()
+
+    def clock(self) -> None:
+        """Set the clock by an hour, and let a plugin register and a pod start meanwhile."""
+        by = self._random.choice((-_HOUR, _HOUR))
+        needs = self._random.choice((self.socket, self.kill, self.pod))
+        with ThreadPoolExecutor(1) as background:
+            jumped = background.submit(self._witness.jump, by, self._means.clock_seconds)
+            needs()
+            self.plain()
+            jumped.result()
+
     def kubelet(self, away: float = 1) -> None:
-        self._check_kubelet()
+        self.checks.kubelet()
         environment = {**os.environ, "PAUSE": f"{away:g}"}
-        subprocess.run(self._restart_kubelet, shell=True, check=True, env=environment, timeout=120)
-        self._here.wait(self._is_new, "the kubelet to be another process")
+        command = self._means.restart_kubelet
+        subprocess.run(command, shell=True, check=True, env=environment, timeout=120)
+        self._here.wait(self.checks.is_new_kubelet, "the kubelet to be another process")
 
     def kubelet_away(self) -> None:
         self.kubelet(10)
 
-    def _is_new(self) -> bool:
-        found = self._witness(KUBELETS, check=False)
-        if not found or found == self._kubelet:
-            return False
-        self._kubelet = found
-        return True
-
-    # What must hold
-
-    def _check_kubelet(self) -> None:
-        assert self._kubelet == self._witness(KUBELETS), "the kubelet has crashed"
-
-    def check(self) -> None:
-        """Fail if a device is in two running pods, by locks or by the kubelet's checkpoint."""
-        before = self._running()
-        text = self._witness(READ, f"{KUBELET}/kubelet_internal_checkpoint")
-        violations = self._witness(READ, "/locks/violations")
-        assert not violations, violations
-        both = before & self._running()
-        owners: dict[tuple[str, str], set[str]] = {}
-        for entry in json.loads(text)["Data"]["PodDeviceEntries"] or ():
-            for device in {one for ids in entry["DeviceIDs"].values() for one in ids}:
-                if entry["PodUID"] in both:
-                    place = entry["ResourceName"], device
-                    owners.setdefault(place, set()).add(entry["PodUID"])
-        assert [] == [one for one in owners.items() if len(one[1]) > 1]
-        self.checks += 1
-
-    def _running(self) -> set[str]:
-        found = self._here.kubectl.get(*self._here.kubectl.within("pods"))["items"]
-        for one in found:
-            if reason := one["status"].get("reason"):
-                self._rejected[one["metadata"]["uid"]] = reason
-        return {
-            one["metadata"]["uid"]
-            for one in found
-            # The locks see those that are being deleted.
-            if is_running(one) and "deletionTimestamp" not in one["metadata"]
-        }
+    # All of it
 
     def settle(self) -> None:
-        """Wait until all devices are allocatable, and check what cannot be checked on the way."""
-        started = monotonic()
-        self._here.wait_ready()
-        self._simulated.here.wait_ready()
-        self._gopher.wait_allocatable(self._resources[0], len(self._files))
-        self._simulated.wait_allocatable(self._resources[1], 2)
-        self.slowest = max(self.slowest, monotonic() - started)
-        self._check_kubelet()
-        self.check()
-        self._check_pod_resources()
-        status = "print(open('/proc/1/status').read())"
-        said = self._here.execute("python3", "-c", status).splitlines()
-        self.memory += [int(line.split()[1]) for line in said if line.startswith("VmRSS")]
-
-    def _check_pod_resources(self) -> None:
-        """Fail if the kubelet lists a device twice."""
-        lines = self._here.execute("python3", "-c", HOLDERS).splitlines()
-        holders: dict[tuple[str, str], set[str]] = {}
-        for line in lines:
-            namespace, name, resource, device = line.split()
-            if resource in self._resources:
-                holders.setdefault((resource, device), set()).add(f"{namespace}/{name}")
-        assert [] == [one for one in holders.items() if len(one[1]) > 1]
-
-    # All of it
+        """Wait until everything is there again, and check it."""
+        self.checks.settled(len(self._files))
+        assert self._wanted == self._here.image()
 
     def run(self, seconds: float, say: Callable[[str], None]) -> None:
         """Do faults for so long."""
-        often = (self.plain, self.several, self.restarting, self.init, self.sidecar, self.file)
-        sometimes = (self.kill, self.socket, self.kubelet)
-        rarely = (self.pod, self.rollout, self.cordon, self.kubelet_away)
-        kinds = [*often * 4, self.delete, *[self.delete] * 11, *sometimes * 2, *rarely]
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
-            fault = self._random.choice(kinds)
+            fault = self._random.choice(self._kinds)
             fault()
             self.faults[fault.__name__] += 1
             since += 1
-            if fault in (*sometimes, *rarely) or since > 10:
-                self.check()
+            if fault in self._heavy or since > 10:
+                self.checks.devices()
             if since > 20:
                 self.settle()
                 since = 0
                 say(self.summary())
         self.settle()
+        self.checks.flat()
 
     def summary(self) -> str:
-        rejected = Counter(self._rejected.values())
+        """Return what was done and seen until now."""
+        rejected = Counter(self.checks.rejected.values())
+        seen = {
+            name: [getattr(one, name) for one in self.checks.vitals]
+            for name in ("memory", "threads", "files")
+        }
+        memory = [value / 1024 for value in seen["memory"]]
         return (
-            f"{self.faults.total()} faults, {self.checks} checks, {self._number} pods, all devices"
-            f" back within {self.slowest:.1f} s, plugin {min(self.memory) // 1024} to"
-            f" {max(self.memory) // 1024} MiB; faults {dict(self.faults.most_common())};"
-            f" pods rejected {dict(rejected)}"
+            f"{self.faults.total()} faults, {self.checks.count} checks, {self._number} pods, all"
+            f" devices back within {self.checks.slowest:.1f} s; the plugin that lives on:"
+            f" {min(memory):.1f} to {max(memory):.1f} MiB, now {memory[-1]:.1f},"
+            f" {min(seen['threads'])} to {max(seen['threads'])} threads,"
+            f" {min(seen['files'])} to {max(seen['files'])} open files;"
+            f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
         )

@@ -14,6 +14,7 @@ from homes.cluster_manifests import Pods
 from homes.cluster_session import Session
 from homes.deployed import PLUGIN, Deployed
 from homes.home import LOOK, Given, NotStartedError, Plugin, seen
+from homes.kubectl import Kubectl
 from homes.workload import Workload, devices
 
 END = "that is all"
@@ -89,6 +90,11 @@ class Cluster:
     def node(self) -> str:
         """The node's name."""
         return self._node.name
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """For what is in no namespace, also before anything is installed."""
+        return self._session.kubectl
 
     def fail(self) -> None:
         """Have nothing stay for the next case, because this one has failed."""

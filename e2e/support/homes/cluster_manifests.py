@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from homes.home import Plugin
 from homes.pretended_hardware import StandIn
 
@@ -21,6 +23,7 @@ class Options:
     """The options for a cluster."""
 
     image: str = ""
+    operator_image: str = ""
     pull_policy: str = "IfNotPresent"
     runtime_class: str = ""
     pod_image: str = "busybox:1.37"
@@ -29,11 +32,17 @@ class Options:
     reboot: str = ""
     chaos: float = 0.0
     """Minutes of random faults."""
+    chaos_clock: bool = False
+    """Whether they set the node's clock."""
     before: str = ""
     """The folder of the release before: a checkout, whose deployments/ are applied."""
     before_tag: str = ""
     """Of its images; that of its manifests where it is not given."""
     patience: float = PATIENCE
+    release: str = ""
+    """The address of a release, or its folder."""
+    next_release: str = ""
+    """That of the release that it is upgraded to."""
     pretend_hardware: bool = False
     """Whether a node without hardware gets the pretended hardware of the cases."""
 
@@ -124,6 +133,19 @@ class Overlay:
         }
 
 
+def replaced_volumes(manifests: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the replacements of the node's directories, by the names of their volumes.
+
+    ``own`` has them by the directories that the DaemonSet in ``manifests`` mounts.
+    """
+    (daemon_set,) = (one for one in yaml.safe_load_all(manifests) if one["kind"] == "DaemonSet")
+    places = {
+        one["name"]: one.get("hostPath", {}).get("path")
+        for one in daemon_set["spec"]["template"]["spec"]["volumes"]
+    }
+    return {name: own[place] for name, place in places.items() if place in own}
+
+
 CASE = "e2e/case"
 """The label of a case's pods."""
 
@@ -157,12 +179,12 @@ class Pods:
         metadata = {"name": name, "namespace": self.namespace, "labels": self._labels()}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
-    def on_host(self, name: str, command: str) -> dict[str, Any]:
-        """Return a pod that has the node's /tmp as /host."""
+    def on_host(self, name: str, command: str, path: str = "/tmp") -> dict[str, Any]:
+        """Return a pod that has the node's /tmp, or another directory, as /host."""
         made = self.running(name, command, {})
         mount = {"name": "host", "mountPath": "/host"}
         made["spec"]["containers"][0]["volumeMounts"] = [mount]
-        host = {"name": "host", "hostPath": {"path": "/tmp", "type": "Directory"}}
+        host = {"name": "host", "hostPath": {"path": path, "type": "Directory"}}
         made["spec"]["volumes"] = [host]
         return made
 

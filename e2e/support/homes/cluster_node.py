@@ -33,6 +33,10 @@ class ClusterNode:
         counts = {name: as_number(text) for name, text in found if fnmatch(name, pattern)}
         return {name: count for name, count in counts.items() if count}
 
+    def extended(self) -> dict[str, int]:
+        """Return the number of allocatable devices of all plugins, by resource, if it is not 0."""
+        return self.matching("*/*")
+
 
 def why_no_cdi(runtime: str) -> str:
     """Return why a runtime, as a node names it, is not known to have CDI; empty if it is."""

@@ -12,10 +12,10 @@ import pytest
 from homes.case import cases
 from homes.cluster_manifests import Options
 from homes.cluster_node import ClusterNode
-from homes.deployed import Deployed, pack
+from homes.deployed import Deployed
 from homes.home import Plugin
 from homes.kubectl import Kubectl
-from homes.pretended_hardware import NODE, StandIn
+from homes.pretended_hardware import NODE, StandIn, pack
 from homes.progress import Progress
 
 HARDWARE = "hardware"
@@ -23,7 +23,9 @@ HARDWARE = "hardware"
 
 
 @dataclass(frozen=True)
-class _Packed:
+class Packed:
+    """Pretended hardware, and the archive that brings it to a node."""
+
     stand_in: StandIn
     packed: str
 
@@ -43,11 +45,12 @@ class Session:
 
     def __init__(self, root: Path, options: Options, progress: Progress, cache: Path) -> None:
         self.options, self.progress = options, progress
-        self.node = ClusterNode(Kubectl("default", options.patience + 60), options.node)
+        self.kubectl = Kubectl("default", options.patience + 60)
+        self.node = ClusterNode(self.kubectl, options.node)
         self._root, self._cache = root, cache
         self._deployed: dict[str, Deployed] = {}
-        self._stand_ins: dict[str, _Packed] = {}
-        self._rebooted: dict[str, _Packed] = {}
+        self._stand_ins: dict[str, Packed] = {}
+        self._rebooted: dict[str, Packed] = {}
         self._own: dict[str, str] = {}
         """The plugin that has a resource, or had it."""
         self._missing: dict[str, str] = {}
@@ -81,21 +84,21 @@ class Session:
             return None
         if plugin.name not in self._stand_ins:
             folder = deployed.folder / HARDWARE
-            made = self._stand_ins[plugin.name] = self._pack(make, folder)
+            made = self._stand_ins[plugin.name] = self.pack(make, folder)
             rebooted = cases()[plugin.name].rebooted
             if self.options.reboot and rebooted is not None:
-                self._rebooted[plugin.name] = self._pack(rebooted, folder)
+                self._rebooted[plugin.name] = self.pack(rebooted, folder)
             deployed.unpack(made.packed)
         return self._stand_ins[plugin.name].stand_in
 
-    def _pack(self, make: Callable[[Path, Path], StandIn], folder: Path) -> "_Packed":
+    def pack(self, make: Callable[[Path, Path], StandIn], folder: Path) -> Packed:
         """Make hardware where it will be on the node, which its files name, and take it away."""
         folder.mkdir(parents=True)
         try:
             made = make(folder, self._cache)
             for place in made.host.values():
                 place.mkdir(parents=True, exist_ok=True)
-            return _Packed(made, pack(folder))
+            return Packed(made, pack(folder))
         finally:
             shutil.rmtree(folder.parent, ignore_errors=True)
 

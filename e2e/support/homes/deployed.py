@@ -1,19 +1,14 @@
 """A plugin on a cluster: a namespace of its own, its DaemonSet, and files on the node."""
 
-import base64
-import io
 import json
 import re
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
-import yaml
-
-from homes.cluster_manifests import CASE, Options, Overlay, Pods
+from homes.cluster_manifests import CASE, Options, Overlay, Pods, replaced_volumes
 from homes.cluster_node import ClusterNode
 from homes.home import Plugin
 from homes.kubectl import Kubectl
@@ -35,8 +30,15 @@ _NEVER = {"ErrImageNeverPull", "InvalidImageName"}
 class Deployed:
     """A deployed plugin. Nothing is on the cluster before the first ``apply``."""
 
-    def __init__(self, root: Path, node: ClusterNode, options: Options, progress: Progress) -> None:
-        self.namespace = f"e2e-{token_hex(4)}"
+    def __init__(
+        self,
+        root: Path,
+        node: ClusterNode,
+        options: Options,
+        progress: Progress,
+        namespace: str = "",
+    ) -> None:
+        self.namespace = namespace or f"e2e-{token_hex(4)}"
         self.kubectl = Kubectl(self.namespace, options.patience + 60)
         self.folder = Path("/tmp", self.namespace)
         """Its files on the node."""
@@ -78,21 +80,12 @@ class Deployed:
             before=before,
         )
         if own:
-            volumes = self._volumes(overlay.deployments / plugin.name, own)
+            rendered = self.kubectl("kustomize", str(overlay.deployments / plugin.name))
+            volumes = replaced_volumes(rendered, own)
             overlay = replace(overlay, volumes=volumes)
         text = overlay.text(self._root)
         (self._root / "kustomization.yaml").write_text(text)
         return text
-
-    def _volumes(self, deployment: Path, own: Mapping[str, str]) -> dict[str, str]:
-        """Return the node's replacements of directories, by the names of their volumes."""
-        found = yaml.safe_load_all(self.kubectl("kustomize", str(deployment)))
-        (daemon_set,) = (one for one in found if one["kind"] == "DaemonSet")
-        places = {
-            one["name"]: one.get("hostPath", {}).get("path")
-            for one in daemon_set["spec"]["template"]["spec"]["volumes"]
-        }
-        return {name: own[place] for name, place in places.items() if place in own}
 
     def wait_ready(self) -> None:
         self.wait(self._is_ready, "the plugin to be ready")
@@ -113,16 +106,17 @@ class Deployed:
 
     def _must_wait(self) -> bool:
         """Return False. Raise ``AssertionError`` if waiting is in vain."""
-        for pod in self._plugin_pods():
+        for pod in self.pods():
             self._progress.note(why_it_waits(pod))
         return False
 
-    def _plugin_pods(self) -> list[dict[str, Any]]:
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the plugin's pods that are not being deleted."""
         found = self.kubectl.get(*self.kubectl.within("pods", f"--selector={PLUGIN}"))["items"]
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
     def _plugin_pod(self) -> str:
-        (pod,) = self._plugin_pods()
+        (pod,) = self.pods()
         return str(pod["metadata"]["name"])
 
     def ask(self, path: str, *, check: bool = True) -> str:
@@ -136,7 +130,7 @@ class Deployed:
 
     def image(self) -> str:
         """Return the image that the plugin's container runs."""
-        (pod,) = self._plugin_pods()
+        (pod,) = self.pods()
         images = {one["name"]: one["image"] for one in pod["spec"]["containers"]}
         return str(images["device-plugin"])
 
@@ -147,7 +141,7 @@ class Deployed:
 
     def containers(self) -> set[str]:
         """Return the ids of the plugin's containers."""
-        (pod,) = self._plugin_pods()
+        (pod,) = self.pods()
         return {one.get("containerID", "") for one in pod["status"].get("containerStatuses", ())}
 
     def wait_rebooted(self, before: set[str]) -> None:
@@ -165,26 +159,26 @@ class Deployed:
 
         def is_replaced() -> bool:
             # Until then the DaemonSet's status can describe the old one.
-            return [old] != [one["metadata"]["name"] for one in self._plugin_pods()] != []
+            return [old] != [one["metadata"]["name"] for one in self.pods()] != []
 
         self.wait(is_replaced, "the plugin's next pod")
         self.wait_ready()
 
     # The node's files
 
-    def on_node(self, command: str) -> None:
-        """Run a command by a shell that has the node's /tmp as /host."""
+    def on_node(self, command: str) -> str:
+        """Return what a shell prints that has the node's /tmp as /host."""
         if not self._exists("pod", _HAND):
-            self._run_to("Running", self._pods.on_host(_HAND, "trap exit TERM; sleep 7200 & wait"))
+            self.run_to("Running", self._pods.on_host(_HAND, "trap exit TERM; sleep 7200 & wait"))
         words = self.kubectl.within("exec", _HAND)
-        self.kubectl(*words, "--", "sh", "-c", command)
+        return self.kubectl(*words, "--", "sh", "-c", command)
 
     def unpack(self, packed: str, place: str = "") -> None:
         """Have what was packed on the node, in its own place or below a folder of the plugin's.
 
         By a ConfigMap, which can have a megabyte.
         """
-        self._make_namespace()
+        self.make_namespace()
         name = f"unpack-{place or 'here'}"
         metadata = {"name": name, "namespace": self.namespace}
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
@@ -198,15 +192,17 @@ class Deployed:
         pod["spec"]["volumes"].append({"name": "packed", "configMap": {"name": name}})
         mount = {"name": "packed", "mountPath": "/packed", "readOnly": True}
         pod["spec"]["containers"][0]["volumeMounts"].append(mount)
-        self._run_to("Succeeded", pod)
+        self.run_to("Succeeded", pod)
 
-    def _make_namespace(self) -> None:
+    def make_namespace(self) -> None:
+        """Make its namespace, in which pods may do what a plugin does."""
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         metadata = {"name": self.namespace, "labels": labels}
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.kubectl("apply", "--filename=-", stdin=json.dumps(made))
 
-    def _run_to(self, phase: str, pod: dict[str, Any]) -> None:
+    def run_to(self, phase: str, pod: dict[str, Any]) -> None:
+        """Create a pod, and wait until it is in a phase."""
         self.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
         self.wait_phase(pod["metadata"]["name"], phase)
 
@@ -270,15 +266,6 @@ class Deployed:
             # Objects of the namespace may be deleted before kubectl comes to them.
             self.kubectl("delete", *words)
         assert not self._exists("namespace", self.namespace)
-
-
-def pack(folder: Path) -> str:
-    """Return an archive of a folder in /tmp, with device nodes, for ``Deployed.unpack``."""
-    assert folder.parts[:2] == ("/", "tmp"), folder
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(folder, folder.relative_to("/tmp"))
-    return base64.b64encode(packed.getvalue()).decode()
 
 
 def why_it_waits(pod: Mapping[str, Any]) -> str:

@@ -1,8 +1,11 @@
 """The pretended hardware of a simulated node, which the cases of plugins describe."""
 
+import base64
+import io
 import os
 import stat
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,14 @@ class StandIn:
         pod["volumes"].append({"name": "hardware", "hostPath": host})
 
 
+def make_nodes(paths: Iterable[Path], opened: str) -> None:
+    """Create device nodes in place of a tree's; those whose names begin so can be opened."""
+    for number, path in enumerate(sorted(paths)):
+        path.unlink()
+        is_opened = path.name.startswith(opened) and NODE.exists()
+        make_node(path, NODE.stat().st_rdev if is_opened else os.makedev(240, number))
+
+
 def make_node(path: Path, number: int | None = None) -> None:
     """Create a device node, or a link to one if that is not allowed and nothing opens it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,3 +50,12 @@ def make_node(path: Path, number: int | None = None) -> None:
         path.chmod(0o666)
     else:
         path.symlink_to("/dev/null")
+
+
+def pack(folder: Path) -> str:
+    """Return an archive of a folder in /tmp, with device nodes, for ``Deployed.unpack``."""
+    assert folder.parts[:2] == ("/", "tmp"), folder
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(folder, folder.relative_to("/tmp"))
+    return base64.b64encode(packed.getvalue()).decode()

@@ -39,6 +39,11 @@ class SimulatedHome:
             probe.bind(("127.0.0.1", 0))
             self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
 
+    @property
+    def kubelet(self) -> SimulatedKubelet:
+        """The kubelet, for what no other home can show."""
+        return self._kubelet
+
     def install(self, plugin: Plugin) -> None:
         self._plugin = plugin
         hardware = cases()[plugin.name].hardware

@@ -1,4 +1,4 @@
-"""Runs the container of a rendered DaemonSet from an image's root file system, as a runtime does.
+"""Runs the container of a rendered DaemonSet or Deployment from its image, as a runtime does.
 
 Own process ids and mounts, a read-only root, only the mounts of the manifest, no capabilities, no
 new privileges, its user, its environment. Not there: control groups, seccomp and SELinux. Needs
@@ -21,7 +21,7 @@ POSSIBLE = os.geteuid() == 0 and shutil.which("unshare") is not None
 
 
 class Container:
-    """The plugin's container of ``manifests``.
+    """The only container of ``manifests``.
 
     ``host`` says where directories of the host are here: a path of a hostPath volume, and what
     stands for it. What it does not name is the real one.
@@ -35,8 +35,8 @@ class Container:
         host: Mapping[str, Path],
         scratch: Path,
     ) -> None:
-        (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
-        self._pod = daemon_set["spec"]["template"]["spec"]
+        (found,) = (one for one in manifests if one["kind"] in {"DaemonSet", "Deployment"})
+        self._pod = found["spec"]["template"]["spec"]
         (self._container,) = self._pod["containers"]
         self._configs = {
             one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"
@@ -75,6 +75,10 @@ class Container:
         (volume,) = (one for one in self._pod["volumes"] if one["name"] == mount["name"])
         if "configMap" in volume:
             source = self._written(self._configs[volume["configMap"]["name"]])
+        elif "emptyDir" in volume:
+            source = self._scratch / volume["name"]
+            source.mkdir(parents=True)
+            source.chmod(0o777)
         else:
             host = volume["hostPath"]
             source = self._host.get(host["path"], Path(host["path"]))

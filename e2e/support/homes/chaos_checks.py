@@ -1,0 +1,200 @@
+"""What must hold on a node in trouble, seen from outside."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from time import monotonic
+from typing import Any, Final
+
+from homes.chaos_scripts import VITALS
+from homes.chaos_witness import Witness
+from homes.cluster_home import Cluster
+from homes.deployed import PLUGIN, Deployed
+from homes.workload import is_running
+
+BACK: Final = 60.0
+"""Seconds within which all devices must be allocatable, once nothing more happens."""
+KILLED: Final = 137
+"""The status of a container that was killed."""
+ENOUGH: Final = 24
+"""Samples from which growth is told from chance."""
+GROWTH: Final = 1.1
+_MINUTE: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """Of a plugin's process."""
+
+    memory: int
+    """KiB"""
+    threads: int
+    files: int
+
+
+def vitals(here: Deployed) -> Vitals:
+    """Return those of the plugin's process."""
+    return Vitals(*map(int, here.execute("python3", "-c", VITALS).split()))
+
+
+def growth(values: list[int]) -> float:
+    """Return how much larger ``values`` are in their last quarter than in their second one."""
+    quarter = len(values) // 4
+    return median(values[-quarter:]) / median(values[quarter : 2 * quarter])
+
+
+def shared(owners: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], set[str]]:
+    """Return the devices with several owners, of pairs of a device and an owner."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for device, owner in owners:
+        found.setdefault(device, set()).add(owner)
+    return {device: names for device, names in found.items() if len(names) > 1}
+
+
+class Checks:
+    """Of the plugins in ``killed``, which may be killed, and in ``spared``, which lives on."""
+
+    def __init__(
+        self, killed: Cluster, spared: Cluster, resources: tuple[str, str], witness: Witness
+    ) -> None:
+        self._killed, self._spared, self._resources = killed, spared, resources
+        self._here, self._witness = killed.here, witness
+        self._kubelet = ""
+        self.count = 0
+        self.slowest = 0.0
+        """Seconds until all devices were allocatable again."""
+        self.vitals: list[Vitals] = []
+        """Of the plugin that lives on."""
+        self.rejected: dict[str, str] = {}
+        """Why pods were not admitted, by their UIDs."""
+
+    # The kubelet
+
+    def is_new_kubelet(self) -> bool:
+        """Return whether there is a kubelet that was not there before."""
+        found = self._witness.kubelets()
+        if not found or found == self._kubelet:
+            return False
+        self._kubelet = found
+        return True
+
+    def kubelet(self) -> None:
+        """Fail if the kubelet is another process."""
+        assert self._kubelet == self._witness.kubelets(), "the kubelet has crashed"
+
+    # Devices
+
+    def devices(self) -> None:
+        """Fail if a device is in two running pods, by locks or by the kubelet's checkpoint."""
+        before = self._running()
+        entries = self._witness.checkpoint()
+        violations = self._witness.read("/locks/violations")
+        assert not violations, violations
+        both = before & self._running()
+        owners = (
+            ((entry["ResourceName"], device), str(entry["PodUID"]))
+            for entry in entries
+            if entry["PodUID"] in both
+            for ids in entry["DeviceIDs"].values()
+            for device in ids
+        )
+        assert {} == shared(owners)
+        self.count += 1
+
+    def _running(self) -> set[str]:
+        found = self._here.kubectl.get(*self._here.kubectl.within("pods"))["items"]
+        for one in found:
+            if reason := one["status"].get("reason"):
+                self.rejected[one["metadata"]["uid"]] = reason
+        return {
+            one["metadata"]["uid"]
+            for one in found
+            # The locks see those that are being deleted.
+            if is_running(one) and "deletionTimestamp" not in one["metadata"]
+        }
+
+    def _pod_resources(self) -> None:
+        """Fail if the kubelet lists a device twice."""
+        assert {} == shared(
+            ((resource, device), f"{namespace}/{name}")
+            for namespace, name, resource, device in self._witness.holders()
+            if resource in self._resources
+        )
+
+    # Plugins
+
+    def _restarts(self, here: Deployed, *, allowed: bool) -> None:
+        """Fail if a plugin's container has ended otherwise than by being killed."""
+        words = ("pods", f"--selector={PLUGIN}", f"--namespace={here.namespace}")
+        for pod in here.kubectl.get(*words)["items"]:
+            for status in pod["status"].get("containerStatuses", ()):
+                ended = status.get("lastState", {}).get("terminated")
+                assert not ended or (allowed and _was_killed(ended)), (here.namespace, ended)
+
+    def _is_probed(self) -> bool:
+        """Return whether the plugin's container runs, and delete a pod whose one started too late.
+
+        After the clock was ahead, that is later than now, and until that time has come the kubelet
+        does not probe the container. Its devices are there, but the pod is not ready.
+        """
+        here = self._here
+        words = ("pods", f"--selector={PLUGIN}", f"--namespace={here.namespace}")
+        statuses = {
+            pod["metadata"]["name"]: pod["status"].get("containerStatuses", ())
+            for pod in here.kubectl.get(*words)["items"]
+        }
+        late = [name for name, found in statuses.items() if any(map(is_of_the_future, found))]
+        for name in late:
+            here.kubectl("delete", "pod", name, f"--namespace={here.namespace}", "--wait=false")
+        running = [
+            "running" in one.get("state", {}) for found in statuses.values() for one in found
+        ]
+        return not late and running != [] and all(running)
+
+    def _counts(self) -> tuple[int, ...]:
+        offered = self._witness.offered()
+        return tuple(offered[one] for one in self._resources)
+
+    def settled(self, files: int) -> None:
+        """Wait until all devices are allocatable, and check what cannot be checked on the way."""
+        started = monotonic()
+        # The kubelet itself knows sooner than the API server that a plugin is gone.
+        self._here.wait(
+            lambda: self._counts() == (files, 2),
+            f"the kubelet to have {files} and 2 healthy devices",
+        )
+        self._here.wait(self._is_probed, "the plugin's pod to be probed")
+        self._here.wait_ready()
+        self._spared.here.wait_ready()
+        self._killed.wait_allocatable(self._resources[0], files)
+        self._spared.wait_allocatable(self._resources[1], 2)
+        took = monotonic() - started
+        assert took < BACK, f"it took {took:.1f} s until all devices were allocatable"
+        self.slowest = max(self.slowest, took)
+        self.kubelet()
+        self.devices()
+        self._pod_resources()
+        self._restarts(self._here, allowed=True)
+        self._restarts(self._spared.here, allowed=False)
+        self.vitals.append(vitals(self._spared.here))
+
+    def flat(self) -> None:
+        """Fail if the plugin that lives on has grown all along."""
+        if len(self.vitals) < ENOUGH:
+            return
+        for name in ("memory", "threads", "files"):
+            values = [getattr(one, name) for one in self.vitals]
+            assert growth(values) < GROWTH, (name, values)
+
+
+def is_of_the_future(status: dict[str, Any]) -> bool:
+    """Return whether a container has started a minute later than now, or more."""
+    text = status.get("state", {}).get("running", {}).get("startedAt")
+    return text is not None and datetime.fromisoformat(text) > datetime.now(UTC) + _MINUTE
+
+
+def _was_killed(ended: dict[str, Any]) -> bool:
+    """Return whether a container was killed, or the runtime could not even start it."""
+    never_ran = ended.get("reason") == "StartError"  # such as when the kubelet is restarted
+    return never_ran or bool(ended["exitCode"] == KILLED and ended.get("reason") != "OOMKilled")

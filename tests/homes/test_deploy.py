@@ -1,0 +1,185 @@
+"""``make deploy`` and ``make undeploy``, by the real kubectl, on a stand-in for a cluster."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.kinds import DAEMON_SET, EVENT, KINDS, NAMESPACE, NODE, POD
+from cluster.small_cluster import PLUGINS, SmallCluster, running, why_not
+from deploy import DeployError, main, read, variables
+from manifests.deployment_policy import problems
+from manifests.kustomize import render_by_kustomize
+from patience import eventually
+
+ROOT = Path(__file__).parents[2]
+needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+NAMED = ("PLUGIN=simulated", "NAMESPACE=hw", "RESOURCE_NAME=example.com/frob")
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with running(PLUGINS) as made:
+        yield made
+
+
+def make(cluster: SmallCluster, verb: str, *words: str) -> str:
+    """Return what make says, which is told nothing but ``words``."""
+    done = subprocess.run(
+        ["make", verb, *words],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **cluster.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def everything(cluster: SmallCluster) -> set[tuple[str, str]]:
+    return {(kind.name, name) for kind in KINDS if kind != EVENT for name in cluster.there(kind)}
+
+
+def allocatable(cluster: SmallCluster) -> dict[str, str]:
+    (node,) = cluster.store.list(NODE)
+    found: dict[str, str] = node["status"].get("allocatable", {})
+    return found
+
+
+@needs_kubectl
+@pytest.mark.timeout(120)
+def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
+    cluster: SmallCluster,
+) -> None:
+    eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
+    before = everything(cluster)
+    said = make(cluster, "deploy", *NAMED, "NUMBER_DEVICES=3", "COMPONENTS=events verbose")
+    assert said.endswith(
+        "\nkubectl --namespace hw rollout status daemonset/simulated-device-plugin\n"
+    )
+    eventually(lambda: "3" == allocatable(cluster).get("example.com/frob"))
+    # With other variables it is the same plugin.
+    make(cluster, "deploy", *NAMED, "NUMBER_DEVICES=4", "COMPONENTS=events")
+    eventually(lambda: "4" == allocatable(cluster).get("example.com/frob"))
+    make(cluster, "undeploy", *NAMED, "COMPONENTS=events")
+    eventually(lambda: before == everything(cluster))
+    make(cluster, "undeploy", *NAMED, "COMPONENTS=events")
+    assert before == everything(cluster)
+
+
+@needs_kubectl
+@pytest.mark.timeout(120)
+def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: SmallCluster) -> None:
+    eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
+    before, space = everything(cluster), cluster.store.list(NAMESPACE)
+    words = ("PLUGIN=simulated", "NAMESPACE=default")
+    assert "namespace default is there already: left as it is\n" in make(cluster, "deploy", *words)
+    assert ["simulated-device-plugin"] == cluster.there(DAEMON_SET)
+    assert "default is there already" in make(cluster, "deploy", *words)
+    said = make(cluster, "undeploy", *words)
+    assert said.endswith("namespace default is left: it was not made by make deploy\n")
+    eventually(lambda: before == everything(cluster))
+    assert space == cluster.store.list(NAMESPACE)
+
+
+@needs_kubectl
+@pytest.mark.timeout(120)
+def test_a_namespace_that_others_use_too_is_left(cluster: SmallCluster) -> None:
+    make(cluster, "deploy", *NAMED)
+    make(cluster, "deploy", "PLUGIN=gopher", "NAMESPACE=hw")
+    eventually(lambda: 2 == len(cluster.there(POD)))
+    said = make(cluster, "undeploy", *NAMED)
+    assert "namespace hw is left: it has " in said
+    assert ["gopher-device-plugin"] == cluster.there(DAEMON_SET)
+    make(cluster, "undeploy", "PLUGIN=gopher", "NAMESPACE=hw")
+    assert [] == cluster.there(DAEMON_SET)
+
+
+@needs_kubectl
+def test_the_overlay_is_as_every_deployment_should_be(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("deploy.TARGET", tmp_path)
+    words = ("PLUGIN=gopher", "RESOURCE_NAME=example.com/mole", "REGISTRY=registry.example.com/hw")
+    assert 0 == main(["deploy", *words])
+    manifests = render_by_kustomize(tmp_path / "gopher")
+    assert manifests is not None
+    assert [] == problems([*manifests], "gopher-device-plugin")
+    (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+    assert {"name": "DP_RESOURCE", "value": "example.com/mole"} in container["env"]
+    assert container["image"].startswith("registry.example.com/hw/gopher-device-plugin:")
+
+
+def test_an_empty_variable_and_those_of_make_are_as_if_not_given() -> None:
+    assert {"PLUGIN": "gpu"} == read(["PLUGIN=gpu", "NAMESPACE=", "PYTHON=python3", "ARGS=x"])
+
+
+REFUSED = {
+    "": "say which plugin: PLUGIN=NAME, one of amd, fpga",
+    "PLUGIN=gophr": "PLUGIN: 'gophr' is not known: did you mean gopher?",
+    "PLUGIN=base": "PLUGIN: 'base' is not known: there are amd, fpga",
+    "PLUGIN=gopher gpu": "'gpu' is not NAME=VALUE",
+    "PLUGIN=gopher NAMESPACE=My_ns": "NAMESPACE: 'My_ns' is not a name of a namespace",
+    "PLUGIN=gopher COMPONENTS=event": "COMPONENTS: 'event' is not known: did you mean events?",
+    "PLUGIN=gopher NAMESPCE=x": "variable: 'NAMESPCE' is not known: did you mean NAMESPACE?",
+    "PLUGIN=gopher NUMBER_DEVICES=2": "variable: 'NUMBER_DEVICES' is not known: there are ",
+    "PLUGIN=simulated NUMBER_DEVICES=two": "NUMBER_DEVICES: 'two' is not a whole number",
+    "PLUGIN=gopher DP_LOG_LEVEL=loud": "DP_LOG_LEVEL: ",
+    "PLUGIN=simulated RESOURCE_NAME=y": "RESOURCE_NAME: 'y': it needs a domain, as in exam",
+    "PLUGIN=gpu RESOURCE_NAME=a.b/c": "RESOURCE_NAME: the plugin gpu names its resources by",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_is_wrong_is_refused_before_anything_is_applied(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.kubectl", None)
+    assert 2 == main(["deploy", *line.split()])
+    assert REFUSED[line] in capsys.readouterr().err
+
+
+def test_another_verb_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["redeploy"])
+    assert "deploy.py deploy PLUGIN=simulated" in capsys.readouterr().err
+
+
+def test_a_kubectl_that_is_missing_or_fails_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert 1 == main(["undeploy", "PLUGIN=gopher"])
+    assert "undeploy: kubectl is not installed\n" == capsys.readouterr().err
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    assert 1 == main(["undeploy", "PLUGIN=gopher"])
+    assert "undeploy: kubectl get failed, see above\n" == capsys.readouterr().err
+
+
+def test_the_page_names_the_variables_that_there_are() -> None:
+    page = (ROOT / "common/docs/deploying.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("$ make deploy "))
+    given = read(line.removeprefix("$ make deploy ").split())
+    assert {"RESOURCE_NAME": given["RESOURCE_NAME"]}.items() <= variables(given).items()
+    with pytest.raises(DeployError):
+        variables({**given, "RESOURCE_NAME": "x"})
+
+
+def test_the_verbs_pass_what_they_are_given() -> None:
+    words = ["make", "--dry-run", "deploy", "PLUGIN=gopher", "COMPONENTS=events monitoring"]
+    outside = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    done = subprocess.run(words, cwd=ROOT, env=outside, capture_output=True, text=True, check=True)
+    command = done.stdout.strip().splitlines()[-1]
+    echoed = subprocess.run(
+        ["sh", "-c", f"printf '%s\n' {command}"], capture_output=True, check=True
+    )
+    assert {"PLUGIN=gopher", "COMPONENTS=events monitoring"} <= set(
+        echoed.stdout.decode().splitlines()
+    )

@@ -1,0 +1,203 @@
+"""Plugins on a simulated node of a simulated cluster, whose pods are scheduled and run."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin._app.host import Host
+from deviceplugin._config.settings import Settings
+from deviceplugin.apiserver import ApiServer
+from deviceplugin.apiserver._account import Credentials
+from deviceplugin.plugin import Plugin
+from deviceplugin.simulator import (
+    KubeletConfig,
+    RunOptions,
+    SimulatedCluster,
+    SimulatedNode,
+)
+from deviceplugin.testing._node import PLUGIN_POD
+from patience import eventually
+
+NODE: Final = "n1"
+DRIVER: Final = "dra.example.com"
+_QUICK: Final = timedelta(milliseconds=50)
+_STOP_TIMEOUT: Final = 10.0
+
+
+class ServedNode:
+    """The cluster, its node and the plugins on it."""
+
+    def __init__(self, cluster: SimulatedCluster, node: SimulatedNode, host: Host) -> None:
+        self.cluster, self.node, self.host = cluster, node, host
+        self.kubelet = node.kubelet
+        self._pods = 0
+
+    def offered(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return resource and id of the devices in slices without a taint, by pool and name."""
+        return {
+            (one["spec"]["pool"]["name"], device["name"]): (
+                device["attributes"]["resource"]["string"],
+                device["attributes"]["id"]["string"],
+            )
+            for one in self.cluster.list("ResourceSlice")
+            for device in one["spec"].get("devices", ())
+            if not device.get("taints")
+        }
+
+    def await_offer(self) -> None:
+        """Wait until a device is offered through DRA."""
+        try:
+            eventually(self.offered, "devices in slices")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.host.troubles()}; {self.node.problem}") from None
+
+    def held(self, name: str) -> set[str]:
+        """Return the ids of the devices that a pod has through a claim for its limits."""
+        claim = self.status(name)["extendedResourceClaimStatus"]["resourceClaimName"]
+        found = self.cluster.get("ResourceClaim", claim)
+        assert found is not None
+        results = found["status"]["allocation"]["devices"]["results"]
+        names = {
+            (one["spec"]["pool"]["name"], device["name"]): device["attributes"]["id"]["string"]
+            for one in self.cluster.list("ResourceSlice")
+            for device in one["spec"].get("devices", ())
+        }
+        return {names[one["pool"], one["device"]] for one in results}
+
+    def offer(self, *resources: str) -> None:
+        """Create a class for each of the resources, by which limits of that name are satisfied."""
+        for resource in resources:
+            domain = f'device.attributes["{DRIVER}"].resource == "{resource}"'
+            selector = {"cel": {"expression": f'device.driver == "{DRIVER}" && {domain}'}}
+            spec = {"selectors": [selector], "extendedResourceName": resource}
+            name = resource.lower().replace("/", "-").replace("_", "-")
+            self.cluster.create({"kind": "DeviceClass", "metadata": {"name": name}, "spec": spec})
+
+    def pod(self, resource: str, count: int = 1) -> str:
+        """Create a pod with a container that wants so many devices, and return its name."""
+        self._pods += 1
+        name = f"pod-{self._pods}"
+        resources = {"limits": {resource: str(count)}}
+        container = {"name": "main", "image": "none", "resources": resources}
+        metadata = {"name": name}
+        spec = {"containers": [container]}
+        self.cluster.create({"kind": "Pod", "metadata": metadata, "spec": spec})
+        return name
+
+    def claim(self, pool: str, device: str) -> str:
+        """Create a pod with a claim to which a device is allocated, and return its name."""
+        self._pods += 1
+        name = f"pod-{self._pods}"
+        requests = [{"name": "r", "exactly": {"deviceClassName": "any"}}]
+        spec = {"devices": {"requests": requests}}
+        self.cluster.create({"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec})
+        container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "c"}]}}
+        claims = [{"name": "c", "resourceClaimName": name}]
+        pod = self.cluster.create(
+            {
+                "kind": "Pod",
+                "metadata": {"name": name},
+                "spec": {"containers": [container], "resourceClaims": claims},
+            }
+        )
+        result = {"request": "r", "driver": DRIVER, "pool": pool, "device": device}
+        user = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
+        self.cluster.change("ResourceClaim", name, lambda draft: draft.update(status=status))
+        self.cluster.change("Pod", name, lambda draft: draft["spec"].update(nodeName=NODE))
+        return name
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return the status of a pod; an empty one if it is gone."""
+        found = self.cluster.get("Pod", name)
+        return dict(found["status"]) if found else {}
+
+    def got(self, name: str) -> RunOptions:
+        """Return what the pod's container got, once it runs."""
+        eventually(
+            lambda: self.status(name).get("phase") == "Running",
+            f"{name} to run; {self.why_not(name)}; {self.host.troubles()}",
+        )
+        return self.kubelet.pod(self.node.pod(name)).started["main"] or RunOptions.merge([])
+
+    def why_not(self, name: str) -> str:
+        """Return what the pod's status says."""
+        return str(self.status(name))
+
+    def end(self, name: str) -> None:
+        """Delete the pod, and wait until it is gone."""
+        self.cluster.delete("Pod", name)
+        eventually(lambda: not self.status(name), f"{name} to be gone")
+
+
+@contextmanager
+def served(
+    root: Path,
+    *plugins: Plugin,
+    config: KubeletConfig | None = None,
+    tls: ssl.SSLContext | None = None,
+    account: Credentials | None = None,
+    **changes: Any,
+) -> Iterator[ServedNode]:
+    """Run ``plugins`` on a node whose kubelet has its directory at ``root``.
+
+    ``changes`` override settings; by default the plugins are served by the device-plugin protocol.
+    With ``tls``, the API server has that certificate, and the kubelet uses ``account``.
+    """
+    quick = replace(
+        config or KubeletConfig(), watch_interval=0.05, sync_interval=0.05, sync_frequency=0.2
+    )
+    with SimulatedCluster(tls=tls) as cluster:
+        cluster.add_node(NODE)
+        api = ApiServer(cluster.url, account)
+        with SimulatedNode(
+            root, api, NODE, interval=0.05, status_interval=0.2, config=quick
+        ) as node:
+            kubelet = node.kubelet
+            kubelet.wait(lambda: not kubelet.dra.wipes, what="the first deletion of slices")
+            kubelet.run(PLUGIN_POD)
+            for directory in (kubelet.cdi_dirs[0], root / "plugins"):
+                directory.mkdir()
+            settings = Settings(
+                plugin_dir=kubelet.plugin_dir,
+                registry_dir=kubelet.registry_dir,
+                pod_resources_socket=kubelet.pod_resources_socket,
+                http_address="off",
+                discovery_interval=_QUICK,
+                poll_interval=_QUICK,
+                pod_resources_interval=timedelta(milliseconds=200),
+                driver_name=DRIVER,
+                node_name=NODE,
+                cdi_dir=kubelet.cdi_dirs[0],
+                driver_dir=root / "plugins",
+                api_server=cluster.url,
+            )
+            with running(Host(plugins, replace(settings, **changes))) as host:
+                yield ServedNode(cluster, node, host)
+
+
+@contextmanager
+def running(host: Host) -> Iterator[Host]:
+    """Run ``host`` in a thread; an error that ends it early is raised at the end."""
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            host.run()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="host", daemon=True)
+    thread.start()
+    try:
+        yield host
+    finally:
+        host.stop()
+        thread.join(_STOP_TIMEOUT)
+    if errors:
+        raise errors[0]
