@@ -1,0 +1,201 @@
+"""Switching the protocol under pods, on a node of a simulated cluster: nothing is lost."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import yaml
+
+from cluster.whole_node import Protocol, WholeNode, remove
+from patience import eventually
+
+ROLE = Path(__file__).parents[2] / "deployments/components/dra/rbac.yaml"
+DEVICES = ["a", "b", "c", "d"]
+OURS = "deviceplugin-dra"
+"""How the client of the plugin calls itself."""
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="w"))
+    yield path
+    remove(path)
+
+
+@pytest.fixture
+def whole(root: Path) -> Iterator[WholeNode]:
+    with WholeNode(root, DEVICES) as running:
+        offered(running)
+        yield running
+
+
+def offered(whole: WholeNode) -> None:
+    """Wait until the wanted protocol offers all devices, and the other none."""
+    dra = whole.protocol == "dra"
+    expected = ([], DEVICES) if dra else (DEVICES, [])
+    count = 0 if dra else len(DEVICES)
+
+    def is_so() -> bool:
+        found = (whole.offered_by_plugin(), whole.offered_by_dra())
+        return found == expected and whole.allocatable() == count
+
+    whole.step_until(is_so, f"{whole.protocol} offering all devices")
+
+
+def has_devices(whole: WholeNode, pod: str, count: int) -> bool:
+    return len(whole.running().get(pod, [])) == count
+
+
+def is_long(read: Callable[[], list[str]], count: int) -> bool:
+    return len(read()) == count
+
+
+def in_dra(whole: WholeNode) -> None:
+    whole.switch("dra")
+    offered(whole)
+
+
+def ours(whole: WholeNode) -> Counter[tuple[str, str]]:
+    """Return the requests of the plugin."""
+    asked = [one for one in whole.cluster.requests if one.client == OURS]
+    return Counter((one.verb, one.resource) for one in asked)
+
+
+def test_a_pod_with_limits_runs_by_either_protocol(whole: WholeNode) -> None:
+    protocols: tuple[Protocol, ...] = ("dra", "device-plugin", "dra")
+    for protocol in protocols:
+        name = whole.pod(2)
+        whole.step_until(partial(has_devices, whole, name, 2), "two devices")
+        whole.node.finish(name)
+        whole.switch(protocol)
+        offered(whole)
+
+
+@pytest.mark.parametrize("protocol", ["device-plugin", "dra"])
+def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_ends(
+    whole: WholeNode, protocol: Protocol
+) -> None:
+    if protocol == "dra":
+        in_dra(whole)
+    names = [whole.pod() for _ in DEVICES]
+    whole.step_until(lambda: len(whole.running()) == len(DEVICES), "pods")
+    before, starts = whole.running(), whole.booked.starts
+    whole.pause(1)  # a pod that the plugin has never seen with its device holds it much longer
+
+    whole.switch("dra" if protocol == "device-plugin" else "device-plugin")
+    other = whole.offered_by_dra if protocol == "device-plugin" else whole.offered_by_plugin
+    for step, name in enumerate(names, 1):
+        whole.node.finish(name)
+        began = monotonic()
+        whole.step_until(partial(is_long, other, step), "the device of the pod")
+        assert monotonic() - began < 5
+        held = {pod: devices for pod, devices in before.items() if pod not in names[:step]}
+        assert held == whole.running()
+    assert starts == whole.booked.starts
+    offered(whole)
+
+
+def test_slices_are_back_after_a_kubelet_has_deleted_them(whole: WholeNode) -> None:
+    in_dra(whole)
+    whole.kubelet.restart()
+    began = monotonic()
+    whole.step_until(lambda: whole.offered_by_dra() == DEVICES, "slices")
+    assert monotonic() - began < 2
+
+
+def test_a_slice_that_somebody_deletes_or_edits_is_restored(whole: WholeNode) -> None:
+    in_dra(whole)
+    (found,) = whole.cluster.list("ResourceSlice")
+    whole.cluster.delete("ResourceSlice", found["metadata"]["name"])
+    began = monotonic()
+    eventually(lambda: whole.offered_by_dra() == DEVICES, "the slice")
+    (found,) = whole.cluster.list("ResourceSlice")
+    whole.cluster.change(
+        "ResourceSlice", found["metadata"]["name"], lambda one: one["spec"].update(devices=[])
+    )
+    eventually(lambda: whole.offered_by_dra() == DEVICES, "the device")
+    assert monotonic() - began < 2
+
+
+def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: WholeNode) -> None:
+    in_dra(whole)
+    name = whole.pod()
+    whole.step_until(lambda: name in whole.running(), "the pod")
+    before = whole.running()
+    files = sorted(path.name for path in (whole.root / "cdi").iterdir())
+    whole.lose_cdi_files()
+    began = monotonic()
+    eventually(
+        lambda: files == sorted(path.name for path in (whole.root / "cdi").iterdir()), "the file"
+    )
+    assert monotonic() - began < 1
+    whole.restart_container(name)
+    assert before == whole.running()
+
+
+def test_the_api_server_is_away_and_the_device_plugin_goes_on(whole: WholeNode) -> None:
+    in_dra(whole)
+    claimed = whole.pod(by_claim=True)
+    whole.step_until(lambda: claimed in whole.running(), "the pod with a claim")
+    whole.switch("device-plugin")
+    whole.step_until(lambda: whole.allocatable() == len(DEVICES) - 1, "the other devices")
+    name = whole.pod()
+    whole.cluster.settle()
+    whole.node.step()
+    whole.cluster.go_away()
+    whole.cluster.cut_watches()
+    before = whole.running()
+    whole.restart_container(claimed)
+    whole.restart_container(name)
+    assert before == whole.running()
+    assert {claimed, name} == set(before)
+    whole.cluster.come_back()
+
+
+def test_the_plugin_asks_the_api_server_for_little(whole: WholeNode) -> None:
+    in_dra(whole)
+    name = whole.pod()
+    whole.step_until(lambda: name in whole.running(), "the pod")
+    before = ours(whole)
+    for _ in range(10):
+        whole.step()
+        whole.pause(0.1)
+    assert before == ours(whole)
+    assert 1 == before["watch", "resourceslices"]
+    assert 1 == before["get", "resourceclaims"]
+
+
+def test_the_plugin_needs_no_right_but_those_of_its_role(whole: WholeNode) -> None:
+    in_dra(whole)
+    name = whole.pod()
+    whole.step_until(lambda: name in whole.running(), "the pod")
+    whole.set_health("d", "it smokes")
+    whole.step_until(lambda: len(whole.offered_by_dra()) == len(DEVICES) - 1, "the taint")
+    whole.node.finish(name)
+    whole.set_health("d")
+    whole.switch("device-plugin")
+    offered(whole)
+    (role,) = (one for one in yaml.safe_load_all(ROLE.read_text()) if one["kind"] == "ClusterRole")
+    allowed = {(verb, one["resources"][0]) for one in role["rules"] for verb in one["verbs"]}
+    # Without a token, which has the node's UID, the plugin reads the node.
+    assert allowed | {("get", "nodes")} == set(ours(whole))
+
+
+def test_one_of_a_thousand_devices_fails_and_one_slice_is_written(root: Path) -> None:
+    names = [f"d{number:03}" for number in range(1000)]
+    with WholeNode(root, names) as whole:
+        whole.step_until(lambda: len(whole.offered_by_plugin()) == 1000, "devices")
+        whole.switch("dra")
+        whole.step_until(lambda: len(whole.offered_by_dra()) == 1000, "slices")
+        before = ours(whole)
+        assert 16 == len(whole.cluster.list("ResourceSlice"))
+        whole.set_health("d500", "it smokes")
+        whole.step_until(lambda: len(whole.offered_by_dra()) == 999, "the taint")
+        whole.pause(0.3)
+        assert {("update", "resourceslices"): 1} == ours(whole) - before
