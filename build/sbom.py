@@ -63,10 +63,11 @@ def of_debian(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def document(name: str, components: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return the whole document; ``name`` is the plugin's command."""
+    """Return the whole document; ``name`` is the command of a plugin or the operator."""
     found = sorted(components, key=lambda one: str(one["purl"]))
     own = {one["name"]: one["version"] for one in found}
-    version = own["deviceplugin-" + name.removesuffix("-device-plugin")]
+    plugin = name.removesuffix("-device-plugin")
+    version = own[name if plugin == name else f"deviceplugin-{plugin}"]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

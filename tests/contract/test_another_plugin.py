@@ -16,7 +16,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SITE = Path(pytest.__file__).parents[1]
-PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+NODE = "node"
+"""The package of all plugins. Its name is also that of what each of them runs on."""
+PLUGINS = sorted({path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")} - {NODE})
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
@@ -26,6 +28,10 @@ MAY_NAME = {
         "template",
     ): "what it makes plugins of, and the places for their lines",
     ("deviceplugin/tools/bench", "gopher"): "what is measured where no command is given",
+    **{
+        ("deviceplugin/tools/bench/_node.py", name): "what --node runs, apart and together"
+        for name in ("amd", "fpga", "generic", "simulated")
+    },
 }
 """Places in the framework that name a plugin, and why."""
 CHECK = '''"""What ``deviceplugin doctor`` looks at for this plugin."""

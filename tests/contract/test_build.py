@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 import images
+import sbom
 from images import in_full
 from trim import UNUSED
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
+OPERATORS = (ROOT / "build" / "operator.Dockerfile").read_text()
+each = pytest.mark.parametrize("dockerfile", [DOCKERFILE, OPERATORS], ids=["plugin", "operator"])
 LOCK = (ROOT / "requirements.lock").read_text()
+OPERATOR = "deviceplugin-operator"
 PLUGINS = sorted({path.parent.name for path in ROOT.glob("deployments/*/kustom*.yaml")} - {"base"})
 
 
@@ -24,8 +28,9 @@ def locked(*words: str, lock: str = LOCK) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=lock, capture_output=True, text=True, check=False)
 
 
-def test_what_is_copied_exists() -> None:
-    for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE):
+@each
+def test_what_is_copied_exists(dockerfile: str) -> None:
+    for words in re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE):
         for source in words.split()[:-1]:
             assert (ROOT / source.replace("${PLUGIN}", "gopher")).exists()
 
@@ -36,13 +41,41 @@ def test_a_plugin_that_is_deployed_has_the_command_that_its_image_starts(plugin:
     assert f"{plugin}-device-plugin" in project["project"]["scripts"]
 
 
-def test_the_image_starts_python_itself_so_that_signals_reach_it() -> None:
-    (words,) = re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE, re.MULTILINE)
+@each
+def test_the_image_starts_python_itself_so_that_signals_reach_it(dockerfile: str) -> None:
+    (words,) = re.findall(r"^ENTRYPOINT (.+)$", dockerfile, re.MULTILINE)
     assert "python3" == json.loads(words)[0]
 
 
-def test_what_wheels_are_built_with_is_in_the_lock() -> None:
-    (words,) = re.findall(r"locked\.py only (.+?) \\\n", DOCKERFILE)
+def test_the_operators_image_has_the_packages_that_the_operator_needs() -> None:
+    project = tomllib.loads((ROOT / "operator/pyproject.toml").read_text())["project"]
+    names = re.findall(r"^deviceplugin-(\w+)$", "\n".join(project["dependencies"]), re.MULTILINE)
+    (found,) = re.findall(r"for package in (.+?); do", OPERATORS, re.DOTALL)
+    wanted = ["common", "operator", *(f"plugins/{name}" for name in names)]
+    assert wanted == found.replace("\\\n", "").split()
+
+
+def test_the_operator_is_built_with_the_plugins_unless_others_are_named() -> None:
+    made = images.image(images.OPERATOR)
+    assert ("deviceplugin-operator", {}) == (made.title, made.arguments)
+    assert (ROOT / made.dockerfile).read_text() == OPERATORS
+    assert (ROOT / f"{made.dockerfile}.dockerignore").is_file()
+    assert images.version(made.project) == images.version(images.image("gopher").project)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("gopher-device-plugin", "deviceplugin-gopher"), (OPERATOR, OPERATOR)],
+)
+def test_a_bill_of_materials_has_the_version_of_its_program(name: str, package: str) -> None:
+    parts = [{"name": package, "version": "1.2.3", "purl": "pkg:pypi/a"}]
+    component = sbom.document(name, parts)["metadata"]["component"]
+    assert {"type": "container", "name": name, "version": "1.2.3"} == component
+
+
+@each
+def test_what_wheels_are_built_with_is_in_the_lock(dockerfile: str) -> None:
+    (words,) = re.findall(r"locked\.py only (.+?) \\\n", dockerfile)
     found = locked("only", *words.split()).stdout
     assert words.split() == re.findall(r"^(\S+)==", found, re.MULTILINE)
     assert len(words.split()) <= found.count("--hash=sha256:")

@@ -17,6 +17,13 @@ OWN = (
     *("plugins/{}", "deployments/{}", "demo/examples/{}", "e2e/cases/{}.py"),
     "tests/plugins/{}",
 )
+OPERATOR = (
+    "operator/src/deviceplugin_operator/catalogue.py",
+    "operator/pyproject.toml",
+    "build/operator.Dockerfile",
+    "deployments/operator/samples/gopher.yaml",
+    "deployments/operator/crd/deviceplugins.yaml",
+)
 
 
 @pytest.mark.parametrize("plugin", checklist.plugins())
@@ -27,7 +34,8 @@ def test_a_plugin_has_all_of_the_checklist(plugin: str) -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Return a copy of all that the checklist looks at of the gopher plugin."""
-    for place in (*(place.format("gopher") for place in OWN), "README.md", "pyproject.toml"):
+    own = [place.format("gopher") for place in OWN]
+    for place in (*own, *OPERATOR, "README.md", "pyproject.toml"):
         target = tmp_path / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / place).is_dir():
@@ -87,6 +95,18 @@ LACKS: dict[str, Callable[[Path], object]] = {
     "gopher is an example": without("demo/examples/gopher/README.md"),
     "e2e/cases/gopher.py: add its case of the end to end suite; that of gopher is an "
     "example": without("e2e/cases/gopher.py"),
+    f"{OPERATOR[0]}: add an entry, for the operator": replaced(
+        OPERATOR[0], '"gopher": Hosted', '"mole": Hosted'
+    ),
+    f"{OPERATOR[1]}: add a dependency, for the operator": replaced(
+        OPERATOR[1], "deviceplugin-gopher", "deviceplugin-mole"
+    ),
+    f"{OPERATOR[2]}: add it to the wheels of the image, for the operator": replaced(
+        OPERATOR[2], "plugins/gopher", "plugins/gophers"
+    ),
+    f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
+    f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
+    "operator": replaced(OPERATOR[4], "- gopher\n", "- mole\n"),
 }
 
 
@@ -94,6 +114,12 @@ LACKS: dict[str, Callable[[Path], object]] = {
 def test_a_plugin_that_lacks_something_is_told_what_to_add_where(sentence: str, tree: Path) -> None:
     LACKS[sentence](tree)
     assert [sentence] == checklist.missing("gopher", tree)
+
+
+def test_a_plugin_that_the_operator_does_not_know_at_all_lacks_nothing(tree: Path) -> None:
+    for place in OPERATOR:
+        without(place)(tree)
+    assert [] == checklist.missing("gopher", tree)
 
 
 def test_a_folder_with_nothing_in_it_lacks_everything(tree: Path) -> None:

@@ -37,7 +37,7 @@ def test_every_module_is_behind_exactly_one_gate() -> None:
 
 def test_the_core_is_to_be_covered_whole_and_everything_else_nearly() -> None:
     least = {gate.name: gate.least for gate in gates()}
-    assert 99.9 == least.pop("the core")
+    assert 99.9 <= least.pop("the core")
     assert 90 <= min(least.values())
 
 

@@ -14,11 +14,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from deviceplugin._dra.device_classes import device_classes
 from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
 from manifests.deployment_policy import problems
-from manifests.expected import expected, owner
-from manifests.kustomize import Manifest, names, overlay, render, render_by_kustomize
+from manifests.expected import WIDE, expected, owner, wide
+from manifests.kustomize import Manifest, in_order, names, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
@@ -26,14 +27,20 @@ PLUGINS.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 OLDEST, NEWEST = "1.26", "1.37"
 """Versions of Kubernetes whose schemas the manifests must fit."""
-OLDEST_OF = {"ValidatingAdmissionPolicy": "1.30", "ValidatingAdmissionPolicyBinding": "1.30"}
+OLDEST_OF = {
+    "ValidatingAdmissionPolicy": "1.30",
+    "ValidatingAdmissionPolicyBinding": "1.30",
+    "DeviceClass": "1.34",
+    "MutatingAdmissionPolicy": "1.36",
+    "MutatingAdmissionPolicyBinding": "1.36",
+}
 """The same for kinds that came later, which are in a component of their own."""
-OPERATORS = {"PodMonitor", "PrometheusRule"}
+OPERATORS = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
 """Kinds that are not Kubernetes' own."""
-WIDE = {"host-dev": {"/dev"}, "gpu-cdi": {"/usr"}}
-"""What components mount, read-only, that is too wide for a plugin by itself."""
 PRIVILEGED = {"amd-privileged", "gpu-privileged"}
 """Components that make a container privileged, which no other does."""
+SELINUX = {"bottlerocket": "container_t"}
+"""The type of containers with a component for an SELinux policy of another kind."""
 EXAMPLES = sorted(path.parent for path in ROOT.glob("demo/examples/*/pod.yaml"))
 
 
@@ -51,27 +58,13 @@ def settings(plugin: str) -> dict[str, Any]:
 
 def resources(plugin: str) -> set[str]:
     """Return what a plugin advertises, by its setting or the ConfigMap that it comes with."""
+    if told := expected(plugin).resources:
+        return set(told)
     known = settings(plugin)
     if "resource" in known:
         return {known["resource"]}
-    if told := expected(plugin).resources:
-        return set(told)
     devices = yaml.safe_load(_config(render(folder(plugin)))["config.yaml"])["devices"]
     return {f"{known['domain']}/{entry['name']}" for entry in devices}
-
-
-def wide(plugin: str, *components: str) -> set[str]:
-    """Return the wide directories that a plugin mounts with ``components`` and its own."""
-    return {path for one in (*components, *expected(plugin).included) for path in WIDE.get(one, ())}
-
-
-def in_order(manifests: Any) -> Any:
-    """Sort lists of things with names: kustomize puts what a patch names in front."""
-    if isinstance(manifests, dict):
-        return {key: in_order(value) for key, value in manifests.items()}
-    if isinstance(manifests, list):
-        return sorted(map(in_order, manifests), key=lambda one: json.dumps(one, sort_keys=True))
-    return manifests
 
 
 def schema_problems(manifests: list[Manifest]) -> list[str]:
@@ -107,8 +100,13 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
 ) -> None:
     manifests = render(overlay(tmp_path, plugin, component))
     allowed = wide(plugin, component)
-    privileged = component in PRIVILEGED
-    found = problems([*manifests], f"{plugin}-device-plugin", allowed, privileged=privileged)
+    found = problems(
+        [*manifests],
+        f"{plugin}-device-plugin",
+        allowed,
+        privileged=component in PRIVILEGED,
+        selinux=SELINUX.get(component, "container_device_plugin_t"),
+    )
     assert [] == found
     known = [one for one in manifests if one["kind"] not in OPERATORS]
     assert [] == schema_problems(known)
@@ -120,7 +118,8 @@ def test_all_components_fit_together(plugin: str, tmp_path: Path) -> None:
     components = [one for one in COMPONENTS if owner(one) in (None, plugin)]
     place = overlay(tmp_path, plugin, *components)
     manifests = render(place)
-    assert [] == problems([*manifests], f"{plugin}-device-plugin", WIDE["host-dev"])
+    command, selinux = f"{plugin}-device-plugin", SELINUX["bottlerocket"]
+    assert [] == problems([*manifests], command, WIDE["host-dev"], selinux=selinux)
     rendered = render_by_kustomize(place)
     assert rendered is None or in_order(rendered) == in_order(manifests)
 
@@ -213,8 +212,8 @@ def _config(manifests: list[Manifest], name: str = "config") -> dict[str, str]:
 
 
 BREAK: dict[str, Callable[[list[Manifest]], object]] = {
-    "gopher-device-plugin says: unknown argument '--dir=/x': did you mean --directory? "
-    "(see --help)": (lambda m: _container(m).update(args=["--dir=/x"])),
+    "gopher-device-plugin says: unknown argument '--directry=/x': did you mean --directory? "
+    "(see --help)": (lambda m: _container(m).update(args=["--directry=/x"])),
     "gopher-device-plugin says: config.yaml:1: directory: 'x' is not an absolute path": (
         lambda m: _config(m).update({"config.yaml": "directory: x"})
     ),
@@ -331,7 +330,7 @@ def test_a_sidecar_that_is_broken_on_purpose_is_caught(problem: str, tmp_path: P
 
 
 def test_nothing_of_one_plugin_is_removed_with_another(tmp_path: Path) -> None:
-    components = ("events", "evict", "node-annotation", "startup-taint")
+    components = ("dra", "events", "evict", "node-annotation", "startup-taint")
     for plugin in ("fpga", "gpu"):
         (tmp_path / plugin).mkdir()
         place, name = overlay(tmp_path / plugin, plugin, *components), f"{plugin}-device-plugin"
@@ -386,6 +385,54 @@ def test_a_plugin_has_a_taint_and_a_policy_that_have_its_name(plugin: str, tmp_p
         assert "".join(re.findall(r"'([^']+)'", variable["expression"])) == key
 
 
+@pytest.mark.parametrize("plugin", ["gopher", "gpu"])
+def test_a_plugin_with_dra_has_a_directory_and_a_policy_of_its_own(
+    plugin: str, tmp_path: Path
+) -> None:
+    place = overlay(tmp_path, plugin, "dra", "startup-taint", "startup-taint-policy")
+    name, rendered = f"{plugin}-device-plugin", render_by_kustomize(place)
+    for manifests in (render(place), rendered or render(place)):
+        pod = _pod(manifests)
+        (plugin_,) = (one for one in pod["containers"] if one["name"] == "device-plugin")
+        (variable,) = (one for one in plugin_["env"] if one["name"] == "DP_DRIVER_DIR")
+        (mount,) = (one for one in plugin_["volumeMounts"] if one["name"] == "driver")
+        (volume,) = (one for one in pod["volumes"] if one["name"] == "driver")
+        expected_path = f"/var/lib/kubelet/plugins/{name}"
+        paths = {variable["value"], mount["mountPath"], volume["hostPath"]["path"]}
+        assert {expected_path} == paths
+        policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
+        bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+        names = {f"{name}.dra", f"{name}.startup-taint"}
+        assert names == {one["metadata"]["name"] for one in policies}
+        assert {one: one for one in names} == {
+            one["metadata"]["name"]: one["spec"]["policyName"] for one in bindings
+        }
+        for policy in policies:
+            (condition,) = policy["spec"]["matchConditions"]
+            assert condition["expression"].endswith(f" == '{name}'")
+
+
+BREAK_DRA: dict[str, Callable[[list[Manifest]], object]] = {
+    "container: has a token": lambda m: _container(m)["env"].pop(),
+    "volume driver: /var/lib/kubelet/plugins is too wide": lambda m: _volume(m, "driver")[
+        "hostPath"
+    ].update(path="/var/lib/kubelet/plugins"),
+    "volume driver: no type": lambda m: _volume(m, "driver")["hostPath"].pop("type"),
+}
+
+
+def _volume(manifests: list[Manifest], name: str) -> Any:
+    (found,) = (one for one in _pod(manifests)["volumes"] if one["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize("problem", BREAK_DRA)
+def test_dra_that_is_broken_on_purpose_is_caught(problem: str, tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "gopher", "dra"))
+    BREAK_DRA[problem](manifests)
+    assert problem in problems([*manifests], "gopher-device-plugin")
+
+
 BREAK_NODE_ANNOTATION: dict[str, Callable[[list[Manifest]], object]] = {
     "container: has a token": lambda m: (
         _container(m)["env"].pop(),
@@ -411,8 +458,8 @@ def test_a_token_that_is_not_needed_or_may_more_is_caught(problem: str, tmp_path
 
 def test_the_plugin_finds_the_token_where_the_component_puts_it(tmp_path: Path) -> None:
     pod = _pod(render(overlay(tmp_path, "fpga", "node-annotation")))
-    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "node-access")
-    (volume,) = (one for one in pod["volumes"] if one["name"] == "node-access")
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "api-access")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "api-access")
     token, trust = volume["projected"]["sources"]
     assert str(ACCOUNT) == mount["mountPath"]
     assert "token" == token["serviceAccountToken"]["path"]
@@ -545,3 +592,23 @@ def test_an_example_has_five_parts(example: Path) -> None:
     assert "```\n" in text.partition("## Needs")[0], "the picture"
     for path in re.findall(r"-[fk] (\S+)", text):
         assert (ROOT / path).exists()
+
+
+CLASSES = [one for one in COMPONENTS if one.endswith("-device-class")]
+
+
+@pytest.mark.parametrize("component", CLASSES)
+def test_classes_are_those_of_the_resources_and_of_the_driver(
+    component: str, tmp_path: Path
+) -> None:
+    plugin = component.removesuffix("-device-class")
+    rendered = render(overlay(tmp_path, plugin, component))
+    (daemon_set,) = (one for one in rendered if one["kind"] == "DaemonSet")
+    containers = daemon_set["spec"]["template"]["spec"]["containers"]
+    (env,) = (one.get("env", []) for one in containers if one["name"] == "device-plugin")
+    named = {one["name"]: one.get("value") for one in env}
+    (resource, *_), known = sorted(resources(plugin)), resources(plugin)
+    domain, _, last = resource.partition("/")
+    driver = named.get("DP_DRIVER_NAME") or f"{last}.{domain}"
+    found = [one for one in rendered if one["kind"] == "DeviceClass"]
+    assert device_classes(driver, known) == sorted(found, key=lambda one: one["metadata"]["name"])

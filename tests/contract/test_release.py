@@ -1,16 +1,24 @@
 """A release is of one version, and whole."""
 
 import hashlib
+import io
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+import packages
 import release
+from manifests import kustomize
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +44,7 @@ def test_a_new_version_is_written_to_all_places(
     assert (ROOT / "common/pyproject.toml").read_text() == text.replace("12.3.4", old)
 
 
-@pytest.mark.timeout(120)  # sixteen builds
+@pytest.mark.timeout(300)  # sixteen builds, and a hundred renderings
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
 def test_a_release_has_packages_manifests_and_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -46,14 +54,25 @@ def test_a_release_has_packages_manifests_and_checksums(
     release.dist()
     made = {path.name for path in (tmp_path / "release").iterdir()}
     version = release.version()
-    plugins = {path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")}
+    plugins = {path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")} - {"template"}
     packages = {
         "deviceplugin",
         "deviceplugin_operator",
         *(f"deviceplugin_{plugin}" for plugin in plugins),
     }
-    assert {f"{name}-{version}-py3-none-any.whl" for name in packages} <= made
+    assert {f"{name}-{version}-py3-none-any.whl" for name in packages} == {
+        name for name in made if name.endswith(".whl")
+    }
     assert {f"{name}-{version}.tar.gz" for name in packages} <= made
+    for name in packages:
+        with zipfile.ZipFile(tmp_path / f"release/{name}-{version}-py3-none-any.whl") as wheel:
+            of_wheel = wheel.read(f"{name}-{version}.dist-info/licenses/LICENSE")
+        with tarfile.open(tmp_path / f"release/{name}-{version}.tar.gz") as source:
+            member = source.extractfile(f"{name}-{version}/LICENSE")
+            assert member
+            assert (ROOT / "LICENSE").read_bytes() == of_wheel == member.read()
+    assert {f"install-{name}.yaml" for name in (*plugins, "operator", "operator-crd")} <= made
+    assert f"device-plugins-{version}.tgz" in made
     manifests = [*yaml.safe_load_all((tmp_path / "release/install-gopher.yaml").read_text())]
     assert "Namespace" == manifests[0]["kind"]
     for line in (tmp_path / "release/SHA256SUMS").read_text().splitlines():
@@ -62,6 +81,176 @@ def test_a_release_has_packages_manifests_and_checksums(
         assert total == hashlib.sha256(file.read_bytes()).hexdigest()
         made.remove(name)
     assert {"SHA256SUMS"} == made
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen")
+def test_checksums_are_signed_by_a_key_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "TARGET", tmp_path)
+    key, sums = tmp_path / "key", tmp_path / "SHA256SUMS"
+    make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", str(key)]
+    subprocess.run(make, check=True)
+    sums.write_text(f"{'0' * 64}  install-gopher.yaml\n")
+    release.sign(key)
+    public = key.with_suffix(".pub").read_text()
+    (tmp_path / "allowed_signers").write_text(f"releases@example.com {public}")
+    page = (ROOT / "common/docs/releasing.md").read_text()
+    (command,) = re.findall(r"^\$ (ssh-keygen -Y verify .+)$", page, re.MULTILINE)
+    for text, is_good in ((sums.read_text(), True), ("1" + sums.read_text()[1:], False)):
+        sums.write_text(text)
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
+        assert is_good == (done.returncode == 0), done
+    (tmp_path / "other").write_text("no key")
+    with pytest.raises(SystemExit, match=r"release\.py: .*/other: "):
+        release.sign(tmp_path / "other")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+@pytest.mark.parametrize("name", sorted(release.installs()))
+def test_manifests_name_the_images_of_the_registry_by_digest(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = release.installs()[name]
+    digests = {one: f"sha256:{hashlib.sha256(one.encode()).hexdigest()}" for one in IMAGES}
+    for image, digest in digests.items():
+        write_archive(tmp_path / f"{image}-{release.version()}.tar", digest)
+    monkeypatch.setattr(release, "IMAGES", tmp_path)
+    manifests = [*yaml.safe_load_all(release.render(folder, "registry.example.com/hw"))]
+    images = {
+        container["image"]
+        for one in manifests
+        if one["kind"] in {"DaemonSet", "Deployment"}
+        for container in one["spec"]["template"]["spec"]["containers"]
+    }
+    own = {one for one in IMAGES if name in one.split("-")}
+    assert {f"registry.example.com/hw/{one}@{digests[one]}" for one in own} == images
+    for one in manifests:  # and keep off nodes that these images are not for
+        if one["kind"] in {"DaemonSet", "Deployment"}:
+            assert ["amd64"] == architectures(one)
+    plain = [*yaml.safe_load_all(release.render(folder, ""))]
+    assert [(one["kind"], one["metadata"]) for one in plain] == [
+        (one["kind"], one["metadata"]) for one in manifests
+    ]
+
+
+def architectures(manifest: Any) -> list[str]:
+    affinity = manifest["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (expression,) = term["matchExpressions"]
+    assert ("kubernetes.io/arch", "In") == (expression["key"], expression["operator"])
+    found: list[str] = expression["values"]
+    return found
+
+
+IMAGES = [
+    "deviceplugin-operator",
+    *(
+        f"{path.parent.name}-device-plugin"
+        for path in sorted(ROOT.glob("deployments/*/kustomization.yaml"))
+        if path.parent.name != "base"
+    ),
+]
+
+
+def write_archive(path: Path, digest: str) -> None:
+    """Write an OCI archive whose manifest has ``digest``."""
+    files = {
+        "index.json": {"manifests": [{"digest": digest}]},
+        f"blobs/{digest.replace(':', '/')}": {"config": {"digest": "sha256:c"}},
+        "blobs/sha256/c": {"architecture": "amd64"},
+    }
+    with tarfile.open(path, "w") as archive:
+        for name, content in files.items():
+            raw = json.dumps(content).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(raw)
+            archive.addfile(member, io.BytesIO(raw))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_components_run_the_image_of_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_archive(tmp_path / f"gopher-device-plugin-{release.version()}.tar", "sha256:a")
+    monkeypatch.setattr(release, "IMAGES", tmp_path)
+    events = ROOT / "deployments/components/events"
+    text = release.render(ROOT / "deployments/gopher", "registry.example.com/hw", [events])
+    manifests = [*yaml.safe_load_all(text)]
+    (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
+    containers = daemon_set["spec"]["template"]["spec"]["containers"]
+    image = "registry.example.com/hw/gopher-device-plugin@sha256:a"
+    assert {"device-plugin": image, "events": image} == {
+        one["name"]: one["image"] for one in containers
+    }
+    spaces = {one["metadata"].get("namespace") for one in manifests}
+    assert {"gopher-device-plugin", None} == spaces
+
+
+def test_the_chart_is_written_by_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "render", lambda folder, *_: rendered(folder))
+    place = tmp_path / "chart"
+    release.main(["chart", str(place), "--home", "https://git.example.com/hw/plugins/"])
+    page = (place / "README.md").read_text()
+    at = f"https://git.example.com/hw/plugins/blob/v{release.version()}"
+    assert f"]({at}/common/docs/releasing.md)" in page
+    assert "](.." not in page
+    assert "home: https://git.example.com/hw/plugins\n" in (place / "Chart.yaml").read_text()
+    with pytest.raises(SystemExit, match="chart exists already: remove it first"):
+        release.main(["chart", str(place)])
+
+
+def rendered(folder: Path) -> str:
+    """Return what our own kustomize renders, which takes less time."""
+    return yaml.safe_dump_all(kustomize.render(folder))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_manifests_for_a_registry_need_the_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "IMAGES", tmp_path)
+    with pytest.raises(SystemExit) as failure:
+        release.render(ROOT / "deployments/gopher", "registry.example.com/hw")
+    path = tmp_path / f"gopher-device-plugin-{release.version()}.tar"
+    assert f"release.py: there is no {path}; run `make images` first" == str(failure.value)
+
+
+@pytest.mark.parametrize("folder", packages.packages())
+def test_a_package_says_where_it_comes_from_and_what_it_fits(folder: str, tmp_path: Path) -> None:
+    home = "https://git.example.com/hw/plugins"
+    shutil.copytree(ROOT / folder, tmp_path / "copy")
+    packages.need_each_other(tmp_path / "copy", release.version())
+    packages.give_home(tmp_path / "copy", folder, home, release.version())
+    project = tomllib.loads((tmp_path / "copy/pyproject.toml").read_text())["project"]
+    assert (
+        f"{home}/blob/v{release.version()}/{folder}/README.md" == project["urls"]["Documentation"]
+    )
+    ours = [need for need in project.get("dependencies", []) if need.startswith("deviceplugin")]
+    assert (folder == "common") == (ours == [])
+    assert [] == [need for need in ours if not need.endswith(f"~={release.version()}")]
+    page = (tmp_path / "copy/README.md").read_text()
+    links = {link for link in re.findall(r"\]\(([^)\s]+)\)", page) if not link.startswith("#")}
+    assert {link for link in links if ":" not in link} == set()
+    for link in links:
+        if link.startswith(home):
+            path = link.removeprefix(f"{home}/blob/v{release.version()}/").partition("#")[0]
+            assert (ROOT / path).exists(), link
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("#see-it", "#see-it"),
+        ("https://kubernetes.io/docs", "https://kubernetes.io/docs"),
+        ("docs/mps.md", "https://h/plugins/gpu/docs/mps.md"),
+        ("../../common/docs/a.md#b", "https://h/common/docs/a.md#b"),
+        ("../generic", "https://h/plugins/generic"),
+    ],
+)
+def test_links_lead_to_the_repository(link: str, expected: str) -> None:
+    made = packages.absolute_links(f"see [it]({link}), too", "plugins/gpu", "https://h")
+    assert f"see [it]({expected}), too" == made
 
 
 def test_the_command_says_the_version() -> None:
@@ -80,6 +269,46 @@ def test_workflows_use_verbs_and_files_that_there_are() -> None:
         assert set(re.findall(r"\bmake ([a-z]+)", text)) <= verbs
         for file in re.findall(r"(?<=[ =])(?:tests|e2e|build)/[\w./-]+", text):
             assert (ROOT / file).exists()
+
+
+def test_the_workflow_is_what_ci_runs_on_each_python_that_is_supported() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    assert ".ci/run" in [step.get("run") for step in jobs["ci"]["steps"]]
+    project = tomllib.loads((ROOT / "common/pyproject.toml").read_text())["project"]
+    named = {one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one}
+    tried = jobs["ci"]["strategy"]["matrix"]["python"]
+    assert named <= set(tried)
+    assert project["requires-python"] == f">={tried[0]}"
+    assert [f"3.{minor}" for minor in range(11, 15)] == tried
+
+
+def test_a_release_is_built_for_each_platform_and_signed() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    built = [one["architecture"] for one in jobs["images"]["strategy"]["matrix"]["include"]]
+    steps = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    assert f"--join {','.join(built)}" in steps
+    assert "sigstore sign --bundle release/SHA256SUMS.sigstore.json release/SHA256SUMS" in steps
+    assert "write" == jobs["publish-release"]["permissions"]["id-token"]
+    base = (ROOT / "deployments/base/daemonset.yaml").read_text()
+    assert f"values: [{', '.join(built)}]" in base
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("build/*.lock")), ids=lambda path: path.name)
+def test_a_lock_has_what_was_asked_for_with_hashes_and_names_no_index(path: Path) -> None:
+    text = path.read_text()
+    wanted = re.findall(r"^([a-z0-9-]+)", path.with_suffix(".in").read_text(), re.MULTILINE)
+    locked = set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+    assert set(wanted) <= locked
+    assert text.count("--hash=sha256:") >= len(locked)
+    assert "://" not in text
+    assert path.name in (ROOT / "Makefile").read_text()
+
+
+def test_bots_know_files_that_there_are() -> None:
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    places = {one["package-ecosystem"]: one["directory"] for one in updates}
+    assert {"github-actions": "/", "docker": "/build", "devcontainers": "/"} == places
+    assert (ROOT / "build/Dockerfile").exists()
 
 
 def test_workflows_take_actions_by_commit_and_no_more_time_than_said() -> None:

@@ -41,7 +41,8 @@ class CameraPlugin(dp.Plugin):
             topology=dp.Topology([0, 1]),
             nodes=[dp.DeviceNode("/dev/video9", permissions="r")],
             cdi_names=["example.com/camera=9"],
-            attributes={"lens": "none"},
+            attributes={"lens": "none", "pixels": 640, "color": True, "f": dp.Version("1.2.3")},
+            capacity={"memory": "2Gi", "lenses": 3},
         )
 
     @override
@@ -80,6 +81,26 @@ class CameraPlugin(dp.Plugin):
     @override
     def stop(self, resource: str) -> None:
         assert_type(resource, str)
+
+
+@dataclass(frozen=True)
+class LampParameters:
+    percent: int = 100
+
+
+class LampPlugin(dp.Plugin):
+    resource = "example.com/lamp"
+    parameters = LampParameters
+
+    @override
+    def discover(self) -> list[dp.Device]:
+        return [dp.Device("lamp0")]
+
+    @override
+    def allocate_with(
+        self, devices: Sequence[dp.Device], parameters: LampParameters
+    ) -> dp.Allocation:
+        return self.allocate(devices) + dp.Allocation(envs={"LAMP": str(parameters.percent)})
 
 
 class PlainPlugin(dp.Plugin):

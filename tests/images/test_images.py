@@ -16,32 +16,48 @@ from urllib.request import urlopen
 
 import pytest
 
+import images
 from archive import Archive
 from containers.unshare import POSSIBLE, Container, first_process
 from deviceplugin.simulator import Pod, SimulatedKubelet
 from manifests.kustomize import overlay, render
+from operators import fleet_cluster
+from operators.fleet_cluster import SPACE
 from patience import eventually
 
 ROOT = Path(__file__).parents[2]
-ARCHIVES = sorted((ROOT / "dist/images").glob("*-device-plugin-*.tar"))
-PLUGINS = [path.name.partition("-device-plugin-")[0] for path in ARCHIVES]
+
+
+def archives(title: str) -> list[Path]:
+    return sorted((ROOT / "dist/images").glob(f"{title}-*.tar"))
+
+
+BUILT = [
+    one.name
+    for one in map(images.image, [*images.plugins(), images.OPERATOR])
+    if archives(one.title)
+]
+PLUGINS = [name for name in BUILT if name != images.OPERATOR]
 pytestmark = [
     pytest.mark.images,
-    pytest.mark.skipif(not ARCHIVES, reason="no images: make images"),
+    pytest.mark.skipif(not BUILT, reason="no images: make images"),
     pytest.mark.timeout(120),
 ]
 running = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
-each = pytest.mark.parametrize("plugin", PLUGINS)
+each = pytest.mark.parametrize("name", BUILT)
+each_plugin = pytest.mark.parametrize("plugin", PLUGINS)
 
 
 class Image:
     """An image and its root file system."""
 
-    def __init__(self, plugin: str, root: Path) -> None:
-        (self.path,) = (ROOT / "dist/images").glob(f"{plugin}-device-plugin-*.tar")
+    def __init__(self, name: str, root: Path) -> None:
+        self.made = images.image(name)
+        (self.path,) = archives(self.made.title)
         archive = Archive(self.path)
         archive.extract(root)
-        self.plugin, self.root, self.config = plugin, root, archive.config
+        root.chmod(0o755)  # the operator's user is not root
+        self.name, self.root, self.config = name, root, archive.config
         self.files = {str(path.relative_to(root)): path for path in root.rglob("*")}
 
 
@@ -49,10 +65,10 @@ class Image:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
     known: dict[str, Image] = {}
 
-    def get(plugin: str) -> Image:
-        if plugin not in known:
-            known[plugin] = Image(plugin, tmp_path_factory.mktemp(plugin))
-        return known[plugin]
+    def get(name: str) -> Image:
+        if name not in known:
+            known[name] = Image(name, tmp_path_factory.mktemp(name))
+        return known[name]
 
     return get
 
@@ -82,7 +98,7 @@ class Node:
     def running(
         self, image: Image, *flags: str, components: tuple[str, ...] = ()
     ) -> Iterator[subprocess.Popen[str]]:
-        folder = overlay(self.root, image.plugin, *components)
+        folder = overlay(self.root, image.name, *components)
         made = Container(image.root, image.config, render(folder), self.host, self.root / "config")
         self.port = free_port()
         listen = {"DP_HTTP_ADDRESS": f"127.0.0.1:{self.port}"}
@@ -96,11 +112,15 @@ class Node:
                 pass
 
     def answers(self, path: str) -> bool:
-        try:
-            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except URLError:
-            return False
+        return answers(f"http://127.0.0.1:{self.port}{path}")
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except URLError:
+        return False
 
 
 @pytest.fixture
@@ -114,10 +134,10 @@ def node() -> Iterator[Node]:
 
 @each
 def test_an_image_has_neither_shell_nor_compiler_nor_installer(
-    plugin: str, image: Callable[[str], Image]
+    name: str, image: Callable[[str], Image]
 ) -> None:
     unwanted = re.compile(r"(^|/)(sh|bash|dash|busybox|apt|gcc|cc|ld|pip[0-9.]*|ensurepip)$")
-    made = image(plugin)
+    made = image(name)
     assert [] == [name for name in made.files if unwanted.search(name)]
     assert [] == [name for name, path in made.files.items() if is_set_user_id(path)]
     commands = [entry.get("created_by", "") for entry in made.config["history"]]
@@ -129,9 +149,10 @@ def is_set_user_id(path: Path) -> bool:
 
 
 @each
-def test_all_of_the_plugin_is_compiled(plugin: str, image: Callable[[str], Image]) -> None:
-    files = image(plugin).files
-    sources = [Path(name) for name in files if name.endswith(".py") and "opt/plugin" in name]
+def test_all_of_the_program_is_compiled(name: str, image: Callable[[str], Image]) -> None:
+    made = image(name)
+    files = {path: file for path, file in made.files.items() if made.made.folder in path}
+    sources = [Path(path) for path in files if path.endswith(".py")]
     assert len(sources) > 100
     for source in sources:
         (code,) = files[str(source)].parent.glob(f"__pycache__/{source.stem}.cpython-*.pyc")
@@ -139,21 +160,19 @@ def test_all_of_the_plugin_is_compiled(plugin: str, image: Callable[[str], Image
 
 
 @each
-def test_the_labels_say_what_it_is(plugin: str, image: Callable[[str], Image]) -> None:
-    made = image(plugin)
+def test_the_labels_say_what_it_is(name: str, image: Callable[[str], Image]) -> None:
+    made = image(name)
     labels = {key.rpartition(".")[2]: text for key, text in made.config["config"]["Labels"].items()}
-    assert f"{plugin}-device-plugin" == labels["title"]
-    assert made.path.stem == f"{plugin}-device-plugin-{labels['version']}"
+    assert made.made.title == labels["title"]
+    assert made.path.stem == f"{made.made.title}-{labels['version']}"
     assert re.fullmatch("[0-9a-f]{40}", labels["revision"])
     assert "65532:65532" == made.config["config"]["User"]
 
 
 @each
-def test_the_bill_of_materials_is_what_is_locked(
-    plugin: str, image: Callable[[str], Image]
-) -> None:
-    made = image(plugin)
-    inside = json.loads((made.root / "opt/plugin/sbom.cdx.json").read_text())
+def test_the_bill_of_materials_is_what_is_locked(name: str, image: Callable[[str], Image]) -> None:
+    made = image(name)
+    inside = json.loads((made.root / made.made.folder / "sbom.cdx.json").read_text())
     beside = json.loads(made.path.with_suffix(".cdx.json").read_text())
     names = {part["purl"] for part in inside["components"]}
     assert names < {part["purl"] for part in beside["components"]}
@@ -166,21 +185,21 @@ def test_the_bill_of_materials_is_what_is_locked(
 
 @each
 def test_the_documented_sizes_are_those_of_the_image(
-    plugin: str, image: Callable[[str], Image]
+    name: str, image: Callable[[str], Image]
 ) -> None:
     text = (ROOT / "build/README.md").read_text()
-    rows = re.findall(rf"^\| {plugin} \|(.+)\|$", text, re.MULTILINE)
+    rows = re.findall(rf"^\| {name} \|(.+)\|$", text, re.MULTILINE)
     if not rows:
         pytest.skip("its sizes are not documented")
     (row,) = rows
     shown = [float(cell) for cell in row.split("|")[:4]]
-    sizes = json.loads(image(plugin).path.with_suffix(".sizes.json").read_text())
+    sizes = json.loads(image(name).path.with_suffix(".sizes.json").read_text())
     names = ("plugin", "plugin_compressed", "whole", "whole_compressed")
     assert shown == pytest.approx([sizes[name] / 2**20 for name in names], rel=0.1)
 
 
 @running
-@each
+@each_plugin
 def test_a_node_without_devices_costs_a_quiet_process_that_ends_on_sigterm(
     plugin: str, image: Callable[[str], Image], node: Node
 ) -> None:
@@ -203,7 +222,31 @@ def status(process: int) -> str:
 
 
 def needs(plugin: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(plugin not in PLUGINS, reason=f"no image of {plugin}")
+    return pytest.mark.skipif(plugin not in BUILT, reason=f"no image of {plugin}")
+
+
+@running
+@needs(images.OPERATOR)
+def test_the_operators_image_makes_daemon_sets(
+    image: Callable[[str], Image], tmp_path: Path
+) -> None:
+    made = image(images.OPERATOR)
+    folder = ROOT / "deployments/operator/operator"
+    container = Container(made.root, made.config, render(folder), {}, tmp_path)
+    probe = f"http://127.0.0.1:{free_port()}/healthz"
+    with fleet_cluster.running(1) as fleet:
+        words = (f"--api-server={fleet.url}", f"--liveness={probe}")
+        environment = {"POD_NAMESPACE": SPACE, "IMAGE_PREFIX": "registry.example.com/"}
+        with container.start(*words, environment=environment) as process:
+            fleet.apply("sim", plugin="simulated")
+            eventually(lambda: fleet.is_ready("sim"))
+            eventually(lambda: answers(probe))
+            subprocess.run(["kill", "-TERM", str(first_process(process))], check=True)
+            _, log = process.communicate(timeout=10)
+    assert (0, "") == (process.returncode, log)
+    (pod,) = fleet.pods().values()
+    (own,) = pod["spec"]["containers"]
+    assert own["image"].startswith("registry.example.com/simulated-device-plugin:")
 
 
 @running

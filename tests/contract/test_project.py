@@ -1,0 +1,46 @@
+"""What the repository says to those who want to report something, or to join."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
+
+
+def test_forms_ask_for_what_is_needed_and_name_commands_that_there_are() -> None:
+    forms = {path.stem: yaml.safe_load(path.read_text()) for path in FORMS}
+    assert {"bug", "hardware"} == set(forms)
+    for form in forms.values():
+        assert {"name", "description", "labels", "body"} == set(form)
+        ids = [field["id"] for field in form["body"]]
+        assert len(set(ids)) == len(ids)
+        for field in form["body"]:
+            assert field["type"] in {"textarea", "input", "dropdown"}
+            assert field["attributes"]["label"]
+    required = {one["id"] for one in forms["bug"]["body"] if one.get("validations")}
+    assert {"what", "doctor", "log", "versions"} == required
+    assert "deviceplugin doctor --json" in str(forms["bug"])
+
+
+def test_forms_and_templates_name_files_that_there_are() -> None:
+    texts = [*FORMS, ROOT / ".github/pull_request_template.md"]
+    for path in texts:
+        for file in re.findall(r"(?:common|build)/[\w./-]+\w", path.read_text()):
+            assert (ROOT / file).exists(), f"{path.name}: {file}"
+
+
+def test_a_dev_container_has_what_the_project_needs() -> None:
+    found = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    oldest = re.search(r'requires-python = ">=3\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    python = re.search(r"python:3\.(\d+)", found["image"])
+    assert oldest
+    assert python
+    assert int(python[1]) >= int(oldest[1])
+    assert "make setup" == found["postCreateCommand"]
+    assert (
+        ".venv/bin/python"
+        == found["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
+    )
