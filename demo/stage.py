@@ -18,7 +18,7 @@ SOON: Final = 1000
 
 BOLD, DIM, GREEN, RED, PLAIN = (
     ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m")
-    if sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    if (sys.stdout.isatty() or "FORCE_COLOR" in os.environ) and "NO_COLOR" not in os.environ
     else ("",) * 5
 )
 

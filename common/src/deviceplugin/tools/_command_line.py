@@ -82,6 +82,19 @@ def duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
 
 
+def seconds(least: str, most: str = "") -> Callable[[str], float]:
+    """Return the type of an option that is a duration from ``least`` to ``most``, in seconds."""
+    wrong = f"is not between {least} and {most}" if most else f"is less than {least}"
+    shortest, longest = duration(least), duration(most) if most else timedelta.max
+
+    def read(text: str) -> float:
+        if not shortest <= (found := duration(text)) <= longest:
+            raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
+        return found.total_seconds()
+
+    return read
+
+
 def check_timeout(seconds: float) -> None:
     """Raise ``ConfigError`` unless ``--timeout`` is in a reasonable range."""
     if not 0 < seconds <= _LONGEST_TIMEOUT:

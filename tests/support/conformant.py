@@ -1,0 +1,32 @@
+"""Plugins under ``deviceplugin conformance``, with limits that fit a tree of files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from deviceplugin.conformance import Limits
+from deviceplugin.tools.conformance import _cli, main
+
+_SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=2, leak_restarts=3)
+_ALLOCATIONS = ("hot-plug", "allocation", "preferred")
+
+
+def check(command: Sequence[str], change: str, *, all_checks: bool = True) -> None:
+    """Check that a plugin passes all that applies.
+
+    Args:
+        command: Starts the plugin.
+        change: A shell command that makes a device unhealthy while it runs.
+        all_checks: Whether all checks are run, or those only that devices have to do with.
+    """
+    only = [] if all_checks else [f"--only={one}" for one in _ALLOCATIONS]
+    with TemporaryDirectory() as folder, patch.object(_cli, "QUICK", _SHORT):
+        report = Path(folder, "report.json")
+        flags = ["--quick", "--within=6", f"--json={report}", *only]
+        main([*flags, f"--trigger-change={change}", "--", *command])
+        checks = json.loads(report.read_text(encoding="utf-8"))["checks"]
+    assert [] == [check for check in checks if check["verdict"] == "fail"]
+    passed = {check["id"] for check in checks if check["verdict"] == "pass"}
+    assert {"hot-plug.noticed", "allocation.every-device"} <= passed
