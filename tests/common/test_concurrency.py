@@ -2,11 +2,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Semaphore
+from typing import Any
 
 import pytest
 
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.concurrency import Slots
+from deviceplugin._registration.concurrency import SharedChannel, Slots
 from patience import PATIENCE
 
 
@@ -130,3 +131,54 @@ def test_however_many_come_and_go_no_more_than_that_many_are_in(slots: Slots) ->
     assert 0 == inside
     with slots.slot(Waiter()) as a, slots.slot(Waiter()) as b:
         assert (True, True) == (a, b)
+
+
+class Channels:
+    """What opens channels that only know whether they are open."""
+
+    def __init__(self) -> None:
+        self.opened: list[Channel] = []
+        self.shared = SharedChannel(self._open)
+
+    def _open(self) -> Any:
+        self.opened.append(Channel())
+        return self.opened[-1]
+
+
+class Channel:
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def test_a_channel_is_shared_until_its_last_user_is_done() -> None:
+    channels = Channels()
+    with channels.shared.use("kubelet") as first:
+        with channels.shared.use("kubelet") as second:
+            assert second is first
+        assert channels.opened[0].is_open
+    assert not channels.opened[0].is_open
+    with channels.shared.use("kubelet") as third:
+        assert third is not first
+
+
+def test_another_server_has_a_channel_of_its_own() -> None:
+    channels = Channels()
+    with channels.shared.use("kubelet") as old, channels.shared.use("next kubelet") as new:
+        assert new is not old
+        with channels.shared.use("next kubelet") as shared:
+            assert shared is new
+        assert [True, True] == [channel.is_open for channel in channels.opened]
+    assert [False, False] == [channel.is_open for channel in channels.opened]
+
+
+def test_a_channel_on_which_a_call_failed_gets_no_more_users_and_keeps_its_others() -> None:
+    channels = Channels()
+    with channels.shared.use("kubelet") as first:
+        with pytest.raises(OSError, match="unavailable"), channels.shared.use("kubelet"):
+            raise OSError("unavailable")
+        assert channels.opened[0].is_open
+        with channels.shared.use("kubelet") as second:
+            assert second is not first
+    assert [False, False] == [channel.is_open for channel in channels.opened]

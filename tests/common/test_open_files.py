@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,7 +166,13 @@ def test_nothing_is_called_with_too_few_open_files(
         registrar._call(Unserved("a.sock"), Waiter())
 
 
-def test_what_is_left_is_the_limit_less_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("counts", [True, False], ids=["by-size", "before-linux-6.2"])
+def test_what_is_left_is_the_limit_less_what_is_open(
+    counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not counts:
+        old = SimpleNamespace(stat=lambda _: SimpleNamespace(st_size=0), listdir=os.listdir)
+        monkeypatch.setattr(open_files, "os", old)
     opened = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208
     monkeypatch.setattr(resource, "getrlimit", lambda _: (opened + 5, 4096))
     assert 5 == open_files.spare()
@@ -189,5 +196,5 @@ def test_where_none_is_left_to_look_with_there_is_none(monkeypatch: pytest.Monke
     def fail(_path: str) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(os, "listdir", fail)
+    monkeypatch.setattr(open_files, "os", SimpleNamespace(stat=fail))
     assert 0 == open_files.spare()

@@ -5,6 +5,7 @@ and a node can run out of inotify instances.
 """
 
 import errno
+import itertools
 import logging
 import os
 import select
@@ -242,7 +243,8 @@ class FileWatcher:
 
     def _arm_nearest(self, watch: _Watch) -> Path | None:
         awaited = ""
-        for path in (watch.path, *watch.path.parents) if self._inotify is not None else ():
+        paths = itertools.chain([watch.path], watch.path.parents)
+        for path in paths if self._inotify is not None else ():
             try:
                 is_directory = path.is_dir()
                 mask = _DIRECTORY if is_directory else _FILE

@@ -8,6 +8,7 @@ NEEDED: Final = 8
 """The most files that gRPC opens for a server, a call to the kubelet and the kubelet's stream."""
 RESERVE: Final = 2 * NEEDED
 """Files that everything off the device path leaves free for it."""
+_OPEN: Final = "/proc/self/fd"
 
 
 def spare() -> int:
@@ -16,8 +17,9 @@ def spare() -> int:
     if limit == resource.RLIM_INFINITY:
         return RESERVE
     try:
-        used = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 - the one to look with is closed
-    except OSError:  # not even one for this check
+        # From Linux 6.2 on the size is their number, which saves a list of hundreds for each call.
+        used = os.stat(_OPEN).st_size or len(os.listdir(_OPEN)) - 1  # noqa: PTH116, PTH208
+    except OSError:  # not even one for the list
         return 0
     return max(0, limit - used)
 

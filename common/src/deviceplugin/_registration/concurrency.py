@@ -1,15 +1,20 @@
-"""A semaphore that is first come, first served, and whose waits can be ended."""
+"""What hundreds of resources share when all of them register at once."""
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+import grpc
 
 from deviceplugin._platform.waiting import Waiter
 
 
 class Slots:
-    """A number of slots, and a queue of threads that wait for one, each with its own waiter."""
+    """A number of slots, and a queue of threads that wait for one, each with its own waiter.
+
+    It is a semaphore that is first come, first served, and whose waits can be ended.
+    """
 
     def __init__(self, slots: int) -> None:
         self._lock = threading.Lock()
@@ -58,3 +63,52 @@ class Slots:
             waiter = self._waiting.popleft()
             self._called.add(waiter)
         waiter.poke()
+
+
+class SharedChannel:
+    """A channel that ``connect`` opens for the first of several users, and the last one closes.
+
+    Opening one costs three times as much as a call.
+    """
+
+    def __init__(self, connect: Callable[[], grpc.Channel]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._current: _Open | None = None
+
+    @contextmanager
+    def use(self, server: object) -> Iterator[grpc.Channel]:
+        """Hold the channel in the context.
+
+        It is shared only by users of an equal ``server``, and by none after the context of one of
+        them has raised: a channel that could not connect lets its next calls fail, too.
+        """
+        with self._lock:
+            mine = self._current
+            if mine is None or mine.server != server:
+                mine = self._current = _Open(server, self._connect())
+            mine.users += 1
+        try:
+            yield mine.channel
+        except BaseException:
+            with self._lock:
+                self._forget(mine)
+            raise
+        finally:
+            with self._lock:
+                mine.users -= 1
+                if is_unused := not mine.users:
+                    self._forget(mine)
+            if is_unused:
+                mine.channel.close()
+
+    def _forget(self, channel: "_Open") -> None:
+        if self._current is channel:
+            self._current = None
+
+
+class _Open:
+    def __init__(self, server: object, channel: grpc.Channel) -> None:
+        self.server = server
+        self.channel = channel
+        self.users = 0

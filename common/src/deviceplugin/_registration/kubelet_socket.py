@@ -14,7 +14,7 @@ from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.concurrency import Slots
+from deviceplugin._registration.concurrency import SharedChannel, Slots
 from deviceplugin._telemetry.log import Seldom
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
@@ -95,6 +95,7 @@ class Kubelet:
         self._lock = threading.Lock()
         self._last: Identity = None
         self._slots = Slots(_AT_A_TIME)
+        self._channel = SharedChannel(lambda: rpc.connect(self.socket))
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
         self._waiting = Seldom(log)
 
@@ -178,7 +179,7 @@ class Kubelet:
         request = pb.RegisterRequest(
             version=VERSION, endpoint=registrant.name, resource_name=registrant.resource_name
         )
-        with rpc.connect(self.socket) as channel:
+        with self._channel.use(self.identity()) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]
             call = rpc.calls(channel, registration)["Register"].future(
                 request, timeout=_REGISTER_TIMEOUT
