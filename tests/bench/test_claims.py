@@ -30,7 +30,7 @@ def test_claims_of_a_driver_are_prepared_and_released(
 def test_a_driver_that_fails_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=2.0))
+    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=8.0))
     assert 1 == main(["--claims", "--", *driver("OffersNothing")])
     assert "no complete pool" in capsys.readouterr().err
 

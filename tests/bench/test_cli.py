@@ -28,7 +28,6 @@ def test_a_command_is_measured_and_the_figures_are_printed_and_written(
         assert figure["count"] == len(figure["values"])
 
 
-@pytest.mark.timeout(120)
 def test_the_core_is_measured_with_growing_numbers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ _bare.main()
 """
 
 
-@pytest.mark.timeout(60)
 def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while() -> None:
     said: list[str] = []
     # By this seed the first two things are a change and an allocation, however slow all is.
@@ -38,7 +37,6 @@ def test_streams_are_opened_and_allocations_go_on_beside_them() -> None:
     assert 3 == len(figures["Allocate of 1 device under 8 streams"].values)
 
 
-@pytest.mark.timeout(60)
 def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

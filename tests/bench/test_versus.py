@@ -116,7 +116,6 @@ def test_files_without_a_common_section_and_missing_files_fail(
     assert "No such file" in errors
 
 
-@pytest.mark.timeout(60)
 def test_commands_with_versus_between_them_are_compared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

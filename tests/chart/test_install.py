@@ -17,7 +17,6 @@ from manifests.kustomize import Manifest
 WHY_NOT = why_not() or no_server()
 pytestmark = [
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-"),
-    pytest.mark.timeout(300),  # an API server starts
     pytest.mark.xdist_group("real-api-server"),
 ]
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
 PLUGINS.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
-pytestmark = pytest.mark.timeout(300)  # the chart is rendered once, by the first of them
 needs_helm = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 

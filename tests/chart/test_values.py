@@ -17,7 +17,6 @@ SOURCE = ROOT / "deployments/chart"
 PROPERTIES = json.loads((SOURCE / "values.schema.json").read_text())["definitions"]
 VERSION = release.version()
 DIGEST = f"sha256:{'0' * 64}"
-pytestmark = pytest.mark.timeout(300)  # the chart is rendered once, by the first of them
 needs_helm = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 POD = "spec.template.spec"
 OWN = f"{POD}.containers.0"

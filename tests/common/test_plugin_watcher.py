@@ -54,7 +54,6 @@ def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubel
             node.wait_for(RESOURCE, {"a"})
 
 
-@pytest.mark.timeout(180)
 def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(
     watcher: Kubelet,
 ) -> None:

@@ -27,7 +27,6 @@ def verdicts(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
     return {check["id"]: check["verdict"] for check in document["checks"]}
 
 
-@pytest.mark.timeout(60)
 def test_the_gopher_plugin_passes_all_that_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,7 +53,6 @@ def test_the_gopher_plugin_passes_all_that_apply(
     assert 4 == sum(case.find("skipped") is not None for case in cases)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("version", ["1.26", "1.28", "1.33"])
 def test_the_gopher_plugin_passes_on_kubelets_of_earlier_releases(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -69,7 +67,6 @@ def test_the_gopher_plugin_passes_on_kubelets_of_earlier_releases(
     assert f"on Kubernetes {version} in " in capsys.readouterr().out
 
 
-@pytest.mark.timeout(60)
 def test_the_template_plugin_passes_all_that_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

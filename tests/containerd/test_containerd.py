@@ -25,7 +25,6 @@ from patience import eventually
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
 WAIT = ["sh", "-c", "trap 'exit 3' TERM; echo begun; sleep 100 & wait"]
-pytestmark = pytest.mark.timeout(60)
 
 
 class Pods:

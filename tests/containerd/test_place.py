@@ -17,7 +17,6 @@ from patience import eventually
 SAYS = "trap 'echo ended; exit 4' TERM; echo serving $DP_HTTP_ADDRESS $0; sleep 100 & wait"
 IMAGE = "docker.io/library/gopher-device-plugin:0.1.0"
 OPTIONS = RunOptions({"GIVEN": "x"}, (), (), {"example.com/note": "y"}, ())
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

@@ -222,7 +222,6 @@ def within(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(180)
 def test_linter_and_types_see_it(tree: Path, inside: Path) -> None:
     own, python = ["plugins/lamp", "e2e/cases/lamp.py"], f"--python-executable={inside}/python"
     for program, *words in (
@@ -271,7 +270,6 @@ def test_coverage_measures_it(tree: Path, inside: Path) -> None:
     assert "plugins/lamp/src/deviceplugin_lamp/__init__.py" in shown.stdout, shown.stderr
 
 
-@pytest.mark.timeout(300)
 def test_its_own_tests_and_those_of_every_plugin_pass_for_it(tree: Path, inside: Path) -> None:
     folders = ["plugins/lamp", "e2e/test_homes.py", "tests/contract/test_deployments.py"]
     folders += ["tests/contract/test_build.py", "tests/contract/test_docs.py"]

@@ -58,7 +58,6 @@ def test_the_lower_part_of_a_picture_is_cut() -> None:
 
 
 @needs_browser
-@pytest.mark.timeout(120)
 def test_a_browser_draws_the_whole_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text('<body style="margin:0"><div style="height:300px;background:#102030">')

@@ -67,7 +67,6 @@ def test_a_release_has_images_and_a_chart_to_push(
 
 
 @needs_registry
-@pytest.mark.timeout(120)
 def test_a_registry_has_an_image_by_the_digest_of_the_release(
     folder: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,7 +91,6 @@ def test_a_registry_has_an_image_by_the_digest_of_the_release(
 
 
 @needs_registry
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(shutil.which("helm") is None, reason="no helm")
 def test_a_registry_has_the_chart(
     folder: Path, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -143,7 +141,6 @@ def test_a_rehearsal_without_a_registry_says_where_to_have_one(
         rehearsal.running_registry(address).__enter__()
 
 
-@pytest.mark.timeout(300)  # copies the checkout
 def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_path: Path) -> None:
     assert "0.1.10" == rehearsal.following("0.1.9")
     rehearsal.copy(tmp_path / "next")

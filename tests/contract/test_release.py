@@ -44,7 +44,6 @@ def test_a_new_version_is_written_to_all_places(
     assert (ROOT / "common/pyproject.toml").read_text() == text.replace("12.3.4", old)
 
 
-@pytest.mark.timeout(300)  # sixteen builds, and a hundred renderings
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
 def test_a_release_has_packages_manifests_and_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

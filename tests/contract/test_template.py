@@ -21,7 +21,6 @@ PAGE = ROOT / "plugins/template/README.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_INSTALLED = {"deviceplugin"}
 INSTALLERS = ("pip", "hatchling", "editables")
-pytestmark = pytest.mark.timeout(180)
 
 
 def needed(names: tuple[str, ...], extra: str = "") -> dict[str, Distribution]:

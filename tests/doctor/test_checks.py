@@ -373,7 +373,6 @@ JUNK = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(60)  # endless brackets take a while to be given up, more so when measured
 @pytest.mark.parametrize("junk", JUNK, ids=range(len(JUNK)))
 def test_no_file_on_the_node_makes_the_doctor_fail(bare: Node, junk: str) -> None:
     names = [*PROC, "900/status"]

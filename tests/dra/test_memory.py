@@ -87,7 +87,6 @@ def run_a_pod(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.timeout(180)  # processes are started
 def test_dra_costs_a_plugin_at_most_8_mib(root: Path) -> None:
     (root / "a").mkdir()
     (root / "b").mkdir()

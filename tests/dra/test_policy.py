@@ -21,7 +21,6 @@ from patience import eventually
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
-    pytest.mark.timeout(300),  # an API server starts
     pytest.mark.xdist_group("real-api-server"),
 ]
 NAME = "gopher-device-plugin"

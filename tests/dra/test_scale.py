@@ -16,7 +16,7 @@ from dra.many_nodes import Figures, Node, Nodes
 
 COUNT: Final = int(os.environ.get("DRA_NODES", "60"))
 HOUR: Final = 3600.0
-pytestmark = pytest.mark.timeout(60 + 2 * COUNT)
+pytestmark = pytest.mark.timeout(300 + 2 * COUNT)
 
 
 def say(what: str, figures: Figures) -> None:

@@ -43,7 +43,6 @@ def pods(folder: Path) -> list[str]:
 
 
 @needs_kubectl
-@pytest.mark.timeout(180)  # a deployment, and all of it again to its end
 def test_kubectl_deploys_a_plugin_until_ctrl_c_which_leaves_nothing() -> None:
     with subprocess.Popen(COMMAND, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:

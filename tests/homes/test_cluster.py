@@ -26,7 +26,6 @@ GOPHER = {"gopher-device-plugin:0.1.0": PLUGINS["gopher-device-plugin:0.1.0"]}
 FUSE = Path("/sys/class/misc/fuse")
 BROKEN = {"gopher-device-plugin:0.1.0": ["sh", "-c", "echo it is broken; exit 3"]}
 needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
-pytestmark = pytest.mark.timeout(180)  # each is a run of the suite
 
 
 def suite(

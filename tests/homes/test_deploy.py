@@ -51,7 +51,6 @@ def allocatable(cluster: SmallCluster) -> dict[str, str]:
 
 
 @needs_kubectl
-@pytest.mark.timeout(120)
 def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
     cluster: SmallCluster,
 ) -> None:
@@ -72,7 +71,6 @@ def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
 
 
 @needs_kubectl
-@pytest.mark.timeout(120)
 def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: SmallCluster) -> None:
     eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
     before, space = everything(cluster), cluster.store.list(NAMESPACE)
@@ -87,7 +85,6 @@ def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: Smal
 
 
 @needs_kubectl
-@pytest.mark.timeout(120)
 def test_a_namespace_that_others_use_too_is_left(cluster: SmallCluster) -> None:
     make(cluster, "deploy", *NAMED)
     make(cluster, "deploy", "PLUGIN=gopher", "NAMESPACE=hw")

@@ -21,7 +21,6 @@ NAMES.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 PODS = sorted(ROOT.glob("demo/examples/*/pod.yaml"))
 pytestmark = [
-    pytest.mark.timeout(60),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
 ]
 

@@ -11,10 +11,10 @@ import pytest
 
 from cluster.kinds import NAMESPACE, Object
 from cluster.small_cluster import SmallCluster, running
+from patience import PATIENCE
 
 LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 BOOKMARKS = {"allowWatchBookmarks": "true"}
-PATIENCE = 30
 
 
 @pytest.fixture

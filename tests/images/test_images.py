@@ -41,7 +41,6 @@ PLUGINS = [name for name in BUILT if name != images.OPERATOR]
 pytestmark = [
     pytest.mark.images,
     pytest.mark.skipif(not BUILT, reason="no images: make images"),
-    pytest.mark.timeout(120),
 ]
 running = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
 each = pytest.mark.parametrize("name", BUILT)

@@ -30,8 +30,6 @@ METRICS = (ROOT / "common/docs/metrics.md").read_text(encoding="utf-8")
 R = "example.com/camera"
 NODES = ["n1", "n2", "n3"]
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class CameraPlugin(dp.Plugin):
     resource = R

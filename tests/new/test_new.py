@@ -55,7 +55,6 @@ def run(where: Path, *words: str, path: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(180)
 def test_what_the_installed_command_makes_passes_everything_at_once(
     installed: Path, somewhere: Path
 ) -> None:

@@ -5,8 +5,10 @@ search finds out how.
 """
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +17,7 @@ import grpc
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -66,12 +69,15 @@ class Life(RuleBasedStateMachine):
         self.plugins: dict[str, StubPlugin] = {}
         self.active: dict[str, Outcome] = {}
         self.pods = 0
+        self.driver: StubDriver | None = None
         for resource in RESOURCES:
             self.replace_plugin(resource, dict.fromkeys(IDS, "Healthy"))
 
     def teardown(self) -> None:
         for plugin in self.plugins.values():
             plugin.stop()
+        if self.driver:
+            self.driver.stop()
         self.kubelet.stop()
         shutil.rmtree(self.root)
 
@@ -234,16 +240,18 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def end_a_pod_that_only_refers_to_the_claim_of_another(self) -> None:
-        with StubDriver(self.kubelet.registry_dir, "x.io") as driver:
-            self.kubelet.watch()
-            user = self.kubelet.claims.pod("user", "x.io", "pool", ["device"])
-            other = replace(user, name="other", uid=f"other-{user.uid}")
-            assert self.kubelet.run(user).event == ""
-            assert self.kubelet.run(other).event
-            self.kubelet.delete(other)
-            assert [] == driver.unprepared, "the claim of a running pod was unprepared"
-            self.kubelet.delete(user)
+        if not self.driver:
+            self.driver = StubDriver(self.kubelet.registry_dir, "x.io")
+            self.driver.start()
         self.kubelet.watch()
+        user = self.kubelet.claims.pod("user", "x.io", "pool", ["device"])
+        other = replace(user, name="other", uid=f"other-{user.uid}")
+        assert self.kubelet.run(user).event == ""
+        assert self.kubelet.run(other).event
+        before = len(self.driver.unprepared)
+        self.kubelet.delete(other)
+        assert before == len(self.driver.unprepared), "the claim of a running pod was unprepared"
+        self.kubelet.delete(user)
 
     # What must hold
 
@@ -285,8 +293,18 @@ def test_with_all_defects_fixed_nothing_goes_wrong() -> None:
 
 @pytest.mark.parametrize("defect", [field.name for field in fields(Behaviour)])
 def test_every_single_defect_is_found(defect: str) -> None:
+    found: list[Exception] = []
+
     class Defective(Life):
         behaviour: ClassVar = replace(Behaviour.fixed(), **{defect: True})
 
-    with pytest.raises((AssertionError, KubeletCrashed)):
+        def teardown(self) -> None:
+            error = sys.exc_info()[1]
+            if isinstance(error, (AssertionError, KubeletCrashed)):
+                found.append(error)
+            super().teardown()
+
+    # What was found is tried once more, and that comes to another end if the machine is late.
+    with suppress(AssertionError, KubeletCrashed, Flaky):
         run_state_machine_as_test(Defective, settings=SEARCH)
+    assert found

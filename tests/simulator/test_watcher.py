@@ -381,7 +381,7 @@ def held(kubelet: SimulatedKubelet) -> HeldClock:
     return clock
 
 
-@pytest.mark.parametrize("config", [KubeletConfig()])
+@pytest.mark.parametrize("config", [KubeletConfig(sync_interval=None)])
 def test_the_kubelet_looks_by_itself_every_second(
     kubelet: SimulatedKubelet, held: HeldClock, watched: Make
 ) -> None:

@@ -14,7 +14,6 @@ from patience import eventually
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
-    pytest.mark.timeout(180),  # a deployment
 ]
 KEY = "startup.deviceplugin.dev/gopher-device-plugin"
 OTHER = {"key": "startup.deviceplugin.dev/gpu-device-plugin", "effect": "NoSchedule"}

@@ -7,7 +7,7 @@ from deviceplugin._platform.waiting import Waiter
 
 _T = TypeVar("_T")
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 90.0
 """Seconds that a process, a thread or a call may take on a busy machine, which is late with all.
 
 Whoever waits longer loses nothing, since a wait ends as soon as there is what was waited for; it is

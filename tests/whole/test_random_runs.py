@@ -25,7 +25,6 @@ def root() -> Iterator[Path]:
     remove(path)
 
 
-@pytest.mark.timeout(300)  # processes are killed and started
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_no_device_is_with_two_pods_and_none_is_lost(root: Path, seed: int) -> None:
     with WholeNode(root, ["a", "b", "c", "d"], seed=seed) as whole:

@@ -11,7 +11,6 @@ from cluster.random_runs import RandomRun
 from cluster.whole_node import WholeNode, remove
 from deviceplugin._dra.naming import device_name
 
-pytestmark = pytest.mark.timeout(240)
 SHARES = 4
 EACH = [f"a::{number}" for number in range(SHARES)]
 

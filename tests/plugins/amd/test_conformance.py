@@ -12,7 +12,6 @@ from amd.plugin import Build
 BIN = Path(sys.executable).parent
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("shares", [1, 2])
 def test_the_plugin_passes_all_that_applies(build: Build, tmp_path: Path, shares: int) -> None:
     tree = build()

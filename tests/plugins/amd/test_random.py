@@ -94,7 +94,6 @@ def meaning(device: dp.Device) -> tuple[str, ...]:
     return tuple(node.host_path for node in device.nodes)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_change_costs_another_device_or_moves_an_id(build: Build, make: Make, seed: int) -> None:
     tree = build(links=False)

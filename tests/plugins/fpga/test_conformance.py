@@ -14,7 +14,6 @@ BIN = Path(sys.executable).parent
 SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=2, leak_restarts=3)
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize(
     ("mode", "change", "only"),
     [

@@ -15,7 +15,6 @@ from fpga.cards import write_hook
 from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

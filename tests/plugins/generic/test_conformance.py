@@ -45,7 +45,6 @@ def nodes(hardware: Hardware) -> Path:
     return hardware.dev
 
 
-@pytest.mark.timeout(90)
 def test_the_generic_plugin_passes_every_check_with_nodes_that_come_and_go(
     nodes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

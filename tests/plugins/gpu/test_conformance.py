@@ -5,14 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from gpu.fake_nvml import FakeNvml, Fleet
 
 BIN = Path(sys.executable).parent
 
 
-@pytest.mark.timeout(120)
 def test_the_plugin_conforms(tmp_path: Path, nvml_library: Path) -> None:
     fake = FakeNvml(tmp_path / "nvml", Fleet.of(8, switch=12))
     lose = f"sed -i '/^gpu 0 /s/$/ state=lost/; $aevent 1 xid gpu=1 code=31' {fake.path}"

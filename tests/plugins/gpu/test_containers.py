@@ -29,7 +29,6 @@ NOBODY = 65534
 LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ptxjitcompiler.so.1")
 FOUND = "".join(["linked: CUDA 13007\n", *(f"{name}: found\n" for name in LIBRARIES)])
 BOTH = pytest.mark.parametrize("make", [linker_images.debian, linker_images.red_hat])
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

@@ -410,7 +410,6 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
         fake_library.build(tmp_path / "library")
 
 
-@pytest.mark.timeout(60)  # the compiler on a busy machine
 def test_the_library_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")
     library = fake_library.build_or_skip(tmp_path)

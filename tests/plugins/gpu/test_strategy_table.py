@@ -37,7 +37,6 @@ IMAGE = "docker.io/library/cuda:1"
 DRIVERS = ["toolkit", "libraries", "nobody"]
 """Who could bring the driver by CDI: the toolkit's specification, the plugin's, or nobody."""
 CELLS = [*itertools.product(STRATEGIES, [True, False], DRIVERS)]
-pytestmark = pytest.mark.timeout(120)
 
 
 def kind(driver: str, *, nvidia: bool) -> NodeKind:

@@ -13,7 +13,6 @@ BIN = Path(sys.executable).parent
 THREE = Machine(tuple(Card(f"0000:0{number}:00.0", "56a0", numa=0) for number in (3, 4, 5)))
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("shares", [1, 2])
 def test_the_plugin_passes_all_that_applies(build: Build, tmp_path: Path, shares: int) -> None:
     tree = build(THREE)

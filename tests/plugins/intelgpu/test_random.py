@@ -104,7 +104,6 @@ def meaning(device: dp.Device) -> list[str]:
     return [node.host_path for node in device.nodes]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("ids", ["address", "card"])
 @pytest.mark.parametrize("seed", range(2))
 def test_no_change_costs_another_device_or_moves_an_id(

@@ -13,7 +13,6 @@ BIN = Path(sys.executable).parent
 FUNCTIONS = {"resourceName": "hca", "resourcePrefix": "rdma", "selectors": {"isRdma": True}}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("shares", [1, 3])
 def test_the_plugin_passes_all_that_applies(build: Build, tmp_path: Path, shares: int) -> None:
     tree = build()

@@ -154,7 +154,6 @@ def meaning(tree: RdmaTree, address: str, device: dp.Device) -> bool:
     return {Path(node.host_path).name for node in device.nodes} <= own
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("seed", "machine"), [(0, SAMPLE), (1, CONNECTX6)])
 def test_no_change_costs_another_device_or_moves_an_id(
     build: Build, make: Make, seed: int, machine: Machine

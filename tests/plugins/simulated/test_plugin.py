@@ -91,8 +91,10 @@ def unhealthy(node: Node) -> float:
     return metric(node, f'deviceplugin_devices{{health="unhealthy",resource="{GPU}"}}')
 
 
-def allocations(node: Node, code: str) -> float:
-    return metric(node, f'deviceplugin_allocations_total{{code="{code}",resource="{GPU}"}}')
+def counted(node: Node, code: str, number: int = 1) -> None:
+    """Wait until so many allocations are counted, which is soon after they are answered."""
+    name = f'deviceplugin_allocations_total{{code="{code}",resource="{GPU}"}}'
+    eventually(lambda: number == metric(node, name), f"{number} {code} to be counted")
 
 
 def refusal(node: Node, *ids: str) -> grpc.RpcError:
@@ -128,7 +130,7 @@ def test_an_unplugged_device_is_gone_until_it_is_plugged_in(
         clock.now += 1
         node.wait_for(GPU, {"gpu-0", "gpu-2"})
         assert "unknown device: gpu-1" in str(refusal(node, "gpu-1"))
-        assert 1 == allocations(node, "NOT_FOUND")
+        counted(node, "NOT_FOUND")
         clock.now += 1
         node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
         clock.now += 1
@@ -151,8 +153,10 @@ def test_a_slow_device_takes_its_time(kubelet: Kubelet, write: Write, clock: Han
         took = f'deviceplugin_allocation_duration_seconds_sum{{resource="{GPU}"}}'
         clock.now += 1
         node.allocate("gpu-0")
+        counted(node, "OK")
         before = metric(node, took)
         node.allocate("gpu-0", "gpu-1")
+        counted(node, "OK", 2)
         assert 0.3 <= metric(node, took) - before
 
 
@@ -166,7 +170,7 @@ def test_a_failing_device_is_refused_although_it_looks_healthy(
         assert grpc.StatusCode.FAILED_PRECONDITION is error.code()
         expected = f'invalid allocation request for "{GPU}": device gpu-1: firmware is busy'
         assert expected == error.details()
-        assert 1 == allocations(node, "FAILED_PRECONDITION")
+        counted(node, "FAILED_PRECONDITION")
         node.wait_for(GPU, {"gpu-0", "gpu-1", "gpu-2"})
         node.allocate("gpu-0")
 

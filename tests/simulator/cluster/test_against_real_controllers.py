@@ -423,7 +423,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
-@pytest.mark.timeout(300)  # an API server starts
 @pytest.mark.xdist_group("real-api-server")
 @pytest.mark.parametrize("name", SCENES)
 def test_a_scene_ends_as_with_the_real_controllers(real: RealCluster, name: str) -> None:

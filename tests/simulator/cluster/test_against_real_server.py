@@ -46,7 +46,6 @@ def test_every_recorded_answer_is_to_a_case() -> None:
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
-@pytest.mark.timeout(300)  # an API server starts
 @pytest.mark.xdist_group("real-api-server")
 def test_the_real_server_answers_as_recorded(real: Asker) -> None:
     found: dict[str, Any] = {name: real.answers(case) for name, case in CASES.items()}
