@@ -9,17 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from deviceplugin._kubelet import endpoint
 from deviceplugin._platform import rpc
 from deviceplugin._platform.file_identity import file_identity
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import plugin_watcher
+from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as api
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
-from scripted_plugin import RESOURCE, ScriptedPlugin
+from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved
 
 SOCKET = "example.com_thing-reg.sock"
+SERVICE = api.DESCRIPTOR.services_by_name["DevicePlugin"]
 
 
 @pytest.fixture
@@ -115,12 +120,17 @@ def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
 
 def refuse(socket: Path) -> None:
     """Tell the plugin that it could not be registered, as a kubelet does."""
+    tell(socket, pb.RegistrationStatus(error="not today"))
+
+
+def tell(socket: Path, status: pb.RegistrationStatus) -> None:
+    """Ask the plugin who it is, and tell it what became of its registration."""
     eventually(socket.exists, "the socket")
     service = pb.DESCRIPTOR.services_by_name["Registration"]
     with rpc.connect(socket) as channel:
         calls = rpc.calls(channel, service)
         calls["GetInfo"](pb.InfoRequest(), wait_for_ready=True, timeout=PATIENCE)
-        calls["NotifyRegistrationStatus"](pb.RegistrationStatus(error="not today"))
+        calls["NotifyRegistrationStatus"](status)
 
 
 def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
@@ -146,6 +156,42 @@ def test_a_kubelet_that_tries_again_by_itself_finds_the_same_socket(watcher: Kub
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
         assert first == file_identity(socket)
+
+
+def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
+    watcher: Kubelet,
+) -> None:
+    registry = plugin_watcher.Registry(watcher.simulated.registry_dir, Metrics())
+    ended = Unserved("gone.sock", was_watched=True)
+    assert registry.identity() == registry.register(ended, Waiter())
+
+
+def test_a_kubelet_that_hangs_up_at_once_finds_a_new_socket(watcher: Kubelet) -> None:
+    with early(watcher) as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        eventually(socket.exists, "the socket")
+        first = file_identity(socket)
+        with rpc.connect(socket) as channel:
+            stream = rpc.calls(channel, SERVICE)["ListAndWatch"](api.Empty(), wait_for_ready=True)
+            next(stream)
+            stream.cancel()
+        eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
+        watcher.simulated.start()
+        node.wait_for(RESOURCE, {"a"})
+
+
+def test_a_kubelet_that_registers_and_opens_no_stream_finds_a_new_socket(
+    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_STREAM_TIMEOUT", 0.1)
+    with early(watcher) as node:
+        socket = watcher.simulated.registry_dir / SOCKET
+        eventually(socket.exists, "the socket")
+        first = file_identity(socket)
+        tell(socket, pb.RegistrationStatus(plugin_registered=True))
+        eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
+        watcher.simulated.start()
+        node.wait_for(RESOURCE, {"a"})
 
 
 def test_a_refused_plugin_stops_at_once(watcher: Kubelet) -> None:

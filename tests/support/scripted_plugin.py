@@ -74,7 +74,8 @@ class Unserved:
     name: str
     resource_name: str = RESOURCE
     watched: bool = False
-    refused: bool = False
+    was_watched: bool = False
+    verdict: str | None = None
 
 
 def sick(device_id: str, reason: str = "out of order") -> dp.Device:

@@ -220,7 +220,7 @@ class Endpoint:
             if (kubelet := self._register(server, seen, waiter)) is not None:
                 yield from self._watch(server, kubelet)
                 return
-            if server.watched or server.refused:
+            if server.watched or server.verdict:
                 return  # a failed attempt left this state, and only a new server clears it
 
     def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:

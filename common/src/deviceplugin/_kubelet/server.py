@@ -60,12 +60,13 @@ class Server:
             raise OSError(f"{directory}: cannot serve in it: {problem}")
         resource = offer.resource
         self.resource_name = resource.name
-        self.refused = False
-        """Whether the plugin watcher has reported that it is not registered."""
+        self.verdict: str | None = None
+        """The plugin watcher's last: empty, or why it refuses the resource; None before that."""
 
-        def on_refusal(reason: str) -> None:
-            self.refused = True
-            refused(reason)
+        def on_verdict(reason: str) -> None:
+            self.verdict = reason
+            if reason:
+                refused(reason)
             news()
 
         slug, token = slug_of_resource(resource.name), registrar.token()
@@ -77,7 +78,7 @@ class Server:
         )
         handlers = [
             rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
-            *registrar.services(resource.name, on_refusal),
+            *registrar.services(resource.name, on_verdict),
         ]
         try:
             self._server = event_loop.call(_started(self.path, handlers), _START_TIMEOUT)
@@ -90,6 +91,11 @@ class Server:
     def watched(self) -> bool:
         """Whether the kubelet's stream is open."""
         return self.servicer.streams.watched
+
+    @property
+    def was_watched(self) -> bool:
+        """Whether the kubelet has opened its stream since it was expected to, open or not now."""
+        return not self.servicer.streams.awaiting_kubelet
 
     @property
     def gone(self) -> bool:

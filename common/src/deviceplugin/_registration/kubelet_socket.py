@@ -53,8 +53,12 @@ class Registrant(Protocol):
         """Whether the kubelet's stream is open."""
 
     @property
-    def refused(self) -> bool:
-        """Whether the plugin watcher has reported that it is not registered."""
+    def was_watched(self) -> bool:
+        """Whether the kubelet has opened its stream since it was expected to, open or not now."""
+
+    @property
+    def verdict(self) -> str | None:
+        """The plugin watcher's last: empty, or why it refuses the resource; None before that."""
 
 
 class Registrar(Protocol):
@@ -71,11 +75,12 @@ class Registrar(Protocol):
         """Return the path of another name for the socket; None if it cannot have one."""
 
     def services(
-        self, resource: str, refused: Callable[[str], None]
+        self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
         """Return the services to serve besides the plugin's own.
 
-        If a kubelet refuses the resource through them, ``refused`` is called with the reason.
+        ``notified`` is called with each verdict that a kubelet gives through them: an empty string,
+        or why it refuses the resource.
         """
 
     def identity(self) -> Identity:
@@ -111,7 +116,7 @@ class Kubelet:
         return self.directory / f"{name}.sock"
 
     def services(
-        self, _resource: str, _refused: Callable[[str], None]
+        self, _resource: str, _notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
         """Return the services to serve besides the plugin's own: none."""
         return ()

@@ -37,26 +37,33 @@ class Registry:
         """Return None: the watcher would take another name for another plugin."""
 
     def services(
-        self, resource: str, refused: Callable[[str], None]
+        self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
         """Return the services to serve besides the plugin's own.
 
-        If the kubelet refuses the resource, ``refused`` is called with the reason.
+        ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
         """
         from deviceplugin._registration.watcher_service import service  # few nodes need it
 
-        return [service(resource, refused, self._metrics)]
+        return [service(resource, notified, self._metrics)]
 
     def identity(self) -> Identity:
         """Return the same value for every kubelet."""
         return _WATCHER
 
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Wait until the kubelet watches; None once ``waiter`` is over.
+        """Wait until the kubelet has the resource, or had; None once ``waiter`` is over.
+
+        A stream may have ended before it is looked at here, and may never come although the kubelet
+        says that it has registered the resource: such a registration is lost, and is returned.
 
         None also some time after a refusal. From Kubernetes 1.36 on, the kubelet tries again by
         itself; an older one tries again only with a new socket.
         """
-        waiter.until(lambda: registrant.watched or registrant.refused)
-        watched = waiter.until(lambda: registrant.watched, _AFTER_REFUSAL)
-        return _WATCHER if watched and not waiter.is_over() else None
+
+        def accepted() -> bool:
+            return registrant.was_watched or registrant.verdict == ""
+
+        waiter.until(lambda: accepted() or registrant.verdict is not None)
+        found = waiter.until(accepted, _AFTER_REFUSAL)
+        return _WATCHER if found and not waiter.is_over() else None

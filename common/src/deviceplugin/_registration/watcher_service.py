@@ -12,22 +12,22 @@ from deviceplugin.proto.v1beta1 import VERSION
 
 
 def service(
-    resource: str, refused: Callable[[str], None], metrics: Metrics
+    resource: str, notified: Callable[[str], None], metrics: Metrics
 ) -> "grpc.GenericRpcHandler[Any, Any]":
     """Return the service for ``resource``.
 
-    If the kubelet refuses the resource, ``refused`` is called with the reason.
+    ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
     """
     descriptor = pb.DESCRIPTOR.services_by_name["Registration"]
-    return rpc.service(descriptor, _Servicer(resource, refused, metrics))
+    return rpc.service(descriptor, _Servicer(resource, notified, metrics))
 
 
 class _Servicer:
     """The pluginregistration service of one resource. It answers from memory."""
 
-    def __init__(self, resource: str, refused: Callable[[str], None], metrics: Metrics) -> None:
+    def __init__(self, resource: str, notified: Callable[[str], None], metrics: Metrics) -> None:
         self._resource = resource
-        self._refused = refused
+        self._notified = notified
         self._metrics = metrics
 
     async def GetInfo(self, _request: pb.InfoRequest, _context: object) -> pb.PluginInfo:  # noqa: N802
@@ -39,7 +39,8 @@ class _Servicer:
     ) -> pb.RegistrationStatusResponse:
         if request.plugin_registered:
             self._metrics.registrations.labels(self._resource).inc()
+            self._notified("")
         else:
             self._metrics.registration_failures.labels(self._resource, "refused").inc()
-            self._refused(request.error or "no reason given")
+            self._notified(request.error or "no reason given")
         return pb.RegistrationStatusResponse()
