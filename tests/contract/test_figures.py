@@ -50,6 +50,16 @@ def test_a_result_is_taken_into_the_figures(
     assert {"name": "RSS idle", "unit": "MiB", "count": 2, "median": 1.235} == figure
 
 
+def test_what_was_not_measured_but_told_stays_when_the_rest_is_measured_again() -> None:
+    told = {"name": "recovery", "unit": "", "text": "at once"}
+    old = {"name": "RSS idle", "unit": "MiB", "median": 2.0}
+    kept = {"sections": [{"title": "ours", "note": "first", "figures": [old, told]}]}
+    new = {"name": "RSS idle", "unit": "MiB", "median": 1.0}
+    result = {"sections": [{"title": "gopher", "figures": [new]}]}
+    (section,) = _summary.merged(kept, result, {"gopher": "ours"}, "second")["sections"]
+    assert [new, told] == section["figures"]
+
+
 def test_the_picture_has_a_line_for_each_way_to_run_plugins() -> None:
     drawn = ET.fromstring(figures.PICTURE.read_text())
     ns = "{http://www.w3.org/2000/svg}"

@@ -56,6 +56,7 @@ def merged(kept: Summary, result: Summary, titles: Mapping[str, str], note: str)
     """Return ``kept`` with the sections of ``result`` whose titles are keys of ``titles``.
 
     The values of ``titles`` are the titles that they get, and ``note`` says how they were measured.
+    Of a section that is replaced, figures that are texts stay.
     """
     noise = result.get("noise", {})
     sections = {section["title"]: section for section in kept["sections"]}
@@ -63,7 +64,9 @@ def merged(kept: Summary, result: Summary, titles: Mapping[str, str], note: str)
         if section["title"] not in titles:
             continue
         title = titles[section["title"]]
+        earlier = sections.get(title, {"figures": []})["figures"]
         figures = [{k: _short(each[k]) for k in _KEPT if k in each} for each in section["figures"]]
+        figures += [each for each in earlier if "text" in each]
         sections[title] = {"title": title, "note": note, "noise": noise, "figures": figures}
     return {**kept, "sections": list(sections.values())}
 
