@@ -77,6 +77,6 @@ def test_an_uninstalled_plugin_leaves_nothing_behind(
 ) -> None:
     events = node.uninstall(plugin)
     assert [] == list(node.kubelet.plugin_dir.glob("example.com*"))
-    assert ["started", "registered", "stopping"] == [
+    assert ["registered", "started", "stopping"] == sorted(
         event for event in events if not event.startswith("device ")
-    ]
+    )

@@ -40,7 +40,8 @@ class Node:
         """End a plugin by SIGTERM once it has logged that it is registered.
 
         It logs that after the kubelet has its devices, so it must not be ended before. Return the
-        events of its log. The time limit of a test ends the wait for them.
+        events of its log, whose threads may log "registered" before "started". The time limit of a
+        test ends the wait for them.
         """
         assert process.stderr is not None
         events = []
