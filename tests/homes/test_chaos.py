@@ -141,9 +141,12 @@ def answer(kubelet: Kubelet) -> Iterator[Path]:
     script = SCRIPT.replace(KUBELET, str(simulated.plugin_dir)).replace(ANSWER, str(path))
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as plugin:
-        simulated.wait(lambda: len(simulated.healthy(SILENT)) == len(IDS))  # the last
-        yield path
-        plugin.terminate()
+        try:
+            both = {len(IDS)}
+            simulated.wait(lambda: both == {len(simulated.healthy(r)) for r in (RESOURCE, SILENT)})
+            yield path
+        finally:
+            plugin.terminate()
         assert 0 == plugin.wait(PATIENCE)
     assert {"kubelet.sock"} == {one.name for one in simulated.plugin_dir.glob("*.sock")}
 
