@@ -163,7 +163,7 @@ def test_nothing_is_called_with_too_few_open_files(
         pods.list()
     registrar = Registrar(kubelet.simulated.plugin_dir, Metrics())
     with pytest.raises(KubeletUnavailableError, match=said):
-        registrar._call(Unserved("a.sock"), Waiter())
+        registrar._call(registrar.identity(), Unserved("a.sock"), Waiter())
 
 
 @pytest.mark.parametrize("counts", [True, False], ids=["by-size", "before-linux-6.2"])

@@ -133,18 +133,26 @@ def tell(socket: Path, status: pb.RegistrationStatus) -> None:
         calls["NotifyRegistrationStatus"](status)
 
 
-def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
-    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plugin_watcher, "_AFTER_REFUSAL", 0.1)
+@contextmanager
+def replaced_socket(watcher: Kubelet) -> Iterator[Path]:
+    """Give the socket of a plugin, which must make another one then and be registered by it."""
     with early(watcher) as node:
         socket = watcher.simulated.registry_dir / SOCKET
-        refuse(socket)
+        eventually(socket.exists, "the socket")
         first = file_identity(socket)
+        yield socket
         eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
         watcher.simulated.start()
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
+
+
+def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
+    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_watcher, "_AFTER_REFUSAL", 0.1)
+    with replaced_socket(watcher) as socket:
+        refuse(socket)
 
 
 def test_a_kubelet_that_tries_again_by_itself_finds_the_same_socket(watcher: Kubelet) -> None:
@@ -167,31 +175,18 @@ def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
 
 
 def test_a_kubelet_that_hangs_up_at_once_finds_a_new_socket(watcher: Kubelet) -> None:
-    with early(watcher) as node:
-        socket = watcher.simulated.registry_dir / SOCKET
-        eventually(socket.exists, "the socket")
-        first = file_identity(socket)
-        with rpc.connect(socket) as channel:
-            stream = rpc.calls(channel, SERVICE)["ListAndWatch"](api.Empty(), wait_for_ready=True)
-            next(stream)
-            stream.cancel()
-        eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
-        watcher.simulated.start()
-        node.wait_for(RESOURCE, {"a"})
+    with replaced_socket(watcher) as socket, rpc.connect(socket) as channel:
+        stream = rpc.calls(channel, SERVICE)["ListAndWatch"](api.Empty(), wait_for_ready=True)
+        next(stream)
+        stream.cancel()
 
 
 def test_a_kubelet_that_registers_and_opens_no_stream_finds_a_new_socket(
     watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "_STREAM_TIMEOUT", 0.1)
-    with early(watcher) as node:
-        socket = watcher.simulated.registry_dir / SOCKET
-        eventually(socket.exists, "the socket")
-        first = file_identity(socket)
+    with replaced_socket(watcher) as socket:
         tell(socket, pb.RegistrationStatus(plugin_registered=True))
-        eventually(lambda: file_identity(socket) not in {None, first}, "another socket")
-        watcher.simulated.start()
-        node.wait_for(RESOURCE, {"a"})
 
 
 def test_a_refused_plugin_stops_at_once(watcher: Kubelet) -> None:

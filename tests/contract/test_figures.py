@@ -53,7 +53,8 @@ def test_a_result_is_taken_into_the_figures(
 def test_what_was_not_measured_but_told_stays_when_the_rest_is_measured_again() -> None:
     told = {"name": "recovery", "unit": "", "text": "at once"}
     old = {"name": "RSS idle", "unit": "MiB", "median": 2.0}
-    kept = {"sections": [{"title": "ours", "note": "first", "figures": [old, told]}]}
+    guessed = {"name": "RSS idle", "unit": "", "text": "a lot"}
+    kept = {"sections": [{"title": "ours", "note": "first", "figures": [old, guessed, told]}]}
     new = {"name": "RSS idle", "unit": "MiB", "median": 1.0}
     result = {"sections": [{"title": "gopher", "figures": [new]}]}
     (section,) = _summary.merged(kept, result, {"gopher": "ours"}, "second")["sections"]

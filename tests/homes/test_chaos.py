@@ -142,8 +142,8 @@ def answer(kubelet: Kubelet) -> Iterator[Path]:
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as plugin:
         try:
-            both = {len(IDS)}
-            simulated.wait(lambda: both == {len(simulated.healthy(r)) for r in (RESOURCE, SILENT)})
+            simulated.wait_for(RESOURCE, IDS)
+            simulated.wait_for(SILENT, {f"silent-{one}" for one in IDS})
             yield path
         finally:
             plugin.terminate()

@@ -20,9 +20,7 @@ NAMES = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomizati
 NAMES.remove("base")
 COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 PODS = sorted(ROOT.glob("demo/examples/*/pod.yaml"))
-pytestmark = [
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
-]
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 from manifests.kustomize import overlay
 from patience import eventually
 
-pytestmark = [
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
-]
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 KEY = "startup.deviceplugin.dev/gopher-device-plugin"
 OTHER = {"key": "startup.deviceplugin.dev/gpu-device-plugin", "effect": "NoSchedule"}
 OURS = {"key": KEY, "effect": "NoSchedule"}

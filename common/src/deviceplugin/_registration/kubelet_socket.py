@@ -175,16 +175,16 @@ class Kubelet:
             if not is_ours or waiter.is_over():
                 # A kubelet removes all sockets before it listens, so it could not reach ours.
                 raise KubeletUnavailableError("a socket was removed before registering")
-            self._call(registrant, waiter)
+            self._call(kubelet, registrant, waiter)
         return kubelet
 
-    def _call(self, registrant: Registrant, waiter: Waiter) -> None:
+    def _call(self, kubelet: Identity, registrant: Registrant, waiter: Waiter) -> None:
         if problem := open_files.shortage():
             raise KubeletUnavailableError(f"{self.socket}: cannot be called: {problem}")
         request = pb.RegisterRequest(
             version=VERSION, endpoint=registrant.name, resource_name=registrant.resource_name
         )
-        with self._channel.use(self.identity()) as channel:
+        with self._channel.use(kubelet) as channel:
             registration = pb.DESCRIPTOR.services_by_name["Registration"]
             call = rpc.calls(channel, registration)["Register"].future(
                 request, timeout=_REGISTER_TIMEOUT

@@ -64,6 +64,6 @@ class Registry:
         def accepted() -> bool:
             return registrant.was_watched or registrant.verdict == ""
 
-        waiter.until(lambda: accepted() or registrant.verdict is not None)
+        waiter.until(lambda: registrant.was_watched or registrant.verdict is not None)
         found = waiter.until(accepted, _AFTER_REFUSAL)
         return _WATCHER if found and not waiter.is_over() else None

@@ -56,7 +56,7 @@ def merged(kept: Summary, result: Summary, titles: Mapping[str, str], note: str)
     """Return ``kept`` with the sections of ``result`` whose titles are keys of ``titles``.
 
     The values of ``titles`` are the titles that they get, and ``note`` says how they were measured.
-    Of a section that is replaced, figures that are texts stay.
+    Of a section that is replaced, texts stay if there is no figure in their place.
     """
     noise = result.get("noise", {})
     sections = {section["title"]: section for section in kept["sections"]}
@@ -66,7 +66,8 @@ def merged(kept: Summary, result: Summary, titles: Mapping[str, str], note: str)
         title = titles[section["title"]]
         earlier = sections.get(title, {"figures": []})["figures"]
         figures = [{k: _short(each[k]) for k in _KEPT if k in each} for each in section["figures"]]
-        figures += [each for each in earlier if "text" in each]
+        measured = {each["name"] for each in figures}
+        figures += [each for each in earlier if "text" in each and each["name"] not in measured]
         sections[title] = {"title": title, "note": note, "noise": noise, "figures": figures}
     return {**kept, "sections": list(sections.values())}
 
