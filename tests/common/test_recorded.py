@@ -14,9 +14,9 @@ from deviceplugin._attribution.podresources import Hold, Holdings, PodName
 from deviceplugin._attribution.recorded import Recorded
 from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import _checkpoint as simulated
-from deviceplugin.simulator._records import Entry as KubeletEntry
-from deviceplugin.simulator._records import Grant
+from deviceplugin.simulator._device_manager import checkpoint as simulated
+from deviceplugin.simulator._device_manager.records import Entry as KubeletEntry
+from deviceplugin.simulator._device_manager.records import Grant
 
 R, OTHER = "x.io/dev", "x.io/other"
 OURS = {R}

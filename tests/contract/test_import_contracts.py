@@ -17,6 +17,14 @@ FORBIDDEN = {
         "deviceplugin/_discovery/found.py",
         "import deviceplugin._kubelet.server",
     ),
+    "The simulated kubelet is layered": (
+        "deviceplugin/simulator/_device_manager/manager.py",
+        "import deviceplugin.simulator._dra.manager",
+    ),
+    "The simulated control plane is layered": (
+        "deviceplugin/simulator/_control_plane/rules/pods.py",
+        "import deviceplugin.simulator._control_plane.api_server.request",
+    ),
     "The GPU plugin is layered": (
         "deviceplugin_gpu/container/allocation.py",
         "import deviceplugin_gpu.discovery.driver",

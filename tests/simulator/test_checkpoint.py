@@ -10,8 +10,8 @@ import pytest
 from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
-from deviceplugin.simulator._checkpoint import CheckpointError, read, write
-from deviceplugin.simulator._records import Entry, Grant
+from deviceplugin.simulator._device_manager.checkpoint import CheckpointError, read, write
+from deviceplugin.simulator._device_manager.records import Entry, Grant
 
 R = "x.io/dev"
 

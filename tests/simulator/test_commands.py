@@ -13,7 +13,7 @@ import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import ManualClock, SimulatedKubelet, StubPlugin
-from deviceplugin.simulator._live import LiveView, describe
+from deviceplugin.simulator._kubelet.live_view import LiveView, describe
 from deviceplugin.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin.tools.kubelet import _cli as _kubelet_cli
 from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock

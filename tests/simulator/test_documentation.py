@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from deviceplugin.simulator import Behaviour, SimulatedKubelet
-from deviceplugin.simulator._release import SINCE, UNTIL, Release
+from deviceplugin.simulator._host.release import SINCE, UNTIL, Release
 from deviceplugin.tools._console import Console
 from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
 

@@ -15,7 +15,7 @@ from deviceplugin.simulator import (
     PodClaim,
     RequestMapping,
 )
-from deviceplugin.simulator._manifest import ManifestError, load_pods
+from deviceplugin.simulator._pods.manifest import ManifestError, load_pods
 
 POD = """
 apiVersion: v1

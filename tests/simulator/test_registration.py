@@ -13,9 +13,10 @@ from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet, StubError, StubPlugin
-from deviceplugin.simulator._clients import DialError, PluginClient
-from deviceplugin.simulator._connections import ConnectError
-from deviceplugin.simulator._naming import dialled_path, go_quote, is_extended_resource, socket_path
+from deviceplugin.simulator._device_manager.plugin_client import DialError, PluginClient
+from deviceplugin.simulator._device_manager.resource_names import is_extended_resource
+from deviceplugin.simulator._errors import ConnectError
+from deviceplugin.simulator._wire.paths import dialled_path, go_quote, socket_path
 from patience import PATIENCE
 
 R = "x.io/dev"

@@ -24,7 +24,7 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._release import SINCE, UNTIL, Release
+from deviceplugin.simulator._host.release import SINCE, UNTIL, Release
 
 R = "x.io/dev"
 

@@ -17,8 +17,8 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._clients import PluginClient
-from deviceplugin.simulator._connections import Connections
+from deviceplugin.simulator._device_manager.connections import Connections
+from deviceplugin.simulator._device_manager.plugin_client import PluginClient
 from patience import PATIENCE
 
 R = "x.io/dev"

@@ -16,8 +16,8 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._config import TopologyPolicy
-from deviceplugin.simulator._hints import HintProvider
+from deviceplugin.simulator._device_manager.topology_hints import HintProvider
+from deviceplugin.simulator._host.config import TopologyPolicy
 from deviceplugin.simulator._topology import Hint, affinity, mask, masks
 
 R = "x.io/dev"

@@ -9,7 +9,7 @@ import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import ContainerCreateError, KubeletConfig, Pod, SimulatedKubelet
-from deviceplugin.simulator._cdi import Specifications, UnresolvableError
+from deviceplugin.simulator._containers.cdi import Specifications, UnresolvableError
 
 ENV = {"env": ["A=1"]}
 Edits = Mapping[str, Any]

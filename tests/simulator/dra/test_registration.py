@@ -13,7 +13,7 @@ from deviceplugin.simulator import (
     StubDriver,
     StubError,
 )
-from deviceplugin.simulator._connections import ConnectError
+from deviceplugin.simulator._errors import ConnectError
 from patience import eventually
 
 Make = Callable[..., StubDriver]

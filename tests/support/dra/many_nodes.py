@@ -21,8 +21,8 @@ from deviceplugin._dra.publisher import Publisher
 from deviceplugin._dra.slices import Site
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin.simulator import SimulatedCluster
-from deviceplugin.simulator._control_plane.answering import Asked
-from deviceplugin.simulator._control_plane.watching import Watching
+from deviceplugin.simulator._control_plane.api_server.answering import Asked
+from deviceplugin.simulator._control_plane.api_server.watching import Watching
 from dra.node_index import Dispatch, View, listed
 from driven_clock import DrivenClock
 from patience import PATIENCE

@@ -13,7 +13,7 @@ from deviceplugin._platform.checkpoint_sum import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, StubError, StubPlugin
-from deviceplugin.simulator import _checkpoint as checkpoint
+from deviceplugin.simulator._device_manager import checkpoint
 from patience import PATIENCE
 
 _FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")

@@ -5,20 +5,10 @@ of Kubernetes 1.36, or of an earlier release, even where that is surprising. For
 allocation (DRA), there is a simulated cluster: an API server over HTTP, and a scheduler.
 """
 
-from deviceplugin.simulator._behaviour import Behaviour
-from deviceplugin.simulator._bookings import double_bookings
-from deviceplugin.simulator._claim_source import (
-    ApiCluster,
-    Cluster,
-    ClusterError,
-    GivenClaims,
-    allocated_claim,
-)
 from deviceplugin.simulator._clock import ManualClock
-from deviceplugin.simulator._config import KubeletConfig
-from deviceplugin.simulator._control_plane.access import ApiRequest
+from deviceplugin.simulator._control_plane.api_server.access import ApiRequest
+from deviceplugin.simulator._control_plane.api_server.faults import Faults
 from deviceplugin.simulator._control_plane.cluster import SimulatedCluster
-from deviceplugin.simulator._control_plane.faults import Faults
 from deviceplugin.simulator._control_plane.refusals import RefusedError
 from deviceplugin.simulator._dra.claims import ClaimDevice
 from deviceplugin.simulator._dra.containers import ResourceHealth
@@ -30,20 +20,30 @@ from deviceplugin.simulator._errors import (
     KubeletStopped,
     PodNotReadyError,
 )
-from deviceplugin.simulator._kubelet import SimulatedKubelet
-from deviceplugin.simulator._node import SimulatedNode
-from deviceplugin.simulator._observer import Observer
-from deviceplugin.simulator._pod_claims import (
+from deviceplugin.simulator._host.behaviour import Behaviour
+from deviceplugin.simulator._host.claim_source import (
+    ApiCluster,
+    Cluster,
+    ClusterError,
+    GivenClaims,
+    allocated_claim,
+)
+from deviceplugin.simulator._host.config import KubeletConfig
+from deviceplugin.simulator._host.observer import Observer
+from deviceplugin.simulator._host.release import NEWEST, RELEASES
+from deviceplugin.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin.simulator._node.node import SimulatedNode
+from deviceplugin.simulator._pods.bookings import double_bookings
+from deviceplugin.simulator._pods.claims import (
     ContainerClaim,
     ExtendedClaim,
     PodClaim,
     RequestMapping,
 )
-from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState, RunOptions
-from deviceplugin.simulator._release import NEWEST, RELEASES
-from deviceplugin.simulator._scripted import StubError
-from deviceplugin.simulator._stub import StubPlugin
-from deviceplugin.simulator._stub_driver import StubDriver
+from deviceplugin.simulator._pods.pod import Container, Outcome, Pod, PodState, RunOptions
+from deviceplugin.simulator._stubs.driver import StubDriver
+from deviceplugin.simulator._stubs.plugin import StubPlugin
+from deviceplugin.simulator._stubs.scripted import StubError
 
 __all__ = [
     "NEWEST",

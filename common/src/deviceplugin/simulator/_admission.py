@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from deviceplugin.simulator._allocating import Allocator
+from deviceplugin.simulator._device_manager.allocating import Allocator
+from deviceplugin.simulator._device_manager.manager import DeviceManager
+from deviceplugin.simulator._device_manager.topology_hints import HintProvider
 from deviceplugin.simulator._errors import AllocationRefusedError
-from deviceplugin.simulator._hints import HintProvider
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._manager import DeviceManager
-from deviceplugin.simulator._pods import Container, Outcome, Pod, PodState
+from deviceplugin.simulator._host.host import Host
+from deviceplugin.simulator._pods.pod import Container, Outcome, Pod, PodState
 from deviceplugin.simulator._topology import ProviderHints, affinity
 
 

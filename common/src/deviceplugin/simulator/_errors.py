@@ -35,3 +35,7 @@ class CallError(Exception):
 
 class AllocationRefusedError(Exception):
     """The device manager's error. Its message follows ``Allocate failed due to``."""
+
+
+class ConnectError(Exception):
+    """A plugin could not be connected. The plugin gets the message as the answer."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 import grpc
 
 from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.simulator._device_manager.manager import DeviceManager
 from deviceplugin.simulator._dra.containers import ContainerClaims
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._manager import DeviceManager
-from deviceplugin.simulator._pods import Container, Pod
+from deviceplugin.simulator._host.host import Host
+from deviceplugin.simulator._pods.pod import Container, Pod
 
 _RATE = 100.0
 _BURST = 10

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Final, NamedTuple
 
-from deviceplugin.simulator._config import TopologyPolicy
+from deviceplugin.simulator._host.config import TopologyPolicy
 
 
 class Hint(NamedTuple):

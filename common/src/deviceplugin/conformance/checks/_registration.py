@@ -10,7 +10,8 @@ from deviceplugin.conformance._trial import Trial
 from deviceplugin.conformance.checks._observing import quiet
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator._naming import dialled_path, is_extended_resource, socket_path
+from deviceplugin.simulator._device_manager.resource_names import is_extended_resource
+from deviceplugin.simulator._wire.paths import dialled_path, socket_path
 
 GROUP: Final = Group("registration", "Registration", lane=FIRST_LANE)
 

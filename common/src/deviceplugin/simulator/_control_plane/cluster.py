@@ -9,16 +9,16 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin.simulator._control_plane import features
-from deviceplugin.simulator._control_plane.access import Access, ApiRequest, User
-from deviceplugin.simulator._control_plane.answering import Answering
-from deviceplugin.simulator._control_plane.controllers import ClaimControllers
-from deviceplugin.simulator._control_plane.eviction import DeviceEviction
-from deviceplugin.simulator._control_plane.faults import Faults
-from deviceplugin.simulator._control_plane.http_server import ApiHttpServer
+from deviceplugin.simulator._control_plane.api_server.access import Access, ApiRequest, User
+from deviceplugin.simulator._control_plane.api_server.answering import Answering
+from deviceplugin.simulator._control_plane.api_server.faults import Faults
+from deviceplugin.simulator._control_plane.api_server.http_server import ApiHttpServer
+from deviceplugin.simulator._control_plane.api_server.objects import Objects
+from deviceplugin.simulator._control_plane.controllers.claims import ClaimControllers
+from deviceplugin.simulator._control_plane.controllers.eviction import DeviceEviction
 from deviceplugin.simulator._control_plane.kinds import KINDS, NAMESPACE, NODE, POD, Kind, Object
-from deviceplugin.simulator._control_plane.objects import Objects
-from deviceplugin.simulator._control_plane.scheduler import Scheduler
+from deviceplugin.simulator._control_plane.rules import features
+from deviceplugin.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin.simulator._control_plane.store import Page, Store
 
 _SPACES: Final = ("default", "kube-system")

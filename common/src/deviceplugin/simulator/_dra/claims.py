@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from deviceplugin.kit import files
-from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._host.host import Host
 
 FILE_NAME: Final = "dra_manager_state"
 _HEADER: Final = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1"}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.simulator._dra.claims import ClaimCache, ClaimDevice, ClaimState
 from deviceplugin.simulator._errors import ContainerStartError
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._pod_claims import ContainerClaim
-from deviceplugin.simulator._pods import Container, Pod
+from deviceplugin.simulator._host.host import Host
+from deviceplugin.simulator._pods.claims import ContainerClaim
+from deviceplugin.simulator._pods.pod import Container, Pod
 
 
 @dataclass(frozen=True, slots=True)

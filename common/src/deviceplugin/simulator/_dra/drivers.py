@@ -6,13 +6,12 @@ from functools import partial
 from typing import Final
 
 from deviceplugin.proto.dra import CALL_TIMEOUT, V1, V1BETA1
-from deviceplugin.simulator._connections import ConnectError
 from deviceplugin.simulator._dra.health import HealthReader
 from deviceplugin.simulator._dra.plugins import DriverPlugin
 from deviceplugin.simulator._dra.wiping import Wiper
-from deviceplugin.simulator._errors import CallError
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._naming import go_quote
+from deviceplugin.simulator._errors import CallError, ConnectError
+from deviceplugin.simulator._host.host import Host
+from deviceplugin.simulator._wire.paths import go_quote
 
 log = logging.getLogger(__name__)
 

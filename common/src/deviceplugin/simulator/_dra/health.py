@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from deviceplugin.simulator._dra.plugins import DriverPlugin
-from deviceplugin.simulator._dra.reports import Key
-from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._host.health_reports import Key
+from deviceplugin.simulator._host.host import Host
 
 RETRY: Final = 5.0
 """Seconds after the end of a stream until the kubelet asks for it again."""

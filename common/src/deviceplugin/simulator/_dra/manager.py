@@ -3,15 +3,15 @@
 import threading
 from typing import Final
 
+from deviceplugin.simulator._device_manager.manager import DeviceManager
 from deviceplugin.simulator._dra.claims import ClaimCache
 from deviceplugin.simulator._dra.containers import ContainerClaims
 from deviceplugin.simulator._dra.drivers import Drivers
 from deviceplugin.simulator._dra.health import HealthReader
 from deviceplugin.simulator._dra.preparing import Preparer
-from deviceplugin.simulator._dra.reports import Key
 from deviceplugin.simulator._dra.wiping import Wiper
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._manager import DeviceManager
+from deviceplugin.simulator._host.health_reports import Key
+from deviceplugin.simulator._host.host import Host
 
 RECONCILE: Final = 60.0
 """Seconds between checks for claims whose pods are gone."""

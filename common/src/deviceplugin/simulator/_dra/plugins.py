@@ -8,10 +8,10 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import V1, V1BETA1, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
-from deviceplugin.simulator._clients import ClientClosed
 from deviceplugin.simulator._errors import CallError
-from deviceplugin.simulator._naming import dialled_path
-from deviceplugin.simulator._wire import LARGEST_MESSAGE, connectivity, go_error
+from deviceplugin.simulator._wire.channel import LARGEST_MESSAGE, connectivity
+from deviceplugin.simulator._wire.errors import ClientClosed, go_error
+from deviceplugin.simulator._wire.paths import dialled_path
 
 SERVICES: Final = {
     V1: dra_v1_pb2.DESCRIPTOR.services_by_name["DRAPlugin"],

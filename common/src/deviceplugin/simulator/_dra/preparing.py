@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator._claim_source import ClusterError
 from deviceplugin.simulator._dra.claims import ClaimCache, ClaimDevice, ClaimState
 from deviceplugin.simulator._dra.drivers import Drivers
 from deviceplugin.simulator._dra.plugins import DriverPlugin
 from deviceplugin.simulator._errors import CallError
-from deviceplugin.simulator._host import Host
-from deviceplugin.simulator._pods import Pod
+from deviceplugin.simulator._host.claim_source import ClusterError
+from deviceplugin.simulator._host.host import Host
+from deviceplugin.simulator._pods.pod import Pod
 
 
 class PrepareError(Exception):

@@ -4,8 +4,8 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from deviceplugin.simulator._claim_source import ClusterError
-from deviceplugin.simulator._host import Host
+from deviceplugin.simulator._host.claim_source import ClusterError
+from deviceplugin.simulator._host.host import Host
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from deviceplugin.conformance.checks import GROUPS
 from deviceplugin.conformance.dra import DRA_GROUPS, DraTrial
 from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import NEWEST, RELEASES
-from deviceplugin.simulator._release import Release
+from deviceplugin.simulator._host.release import Release
 from deviceplugin.tools import _command_line
 from deviceplugin.tools.conformance import _report
 

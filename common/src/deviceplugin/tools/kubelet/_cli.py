@@ -13,12 +13,12 @@ from typing import Final, get_args
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError
-from deviceplugin.simulator._behaviour import Behaviour
-from deviceplugin.simulator._config import KubeletConfig, TopologyPolicy, TopologyScope
 from deviceplugin.simulator._errors import KubeletStopped
-from deviceplugin.simulator._kubelet import SimulatedKubelet
-from deviceplugin.simulator._live import LiveView
-from deviceplugin.simulator._release import NEWEST, RELEASES
+from deviceplugin.simulator._host.behaviour import Behaviour
+from deviceplugin.simulator._host.config import KubeletConfig, TopologyPolicy, TopologyScope
+from deviceplugin.simulator._host.release import NEWEST, RELEASES
+from deviceplugin.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin.simulator._kubelet.live_view import LiveView
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._console import Console, listening, opened, send, serve, stopping
 from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from deviceplugin._platform.clock import MONOTONIC
 from deviceplugin.simulator._clock import PATIENCE
-from deviceplugin.simulator._kubelet import SimulatedKubelet
-from deviceplugin.simulator._live import describe
-from deviceplugin.simulator._manifest import ManifestError, load_pods
-from deviceplugin.simulator._pods import Pod, RunOptions
+from deviceplugin.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin.simulator._kubelet.live_view import describe
+from deviceplugin.simulator._pods.manifest import ManifestError, load_pods
+from deviceplugin.simulator._pods.pod import Pod, RunOptions
 from deviceplugin.tools._console import Command, CommandError, number
 
 

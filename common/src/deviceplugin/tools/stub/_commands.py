@@ -8,7 +8,7 @@ from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin.simulator import StubError
 from deviceplugin.simulator._clock import PATIENCE
-from deviceplugin.simulator._stub import StubPlugin
+from deviceplugin.simulator._stubs.plugin import StubPlugin
 from deviceplugin.tools._console import Command, CommandError, number
 
 

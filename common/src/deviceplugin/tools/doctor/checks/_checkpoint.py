@@ -9,7 +9,7 @@ import grpc
 
 from deviceplugin._platform.checkpoint_sum import FILE_NAME
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
-from deviceplugin.simulator._checkpoint import Checkpoint, CheckpointError, read
+from deviceplugin.simulator._device_manager.checkpoint import Checkpoint, CheckpointError, read
 from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, ask_allocatable, state_of
 from deviceplugin.tools.doctor.checks._pod_resources import allocatable

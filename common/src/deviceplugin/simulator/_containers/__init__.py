@@ -1,0 +1,1 @@
+"""Pod workers and the container runtime, as far as devices are concerned."""

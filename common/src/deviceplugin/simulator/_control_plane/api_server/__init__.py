@@ -1,0 +1,1 @@
+"""The API server, apart from what it thinks of objects: requests, answers, watches."""

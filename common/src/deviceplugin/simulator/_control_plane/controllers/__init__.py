@@ -1,0 +1,1 @@
+"""The controllers of claims and of device taints, and the garbage collector."""

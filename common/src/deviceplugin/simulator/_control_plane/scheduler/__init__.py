@@ -1,0 +1,1 @@
+"""The scheduler, as far as devices are concerned."""

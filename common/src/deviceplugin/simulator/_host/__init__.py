@@ -1,0 +1,1 @@
+"""What outlives a kubelet process: the machine, its configuration, the cluster, the clock."""

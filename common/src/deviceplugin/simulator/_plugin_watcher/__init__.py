@@ -1,0 +1,1 @@
+"""The kubelet's plugin watcher, which finds plugins by their sockets."""

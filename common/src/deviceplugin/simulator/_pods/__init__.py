@@ -1,0 +1,1 @@
+"""Pods and their claims, from manifests and as tests write them."""

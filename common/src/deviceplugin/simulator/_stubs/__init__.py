@@ -1,0 +1,1 @@
+"""Plugins and drivers whose answers can all be set, for tests of a kubelet."""

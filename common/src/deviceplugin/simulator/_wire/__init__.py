@@ -1,0 +1,1 @@
+"""gRPC as plugins see it from the kubelet, which is a Go program."""
