@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology, main
 from deviceplugin._app.preview import show
-from deviceplugin._dra.device_classes import device_classes
 from deviceplugin._dra.naming import device_name
+from deviceplugin._dra.slices.device_classes import device_classes
 from deviceplugin.simulator import SimulatedCluster
 
 GPU = Device(

@@ -17,6 +17,10 @@ FORBIDDEN = {
         "deviceplugin/_discovery/found.py",
         "import deviceplugin._kubelet.server",
     ),
+    "DRA is layered": (
+        "deviceplugin/_dra/claims/lookup.py",
+        "import deviceplugin._dra.slices.offer",
+    ),
     "The simulated kubelet is layered": (
         "deviceplugin/simulator/_device_manager/manager.py",
         "import deviceplugin.simulator._dra.manager",

@@ -13,9 +13,9 @@ import pytest
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.settings import Settings
-from deviceplugin._dra.claim_files import ClaimFiles, file_of
-from deviceplugin._dra.record import Record, RecordedDevice
-from deviceplugin._dra.records import Records
+from deviceplugin._dra.claims.cdi_files import ClaimFiles, file_of
+from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin.checks import Finding, Node
 from deviceplugin.simulator import SimulatedCluster
 from deviceplugin.tools.doctor import run

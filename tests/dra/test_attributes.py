@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin._dra.attributes import Describer, pcie_root, semantic
+from deviceplugin._dra.slices.attributes import Describer, pcie_root, semantic
 from deviceplugin._inventory.validation import device_problem
 from dra.slice_rules import SEMVER, problems
 

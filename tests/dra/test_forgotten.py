@@ -8,7 +8,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.podresources import ClaimedDevice, Holdings
-from deviceplugin._dra.forgotten import ForgottenClaims
+from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._platform.api_errors import NotFoundError
 from drivers.driver_node import DRIVER, POOL, DriverNode, gopher, result
 from held_clock import HeldClock

@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._dra import health_service
-from deviceplugin._dra.health import DeviceHealth, HealthReport
-from deviceplugin._dra.health_service import HealthStreams
+from deviceplugin._dra.serving import health_service
+from deviceplugin._dra.serving.device_health import DeviceHealth, HealthReport
+from deviceplugin._dra.serving.health_service import HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 from drivers.driver_client import DriverClient, connected
 from drivers.driver_node import NODE, POOL, DriverNode, gopher, result

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._dra import naming
+from deviceplugin._dra.claims.places import names_of
 from deviceplugin._dra.naming import (
     attribute_names,
     device_name,
@@ -16,7 +17,6 @@ from deviceplugin._dra.naming import (
     pool_name,
     slice_name,
 )
-from deviceplugin._dra.places import names_of
 from deviceplugin._inventory.published import Resource
 from dra.slice_rules import IDENTIFIER, LABEL, SUBDOMAIN
 from scripted_plugin import ScriptedPlugin

@@ -10,11 +10,11 @@ import pytest
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin import Device, Topology, Version
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
-from deviceplugin._dra.attributes import Describer
 from deviceplugin._dra.naming import pool_name, slice_name
-from deviceplugin._dra.offer import Catalogue, Offers
-from deviceplugin._dra.publisher import Publisher
-from deviceplugin._dra.slices import Site
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.offer import Catalogue, Offers
+from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, ResourceSlices
 from manifests.kustomize import Manifest, overlay, render
 from patience import eventually

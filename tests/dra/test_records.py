@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.records import Records, any_recorded
+from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
+from deviceplugin._dra.claims.records import Records, any_recorded
 from full_disk import full_disk
 
 DEVICE = RecordedDevice(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, Claim, OfferState
-from deviceplugin._dra.attributes import Describer
-from deviceplugin._dra.health import HealthReport
 from deviceplugin._dra.naming import device_name
-from deviceplugin._dra.offer import Catalogue, OnUnhealthy
+from deviceplugin._dra.serving.device_health import HealthReport
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.offer import Catalogue, OnUnhealthy
 from deviceplugin.kit import sharing
 from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, DriverNode, cdi_name, gopher, result
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._dra.attributes import Describer
-from deviceplugin._dra.layout import lay_out
 from deviceplugin._dra.naming import pool_name, slice_name
-from deviceplugin._dra.offer import Catalogue, Entry, Offers, OnUnhealthy, Pool, offers
-from deviceplugin._dra.slices import CONTENT, Site, Write, plan
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.layout import lay_out
+from deviceplugin._dra.slices.offer import Catalogue, Entry, Offers, OnUnhealthy, Pool, offers
+from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
 from deviceplugin._inventory.published import Resource
 from dra.memory_store import MemoryStore, Object
 from dra.slice_rules import problems

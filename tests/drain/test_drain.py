@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.record import Record, RecordedDevice
-from deviceplugin._dra.records import Records
+from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.drain._cli import main
 from held_clock import HeldClock

@@ -5,7 +5,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from deviceplugin._dra.attributes import Describer
+from deviceplugin._dra.slices.attributes import Describer
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GpuRig
 

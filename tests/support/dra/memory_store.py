@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from deviceplugin._dra.slice_store import SliceStore
+from deviceplugin._dra.slices.store import SliceStore
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,

@@ -15,13 +15,13 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.schedule import Key
 from deviceplugin._config.settings import Settings
-from deviceplugin._dra.attributes import Describer
+from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver, DriverSettings
-from deviceplugin._dra.forgotten import ForgottenClaims
-from deviceplugin._dra.offer import Catalogue as Descriptions
-from deviceplugin._dra.offer import Offers, offers
-from deviceplugin._dra.publisher import Publisher
-from deviceplugin._dra.slices import Site
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.offer import Catalogue as Descriptions
+from deviceplugin._dra.slices.offer import Offers, offers
+from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher

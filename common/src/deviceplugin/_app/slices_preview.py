@@ -11,11 +11,11 @@ from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._config import parameters
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import Groups
-from deviceplugin._dra.attributes import Describer
-from deviceplugin._dra.device_classes import device_classes
-from deviceplugin._dra.offer import Catalogue, Offers, OnUnhealthy
-from deviceplugin._dra.parameters import head_of
-from deviceplugin._dra.slices import Site, plan
+from deviceplugin._dra.claims.parameters import head_of
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.device_classes import device_classes
+from deviceplugin._dra.slices.offer import Catalogue, Offers, OnUnhealthy
+from deviceplugin._dra.slices.plan import Site, plan
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks
 from deviceplugin.model import Device

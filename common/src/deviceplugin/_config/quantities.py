@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them."""
+"""Durations, sizes and counts, as people and the API server write them."""
 
 import re
 from datetime import timedelta
@@ -50,3 +50,14 @@ def size_in_bytes(text: str) -> int:
     power = _PREFIXES.index(prefix[0].replace("K", "k")) + 1 if prefix else 0
     unit: int = (1024 if prefix.endswith("i") else 1000) ** power
     return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+
+
+def whole_number(text: str) -> int:
+    """Return a count as the API server writes it: ``12``, or ``2k`` for 2000.
+
+    Raises:
+        ValueError: It is not one, such as ``500m`` or ``1.5k``.
+    """
+    if "." in text or text.endswith("B"):
+        raise ValueError("is not a whole number")
+    return size_in_bytes(text)

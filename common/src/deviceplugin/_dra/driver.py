@@ -11,19 +11,19 @@ from deviceplugin._attribution.claim_holds import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.schedule import Key
 from deviceplugin._attribution.unrecorded import Unrecorded
-from deviceplugin._dra.alone import alone
-from deviceplugin._dra.claim_files import ClaimFiles
-from deviceplugin._dra.health import HealthReport
-from deviceplugin._dra.health_service import HealthStreams
-from deviceplugin._dra.located import Locator
-from deviceplugin._dra.places import claimed_places, names_of, places_of
-from deviceplugin._dra.plugin_calls import PluginCalls
-from deviceplugin._dra.preparing import ClaimReader, Preparing
-from deviceplugin._dra.record import Record
-from deviceplugin._dra.records import Records
-from deviceplugin._dra.registration import Registration
-from deviceplugin._dra.server import SERVICE_SOCKET, Server, check_paths, registry_socket
-from deviceplugin._dra.service import DraPlugin
+from deviceplugin._dra.claims.cdi_files import ClaimFiles
+from deviceplugin._dra.claims.lookup import Locator
+from deviceplugin._dra.claims.places import claimed_places, names_of, places_of
+from deviceplugin._dra.claims.plugin_calls import PluginCalls
+from deviceplugin._dra.claims.preparing import ClaimReader, Preparing
+from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.claims.records import Records
+from deviceplugin._dra.serving.device_health import HealthReport
+from deviceplugin._dra.serving.health_service import HealthStreams
+from deviceplugin._dra.serving.process_lock import alone
+from deviceplugin._dra.serving.registration import Registration
+from deviceplugin._dra.serving.server import SERVICE_SOCKET, Server, check_paths, registry_socket
+from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher

@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from deviceplugin._platform import rpc
+from deviceplugin._registration.verdict import refusal
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
@@ -37,10 +38,9 @@ class _Servicer:
     async def NotifyRegistrationStatus(  # noqa: N802
         self, request: pb.RegistrationStatus, _context: object
     ) -> pb.RegistrationStatusResponse:
-        if request.plugin_registered:
-            self._metrics.registrations.labels(self._resource).inc()
-            self._notified("")
-        else:
+        if verdict := refusal(request):
             self._metrics.registration_failures.labels(self._resource, "refused").inc()
-            self._notified(request.error or "no reason given")
+        else:
+            self._metrics.registrations.labels(self._resource).inc()
+        self._notified(verdict)
         return pb.RegistrationStatusResponse()

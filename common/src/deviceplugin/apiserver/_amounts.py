@@ -1,8 +1,9 @@
 """Devices in the amounts of a node or a container, such as ``status.allocatable``."""
 
+import contextlib
 from collections.abc import Mapping
 
-from deviceplugin._config.quantities import size_in_bytes
+from deviceplugin._config.quantities import whole_number
 
 
 def devices_in(amounts: Mapping[str, object]) -> dict[str, int]:
@@ -15,9 +16,7 @@ def devices_in(amounts: Mapping[str, object]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, amount in amounts.items():
         domain, slash, _ = name.partition("/")
-        if slash and domain != "kubernetes.io" and "." not in str(amount):
-            try:
-                found[name] = size_in_bytes(str(amount))
-            except ValueError:  # such as 500m
-                continue
+        if slash and domain != "kubernetes.io":
+            with contextlib.suppress(ValueError):
+                found[name] = whole_number(str(amount))
     return found

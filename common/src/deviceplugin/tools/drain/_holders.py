@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._attribution.podresources import PodResources
-from deviceplugin._dra.record import Record
+from deviceplugin._dra.claims.record import Record
 from deviceplugin.errors import KubeletUnavailableError
 
 _CLAIMS: Final = "claims"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._dra.claim_files import file_of
-from deviceplugin._dra.record import Record
-from deviceplugin._dra.server import SERVICE_SOCKET
+from deviceplugin._dra.claims.cdi_files import file_of
+from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.serving.server import SERVICE_SOCKET
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, state_of

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
 
-from deviceplugin._dra.layout import lay_out
 from deviceplugin._dra.naming import slice_name
-from deviceplugin._dra.offer import Entry, Pool
-from deviceplugin._dra.slice_store import Object
+from deviceplugin._dra.slices.layout import lay_out
+from deviceplugin._dra.slices.offer import Entry, Pool
+from deviceplugin._dra.slices.store import Object
 
 CONTENT: Final = "dra.deviceplugin.dev/content"
 """The annotation with the hash of what was sent. The API server writes quantities in its own way

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deviceplugin._attribution.schedule import Key
-from deviceplugin._dra.claim_results import Result
+from deviceplugin._dra.claims.results import Result
 from deviceplugin._dra.naming import pool_name
 from deviceplugin._dra.shares import PoolNames, names_in
 from deviceplugin._inventory.published import Resource

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from deviceplugin._attribution.choosing import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.schedule import Key
-from deviceplugin._dra.located import Candidates, Located
-from deviceplugin._dra.record import Place, Record
+from deviceplugin._dra.claims.lookup import Candidates, Located
+from deviceplugin._dra.claims.record import Place, Record
 
 
 def take(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import grpc
 
-from deviceplugin._dra.health_service import MAX_STREAMS
+from deviceplugin._dra.serving.health_service import MAX_STREAMS
 from deviceplugin._platform import open_files
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.unix_sockets import MAX_PATH, check_exists, try_socket

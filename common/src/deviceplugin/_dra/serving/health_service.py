@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import grpc
 
-from deviceplugin._dra.health import DeviceHealth, Status
+from deviceplugin._dra.serving.device_health import DeviceHealth, Status
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter

@@ -8,8 +8,8 @@ from typing import Any, Final
 import grpc
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.preparing import Preparing
-from deviceplugin._dra.record import RecordedDevice
+from deviceplugin._dra.claims.preparing import Preparing
+from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.reasons import reason_of

@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Final
 
 from deviceplugin._attribution.schedule import Key
-from deviceplugin._dra.known_slices import KnownSlices
-from deviceplugin._dra.offer import Catalogue, Entry, Offers, Pool
-from deviceplugin._dra.rate import Bucket
-from deviceplugin._dra.share_support import ShareSupport
-from deviceplugin._dra.slice_store import Object, Slices, SliceStore
-from deviceplugin._dra.slices import Site, Write, device_names_in, plan
-from deviceplugin._dra.watch_thread import WatchThread
+from deviceplugin._dra.slices.known import KnownSlices
+from deviceplugin._dra.slices.offer import Catalogue, Entry, Offers, Pool
+from deviceplugin._dra.slices.plan import Site, Write, device_names_in, plan
+from deviceplugin._dra.slices.rate_limit import Bucket
+from deviceplugin._dra.slices.share_support import ShareSupport
+from deviceplugin._dra.slices.store import Object, Slices, SliceStore
+from deviceplugin._dra.slices.watch_thread import WatchThread
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,

@@ -7,6 +7,7 @@ from typing import Any, Final
 import grpc
 
 from deviceplugin._platform import rpc
+from deviceplugin._registration.verdict import refusal
 from deviceplugin.proto import dra
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 
@@ -43,6 +44,5 @@ class Registration:
     def NotifyRegistrationStatus(  # noqa: N802
         self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
-        accepted = request.plugin_registered
-        self._notified("" if accepted else request.error or "no reason given")
+        self._notified(refusal(request))
         return pb.RegistrationStatusResponse()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from deviceplugin._dra.slice_store import Watching
+from deviceplugin._dra.slices.store import Watching
 
 
 class WatchThread(threading.Thread):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from deviceplugin._attribution.ownership import OfferState, Ownership
+from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.naming import pool_name
-from deviceplugin._dra.record import Record
 from deviceplugin._dra.shares import names_in
 from deviceplugin._inventory.published import Resource
 from deviceplugin.model import Health

@@ -1,18 +1,15 @@
 """What the API server's object of a claim says about devices of one driver."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._config.quantities import whole_number
 from deviceplugin._dra.shares import SHARES
 from deviceplugin.errors import AllocationError
 
 _FROM_CLASS: Final = "FromClass"
-_SUFFIXES: Final = {"": 1, "k": 1000, "Ki": 1024}
-"""As the API server writes numbers of shares."""
-_AMOUNT: Final = re.compile(r"([0-9]{1,6})(|k|Ki)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +96,10 @@ def _result(found: Mapping[str, Any], configurations: tuple[Configuration, ...])
 
 
 def _count(amount: str) -> int:
-    found = _AMOUNT.fullmatch(amount)
-    if found is None:
-        raise AllocationError(f"{amount} {SHARES}: not a number of shares")
-    return int(found[1]) * _SUFFIXES[found[2]]
+    try:
+        return whole_number(amount)
+    except ValueError:
+        raise AllocationError(f"{amount} {SHARES}: not a number of shares") from None
 
 
 def _parent(request: str) -> str:

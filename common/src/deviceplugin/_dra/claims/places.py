@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from deviceplugin._attribution.claim_holds import Place
 from deviceplugin._attribution.schedule import Key
 from deviceplugin._attribution.unrecorded import ClaimedPlace
+from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.naming import device_name, pool_name
-from deviceplugin._dra.record import Record
 from deviceplugin._inventory.published import Resource
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deviceplugin._dra.document import document_of, edits_of
-from deviceplugin._dra.located import Located
-from deviceplugin._dra.parameters import Parameters, Part
-from deviceplugin._dra.plugin_calls import PluginCalls, limit
-from deviceplugin._dra.record import RecordedDevice
+from deviceplugin._dra.claims.cdi_document import document_of, edits_of
+from deviceplugin._dra.claims.lookup import Located
+from deviceplugin._dra.claims.parameters import Parameters, Part
+from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
+from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import AllocationError
 from deviceplugin.kit import cdi

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._dra.record import Record, is_uid
+from deviceplugin._dra.claims.record import Record, is_uid
 from deviceplugin.kit import files
 
 log = logging.getLogger(__name__)

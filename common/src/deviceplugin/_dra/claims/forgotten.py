@@ -11,8 +11,8 @@ from typing import Final
 
 from deviceplugin._attribution.claim_holders import Claim
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._dra.preparing import ClaimReader
-from deviceplugin._dra.record import Record
+from deviceplugin._dra.claims.preparing import ClaimReader
+from deviceplugin._dra.claims.record import Record
 from deviceplugin._platform.api_errors import NotFoundError
 from deviceplugin._platform.clock import Clock
 from deviceplugin._platform.waiting import Waiter

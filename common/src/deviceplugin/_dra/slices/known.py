@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 
-from deviceplugin._dra.slice_store import Object
+from deviceplugin._dra.slices.store import Object
 
 
 class KnownSlices:

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.schedule import Key
-from deviceplugin._dra.attributes import Describer
 from deviceplugin._dra.naming import pool_name
 from deviceplugin._dra.shares import names_in
+from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._inventory.published import Resource
 
 OnUnhealthy = Literal["no-schedule", "no-execute", "report"]

@@ -1,0 +1,1 @@
+"""ResourceSlices: what the driver offers, and how the API server gets it."""
