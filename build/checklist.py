@@ -82,13 +82,16 @@ def _of_files(plugin: str, root: Path) -> Iterator[str]:
 def _of_operator(plugin: str, root: Path) -> Iterator[str]:
     """Yield what is missing of a plugin that DevicePlugin objects can name: all or nothing."""
     wanted = {
-        "operator/src/deviceplugin_operator/catalogue.py": (rf'"{plugin}": Hosted\(', "an entry"),
+        "operator/src/deviceplugin_operator/kind/catalogue.py": (
+            rf'"{plugin}": Hosted\(',
+            "an entry",
+        ),
         "operator/pyproject.toml": (f'"deviceplugin-{plugin}"', "a dependency"),
         "build/operator.Dockerfile": (rf" plugins/{plugin}\b", "it to the wheels of the image"),
         f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),
         "deployments/operator/crd/deviceplugins.yaml": (
             rf"- {plugin}\n",
-            "its settings: python -m deviceplugin_operator.crd --write",
+            "its settings: python -m deviceplugin_operator.kind.crd --write",
         ),
     }
     lacks = {

@@ -59,8 +59,12 @@ FORBIDDEN = {
         "import deviceplugin._platform.hooks",
     ),
     "The operator uses public names of the framework": (
-        "deviceplugin_operator/structural.py",
+        "deviceplugin_operator/kind/structural.py",
         "import deviceplugin._config.kinds",
+    ),
+    "The operator is layered": (
+        "deviceplugin_operator/rollout/step.py",
+        "import deviceplugin_operator.cluster.progress_note",
     ),
     "kopf stays in the operator's shell": ("deviceplugin_operator/controller.py", "import kopf"),
     "Plugins know nothing of the operator": (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_operator import desired
-from deviceplugin_operator.specification import read
+from deviceplugin_operator.kind.specification import read
+from deviceplugin_operator.rollout import desired
 
 BUILT = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
 PROFILES: dict[str, Any] = {

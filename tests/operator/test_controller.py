@@ -7,7 +7,7 @@ import pytest
 
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NODE, POD, Object
 from deviceplugin_operator import names
-from deviceplugin_operator.seen import OWNERS
+from deviceplugin_operator.observed.seen import OWNERS
 from operators.fleet_cluster import RESOURCE, SPACE, Life, as_configured
 from operators.managed import DEADLINE, Managed
 from operators.pod_status import is_ready
@@ -506,7 +506,7 @@ def test_a_watch_that_does_not_show_what_lists_do_is_a_problem(
     assert controller is not None
     operator.install()  # by lists alone: there is no kopf here
     assert "" == controller.problem()
-    monkeypatch.setattr("deviceplugin_operator.hearing.LATE", -1.0)
+    monkeypatch.setattr("deviceplugin_operator.observed.hearing.LATE", -1.0)
     assert "the watch of deviceplugins misses changes that a list shows" == controller.problem()
     found = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
     controller.event(OWNERS, "MODIFIED", found)

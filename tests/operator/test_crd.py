@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin_operator import crd, deployments_folder
-from deviceplugin_operator.catalogue import CUSTOM, OWNED, PLUGINS
-from deviceplugin_operator.specification import SPEC, judged, written
+from deviceplugin_operator.kind import crd
+from deviceplugin_operator.kind.catalogue import CUSTOM, OWNED, PLUGINS
+from deviceplugin_operator.kind.specification import SPEC, judged, written
+from deviceplugin_operator.manifests import deployments_folder
 from operators.crd_documents import documents, refused
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_operator.kustomize import KustomizationError, render
+from deviceplugin_operator.manifests.kustomize import KustomizationError, render
 
 DAEMON_SET = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"a": 1}}
 KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}

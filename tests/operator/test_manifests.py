@@ -7,9 +7,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deviceplugin_operator import crd, desired, names
-from deviceplugin_operator.catalogue import PLUGINS
-from deviceplugin_operator.specification import read
+from deviceplugin_operator import names
+from deviceplugin_operator.kind import crd
+from deviceplugin_operator.kind.catalogue import PLUGINS
+from deviceplugin_operator.kind.specification import read
+from deviceplugin_operator.rollout import desired
 from manifests.kustomize import render_by_kustomize
 from operators.crd_documents import refused
 

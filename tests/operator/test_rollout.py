@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_operator import progress_note
-from deviceplugin_operator.rollout import Node, Pod, Progress, Step, Taken, step
-from deviceplugin_operator.specification import Rollout
+from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.kind.specification import Rollout
+from deviceplugin_operator.rollout.step import Node, Pod, Progress, Step, Taken, next_step
 
 OLD, NEW, NEXT = "old", "new", "next"
 RESOURCE = "example.com/a"
@@ -63,7 +63,7 @@ class Simulation:
         }
         before = progress_note.read(told)
         assert before == self.progress
-        found = step(self.nodes.values(), self.rollout, before, self.now, SETTLE)
+        found = next_step(self.nodes.values(), self.rollout, before, self.now, SETTLE)
         self.progress, self.made = found.progress, found.progress.target
         for pod in found.delete:
             self._delete(pod)
@@ -243,11 +243,11 @@ def test_devices_are_counted_once_the_kubelet_has_had_time_to_report_them() -> N
     rollout, pod = Rollout(deadline=30), Pod("p", "u", NEW, ready=True)
     progress = Progress(NEW, OLD, taken={"n": Taken(100.0, {RESOURCE: 4}, True)})
     stale = [Node("n", True, {RESOURCE: 4}, pod)]
-    found = step(stale, rollout, progress, 102.0, SETTLE)
+    found = next_step(stale, rollout, progress, 102.0, SETTLE)
     assert ("Progressing", 102.0) == (found.state, found.progress.taken["n"].ready)
     fresh = [Node("n", True, {RESOURCE: 3}, pod)]
-    assert "Progressing" == step(fresh, rollout, found.progress, 107.0, SETTLE).state
-    assert "Done" == step(stale, rollout, found.progress, 107.0, SETTLE).state
+    assert "Progressing" == next_step(fresh, rollout, found.progress, 107.0, SETTLE).state
+    assert "Done" == next_step(stale, rollout, found.progress, 107.0, SETTLE).state
 
 
 def test_devices_that_were_reported_since_the_pod_was_ready_count_at_once() -> None:
@@ -261,19 +261,19 @@ def test_devices_that_were_reported_since_the_pod_was_ready_count_at_once() -> N
         ("", 4, "Progressing"),
     ):
         nodes = [Node("n", True, {RESOURCE: count}, pod, reported)]
-        assert state == step(nodes, rollout, progress, 102.0, SETTLE).state
+        assert state == next_step(nodes, rollout, progress, 102.0, SETTLE).state
     unknown = [Node("n", True, {RESOURCE: 4}, replace(pod, ready_since=""), "2026-11-22T10:00:06Z")]
-    assert "Progressing" == step(unknown, rollout, progress, 102.0, SETTLE).state
+    assert "Progressing" == next_step(unknown, rollout, progress, 102.0, SETTLE).state
 
 
 def test_a_pod_that_leaves_is_waited_for() -> None:
     leaving = Node("n", True, {}, Pod("p", "u", OLD, ready=True, leaving=True))
-    found = step([leaving], Rollout(), Progress(NEW, OLD), 100.0, SETTLE)
+    found = next_step([leaving], Rollout(), Progress(NEW, OLD), 100.0, SETTLE)
     assert ((), {"n"}) == (found.delete, {*found.progress.taken})
 
 
 def test_without_nodes_nothing_is_known_of_a_revision() -> None:
-    found = step([], Rollout(), Progress(NEW, OLD), 100.0, SETTLE)
+    found = next_step([], Rollout(), Progress(NEW, OLD), 100.0, SETTLE)
     assert ("Done", OLD) == (found.state, found.progress.good)
 
 

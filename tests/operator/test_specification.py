@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 import deviceplugin as dp
-from deviceplugin_operator import crd
 from deviceplugin_operator.command_line import main
-from deviceplugin_operator.specification import Rollout, Wanted, read
+from deviceplugin_operator.kind import crd
+from deviceplugin_operator.kind.specification import Rollout, Wanted, read
 from operators.bad_objects import BAD, SHARED, Bad
 from operators.crd_documents import refused
 

@@ -2,8 +2,8 @@
 
 import json
 
-from deviceplugin_operator.fleet import NodeFacts
-from deviceplugin_operator.status import Seen, status
+from deviceplugin_operator.observed.fleet import NodeFacts
+from deviceplugin_operator.reconciling.status import Seen, status
 
 RESOURCE = "example.com/simple-device"
 

@@ -8,12 +8,11 @@ from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError, NotFoundError
 from deviceplugin_operator import names
-from deviceplugin_operator.cluster import Cluster
-from deviceplugin_operator.fleet import Fleet
-from deviceplugin_operator.hearing import Hearing
-from deviceplugin_operator.notices import Notices
-from deviceplugin_operator.reconciler import Reconciler, Timing
-from deviceplugin_operator.seen import (
+from deviceplugin_operator.cluster.access import Cluster
+from deviceplugin_operator.cluster.notices import Notices
+from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed.hearing import Hearing
+from deviceplugin_operator.observed.seen import (
     CONFIG_MAPS,
     DAEMON_SETS,
     KINDS,
@@ -22,6 +21,7 @@ from deviceplugin_operator.seen import (
     Seen,
     owner_of,
 )
+from deviceplugin_operator.reconciling.reconciler import Reconciler, Timing
 from deviceplugin_operator.work_queue import Queue
 
 log = logging.getLogger(__name__)

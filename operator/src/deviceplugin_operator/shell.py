@@ -16,7 +16,7 @@ import deviceplugin as dp
 from deviceplugin.apiserver import SERVICE_ACCOUNT
 from deviceplugin_operator import names
 from deviceplugin_operator.controller import Controller
-from deviceplugin_operator.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS
+from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS
 
 _SERVER_TIMEOUT: Final = 300
 """Whole seconds after which the API server ends a watch, and it is begun anew."""

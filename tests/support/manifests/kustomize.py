@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from deviceplugin_operator.kustomize import CLUSTER_WIDE, Manifest, names, render
+from deviceplugin_operator.manifests.kustomize import CLUSTER_WIDE, Manifest, names, render
 
 __all__ = [
     "CLUSTER_WIDE",

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deviceplugin_operator.fleet import NodeFacts, of_resources
-from deviceplugin_operator.rollout import Progress
-from deviceplugin_operator.status_schema import MOST_PROBLEMS
+from deviceplugin_operator.kind.status_schema import MOST_PROBLEMS
+from deviceplugin_operator.observed.fleet import NodeFacts, of_resources
+from deviceplugin_operator.rollout.step import Progress
 
 _LONGEST: Final = 4000
 """Characters of a message; many invalid settings make a long one."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin_operator import names
-from deviceplugin_operator.seen import Object
+from deviceplugin_operator.observed.seen import Object
 
 log = logging.getLogger(__name__)
 

@@ -7,25 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import deviceplugin as dp
-from deviceplugin_operator import (
-    conflicts,
-    daemon_set_status,
-    desired,
-    names,
-    placement,
-    progress_note,
-    rollout,
-    specification,
-)
-from deviceplugin_operator.cluster import Cluster
-from deviceplugin_operator.desired import Revision
-from deviceplugin_operator.fleet import Fleet
-from deviceplugin_operator.rollout import Node, Pod, Progress, Step
-from deviceplugin_operator.seen import DAEMON_SETS, OWNERS, Object, Seen
-from deviceplugin_operator.specification import Variant, Wanted
-from deviceplugin_operator.status import BUSY, Outcome
-from deviceplugin_operator.status import Seen as Reported
-from deviceplugin_operator.status import status as made_status
+from deviceplugin_operator import names
+from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.cluster.access import Cluster
+from deviceplugin_operator.kind import specification
+from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed.seen import DAEMON_SETS, OWNERS, Object, Seen
+from deviceplugin_operator.reconciling import conflicts, daemon_set_status
+from deviceplugin_operator.reconciling.status import BUSY, Outcome
+from deviceplugin_operator.reconciling.status import Seen as Reported
+from deviceplugin_operator.reconciling.status import status as made_status
+from deviceplugin_operator.rollout import desired, placement
+from deviceplugin_operator.rollout.desired import Revision
+from deviceplugin_operator.rollout.step import SETTLE, Node, Pod, Progress, Step, next_step
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +34,7 @@ class Timing:
 
     soon: float = 2.0
     """Seconds until the next step of a roll-out, if nothing happens before."""
-    settle: float = rollout.SETTLE
+    settle: float = SETTLE
     window: float = 60.0
     """Seconds after the last step in which nodes may still report other devices."""
     nodes: float = 5.0
@@ -267,7 +262,7 @@ class Reconciler:
             self._fleet.look_at(concerned - fresh)
             fresh |= concerned
             nodes = [*self._nodes(wanted, variant, progress, pods)]
-            step = rollout.step(
+            step = next_step(
                 nodes, wanted.rollout, progress, self._timing.now(), self._timing.settle
             )
             concerned = set(step.progress.taken)

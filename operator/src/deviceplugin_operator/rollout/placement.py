@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deviceplugin_operator.fleet import Fleet, NodeFacts
-from deviceplugin_operator.specification import Variant, Wanted
+from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
 
 
 def selector(wanted: Wanted) -> Mapping[str, str]:

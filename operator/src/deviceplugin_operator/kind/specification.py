@@ -29,8 +29,8 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_operator.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.deployments_folder import Template, components, template
+from deviceplugin_operator.kind.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.manifests.deployments_folder import Template, components, template
 from deviceplugin_operator.names import MAX_PROFILE, PROFILE
 
 Object = Mapping[str, Any]

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition, generated from the plugins' settings.
 
-``python -m deviceplugin_operator.crd`` prints it. With ``--write`` it writes the file below
+``python -m deviceplugin_operator.kind.crd`` prints it. With ``--write`` it writes the file below
 ``deployments/operator/crd``, and with ``--check`` it exits with 1 if that is not current.
 """
 
@@ -12,8 +12,10 @@ from typing import Any, Final
 import yaml
 
 from deviceplugin.kit.configuration import settings_schema
-from deviceplugin_operator.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.deployments_folder import DEPLOYMENTS, components
+from deviceplugin_operator.kind.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.kind.status_schema import COLUMNS, STATUS
+from deviceplugin_operator.kind.structural import FREE, structural
+from deviceplugin_operator.manifests.deployments_folder import DEPLOYMENTS, components
 from deviceplugin_operator.names import (
     GROUP,
     KIND,
@@ -24,8 +26,6 @@ from deviceplugin_operator.names import (
     PROFILE,
     VERSION,
 )
-from deviceplugin_operator.status_schema import COLUMNS, STATUS
-from deviceplugin_operator.structural import FREE, structural
 
 FILE: Final = DEPLOYMENTS / "operator/crd/deviceplugins.yaml"
 MAX_PROFILES: Final = 16
@@ -34,7 +34,7 @@ _LABEL: Final = {"type": "string", "maxLength": 317}
 
 Schema = dict[str, Any]
 _HEADER: Final = """\
-# Generated from the plugins' settings by `python -m deviceplugin_operator.crd --write`.
+# Generated from the plugins' settings by `python -m deviceplugin_operator.kind.crd --write`.
 """
 
 
@@ -279,7 +279,7 @@ def main(words: Sequence[str], file: Path = FILE) -> int:
         case ["--check"]:
             if not file.is_file() or file.read_text(encoding="utf-8") != text():
                 sys.stderr.write(
-                    f"{file}: is not current: python -m deviceplugin_operator.crd --write\n"
+                    f"{file}: is not current: python -m deviceplugin_operator.kind.crd --write\n"
                 )
                 return 1
         case _:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from deviceplugin_operator.seen import Object, Seen, version
+from deviceplugin_operator.observed.seen import Object, Seen, version
 
 LATE: Final = 60.0
 """Seconds within which a watch must show what a list has shown."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from deviceplugin_operator import names
-from deviceplugin_operator.rollout import Progress, Taken
+from deviceplugin_operator.rollout.step import Progress, Taken
 
 _KEYS: Final = ("target", "good", "refused", "reason", "generation")
 _RESOURCES: Final = "resources"

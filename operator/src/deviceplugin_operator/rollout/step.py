@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from deviceplugin_operator.specification import Rollout
+from deviceplugin_operator.kind.specification import Rollout
 
 SETTLE: Final = 11.0
 """Seconds. If the node has not reported since its pod became ready, its devices are counted after
@@ -113,7 +113,7 @@ class _View:
     """Taken nodes that are not ready. The roll-out does not wait for them."""
 
 
-def step(
+def next_step(
     nodes: Iterable[Node],
     rollout: Rollout,
     progress: Progress,

@@ -6,10 +6,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from deviceplugin.apiserver import ApiServer, ConflictError, InvalidError, NotFoundError
-from deviceplugin_operator import desired, names, progress_note
-from deviceplugin_operator.desired import Revision
-from deviceplugin_operator.rollout import Pod, Progress
-from deviceplugin_operator.seen import CONFIG_MAPS, DAEMON_SETS, Object, Seen
+from deviceplugin_operator import names
+from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, Object, Seen
+from deviceplugin_operator.rollout import desired
+from deviceplugin_operator.rollout.desired import Revision
+from deviceplugin_operator.rollout.step import Pod, Progress
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What the status of a DaemonSet says."""
 
-from deviceplugin_operator.seen import Object
+from deviceplugin_operator.observed.seen import Object
 
 
 def is_observed(daemon_set: Object) -> bool:

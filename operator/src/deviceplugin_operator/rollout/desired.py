@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin_operator import names
-from deviceplugin_operator.deployments_folder import CONTAINER
-from deviceplugin_operator.kustomize import Manifest
-from deviceplugin_operator.specification import Object, Variant, Wanted
+from deviceplugin_operator.kind.specification import Object, Variant, Wanted
+from deviceplugin_operator.manifests.deployments_folder import CONTAINER
+from deviceplugin_operator.manifests.kustomize import Manifest
 
 ACCOUNT: Final = "device-plugin"
 """The service account of plugins in the operator's namespace; it has no token."""

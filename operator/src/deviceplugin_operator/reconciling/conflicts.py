@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin_operator import placement
-from deviceplugin_operator.catalogue import CUSTOM
-from deviceplugin_operator.fleet import Fleet
-from deviceplugin_operator.seen import Object
-from deviceplugin_operator.specification import Variant, Wanted
+from deviceplugin_operator.kind.catalogue import CUSTOM
+from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed.seen import Object
+from deviceplugin_operator.rollout import placement
 
 _SHOWN: Final = 5
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import yaml
 
-from deviceplugin_operator.kustomize import Manifest, has_patches_alone, render
+from deviceplugin_operator.manifests.kustomize import Manifest, has_patches_alone, render
 
-DEPLOYMENTS: Final = Path(__file__).parent / "deployments"
+DEPLOYMENTS: Final = Path(__file__).parents[1] / "deployments"
 """A link in a checkout, and a copy in a wheel."""
 CONTAINER: Final = "device-plugin"
 """The name of the plugin's container in its pod."""

@@ -1,0 +1,1 @@
+"""What the operator knows of the cluster: objects, nodes, and watches that miss changes."""

@@ -1,0 +1,1 @@
+"""One object, from what it asks for to its status."""

@@ -1,0 +1,1 @@
+"""What an object becomes: DaemonSets, the nodes that they cover, and the next step to get there."""
