@@ -6,10 +6,12 @@ in ``docs/performance-notes.md`` what it buys.
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -149,7 +151,10 @@ def test_http_is_served_without_what_writes_metrics_until_somebody_scrapes(
 
 def threads(pid: int) -> int:
     """Return how many there are without the pool of grpc's core, which grows on a busy machine."""
-    names = [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
+    names = []
+    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with suppress(OSError):  # it has ended meanwhile
+            names.append(path.read_text().strip())
     return len([name for name in names if name != "event_engine"])
 
 
@@ -177,19 +182,15 @@ def test_a_resource_more_costs_no_thread_two_descriptors_and_no_wakeup() -> None
 def own_wakeups(seconds: float) -> dict[str, int]:
     """The voluntary switches of our threads over some time in which nothing happens."""
     lasting = [each for each in threading.enumerate() if not each.name.startswith("Thread-")]
-    before = {thread.native_id: _switches(thread.native_id) for thread in lasting}
+    before = activity(os.getpid()).by_thread
     threading.Event().wait(seconds)
+    after = activity(os.getpid()).by_thread
     return {
-        thread.name: _switches(thread.native_id) - before[thread.native_id]
+        thread.name: after[number][1] - before[number][1]
         for thread in lasting
-        if thread.is_alive() and thread is not threading.current_thread()
+        if (number := thread.native_id) in before.keys() & after.keys()
+        and thread is not threading.current_thread()
     }
-
-
-def _switches(thread: int | None) -> int:
-    text = Path(f"/proc/self/task/{thread}/status").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("voluntary_ctxt_switches")]
-    return int(line.split()[1])
 
 
 def test_threads_of_ours_sleep_while_nothing_happens(kubelet: Kubelet) -> None:
