@@ -2,13 +2,14 @@
 
 .venv/bin/python build/architecture.py            draw the picture
 .venv/bin/python build/architecture.py --check    exit with 1 if it is out of date
-.venv/bin/python build/architecture.py --count    rooms, floors, arrows, largest module
+.venv/bin/python build/architecture.py --count    rooms, floors, arrows, and what is largest
 """
 
 import argparse
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -22,18 +23,23 @@ PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by build/architecture.py -->"
 END: Final = "<!-- end of the drawing -->"
 NO_ROOMS: Final = {"__init__", "__main__"}
+DIVIDED: Final = ("_dra", "simulator", "simulator._control_plane", "tools")
+"""The rooms whose own rooms are listed below the picture."""
 
 Arrows = Mapping[str, frozenset[str]]
 
 
-def arrows() -> Arrows:
-    """Return which rooms each room imports. A room is a folder of the core, or a file beside it."""
+def arrows(package: str = "deviceplugin") -> Arrows:
+    """Return which rooms each room of ``package`` imports.
+
+    A room is a folder of the package, or a file beside it.
+    """
     graph = grimp.build_graph("deviceplugin", cache_dir=None)
-    rooms = {room.partition(".")[2] for room in graph.find_children("deviceplugin")}
+    rooms = {room.removeprefix(f"{package}.") for room in graph.find_children(package)}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
     for importer in graph.modules:
         for imported in graph.find_modules_directly_imported_by(importer):
-            source, target = _room(importer), _room(imported)
+            source, target = _room(importer, package), _room(imported, package)
             if source != target and source in found and target in found:
                 found[source].add(target)
     return {room: frozenset(targets) for room, targets in found.items()}
@@ -69,10 +75,18 @@ def drawing() -> str:
     lines += [f"  {_node(room)}" for floor in reversed(floors(given)) for room in floor]
     for room, targets in sorted(reduced(given).items()):
         lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", "| Room | What is in it |", "|---|---|"]
-    for floor in reversed(floors(given)):
-        lines += [f"| `{room}` | {_purpose(room)} |" for room in floor]
+    lines += ["```", "", *_table(given)]
+    for room in DIVIDED:
+        lines += ["", f"Inside `{room.replace('.', '/')}`:", ""]
+        lines += _table(arrows(f"deviceplugin.{room}"), f"{room.replace('.', '/')}/")
     return "\n".join(lines)
+
+
+def _table(given: Arrows, folder: str = "") -> Iterable[str]:
+    """Yield a table of the rooms in ``folder``, the top floor first."""
+    yield from ("| Room | What is in it |", "|---|---|")
+    for floor in reversed(floors(given)):
+        yield from (f"| `{room}` | {_purpose(folder + room)} |" for room in floor)
 
 
 def drawn(page: str) -> str:
@@ -104,20 +118,31 @@ def lengths(code: str) -> Mapping[str, int]:
     }
 
 
+def folders() -> Mapping[str, int]:
+    """Return the number of modules that lie side by side in each folder."""
+    return Counter(_name(path.parent) for path in _sources() if path.stem not in NO_ROOMS)
+
+
 def count() -> str:
     """Return the figures that matter to readers of the code, a line each."""
     given = arrows()
-    module, lines = max(modules().items(), key=lambda item: item[1])
-    function, length = max(functions().items(), key=lambda item: item[1])
+    module, lines = _largest(modules())
+    function, length = _largest(functions())
+    folder, files = _largest(folders())
     return "\n".join(
         (
             f"rooms            {len(given)}",
             f"floors           {len(floors(given))}",
             f"arrows           {sum(map(len, given.values()))}",
+            f"fullest folder   {files} modules: {folder}",
             f"largest module   {lines} lines: {module}",
             f"largest function {length} lines: {function}",
         )
     )
+
+
+def _largest(sizes: Mapping[str, int]) -> tuple[str, int]:
+    return max(sizes.items(), key=lambda item: item[1])
 
 
 def _sources() -> Iterable[Path]:
@@ -132,8 +157,10 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def _room(module: str) -> str:
-    return module.partition(".")[2].partition(".")[0]
+def _room(module: str, package: str) -> str:
+    """Return the room of ``package`` that ``module`` is in; an empty string if it is outside."""
+    inside = module.startswith(f"{package}.")
+    return module.removeprefix(f"{package}.").partition(".")[0] if inside else ""
 
 
 def _node(room: str) -> str:

@@ -27,3 +27,7 @@ def test_no_module_has_more_than_300_lines() -> None:
 
 def test_no_function_has_more_than_60_lines() -> None:
     assert {} == {name: lines for name, lines in architecture.functions().items() if lines > 60}
+
+
+def test_no_folder_has_more_than_30_modules() -> None:
+    assert {} == {name: count for name, count in architecture.folders().items() if count > 30}
