@@ -32,7 +32,7 @@ check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, and whether ge
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python build/import_contracts.py
-	$(BIN)/python -m deviceplugin_operator.kind.crd --check
+	$(BIN)/python -m deviceplugin_operator.crd --check
 	$(PROTO)/bin/python build/generate_proto.py --check
 
 format: $(READY) $(PROTO)/.ready ## Format the code, fix what the linter can fix, and generate the messages.

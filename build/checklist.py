@@ -82,7 +82,7 @@ def _of_files(plugin: str, root: Path) -> Iterator[str]:
 def _of_operator(plugin: str, root: Path) -> Iterator[str]:
     """Yield what is missing of a plugin that DevicePlugin objects can name: all or nothing."""
     wanted = {
-        "operator/src/deviceplugin_operator/kind/catalogue.py": (
+        "operator/src/deviceplugin_operator/crd/catalogue.py": (
             rf'"{plugin}": Hosted\(',
             "an entry",
         ),
@@ -91,7 +91,7 @@ def _of_operator(plugin: str, root: Path) -> Iterator[str]:
         f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),
         "deployments/operator/crd/deviceplugins.yaml": (
             rf"- {plugin}\n",
-            "its settings: python -m deviceplugin_operator.kind.crd --write",
+            "its settings: python -m deviceplugin_operator.crd --write",
         ),
     }
     lacks = {

@@ -15,7 +15,7 @@ from deviceplugin.apiserver import (
     ResourceSlices,
     UnavailableError,
 )
-from deviceplugin.apiserver._account import Anonymous, claims_in
+from deviceplugin.apiserver._credentials import Anonymous, claims_in
 
 PATH = "/apis/resource.k8s.io/v1/resourceslices"
 SELECTOR = "spec.nodeName=n1,spec.driver=gopher.example.com"

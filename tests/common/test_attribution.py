@@ -23,7 +23,7 @@ from deviceplugin._attribution.podresources import (
     PodName,
     PodResources,
 )
-from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
 from deviceplugin._inventory.published import Resource

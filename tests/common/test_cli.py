@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config.names import key
+from deviceplugin._config.setting_names import key
 from deviceplugin.testing import Kubelet
 from plugin_process import run, started
 

@@ -13,11 +13,11 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint import Endpoint
-from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._registration import kubelet_socket
+from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import SimulatedKubelet
@@ -46,7 +46,7 @@ def serving(
     endpoint = Endpoint(
         Offer(resource, ownership or Ownership()),
         admission=ADMIT_ALL,
-        registrars=[kubelet_socket.Kubelet(directory, metrics)],
+        registrars=[by_kubelet_socket.Kubelet(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,
         clock=clock,
@@ -142,8 +142,8 @@ def test_a_kubelet_that_is_away_is_tried_ever_less(
     with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
         first, *others = [clock.skip_wait() for _ in range(15)]
         assert "waiting for the kubelet" == endpoint.problem
-    assert kubelet_socket._FIRST_WAIT == first
-    assert all(first <= wait <= kubelet_socket._LONGEST_WAIT for wait in others)
+    assert by_kubelet_socket._FIRST_WAIT == first
+    assert all(first <= wait <= by_kubelet_socket._LONGEST_WAIT for wait in others)
     assert max(others) > 10 * first
 
 

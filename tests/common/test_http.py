@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import deviceplugin as dp
 from deviceplugin import ConfigError
 from deviceplugin._attribution.podresources import Hold
+from deviceplugin._http.devices_report import Report
 from deviceplugin._http.listener import listen, parse_address
-from deviceplugin._http.report import Report
 from deviceplugin._http.server import MAX_CLIENTS, Server
 from deviceplugin._telemetry.metrics import Metrics
 from patience import PATIENCE

@@ -1,6 +1,6 @@
 """Functions that are called after a change."""
 
-from deviceplugin._platform.listeners import Listeners
+from deviceplugin._platform.callbacks import Listeners
 
 
 def test_all_are_called_in_order_until_they_end() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin._telemetry.offers import Offered, Offers
+from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:

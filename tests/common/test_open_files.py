@@ -22,7 +22,7 @@ from deviceplugin._http.listener import listen
 from deviceplugin._http.server import Server
 from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.kubelet_socket import Kubelet as Registrar
+from deviceplugin._registration.by_kubelet_socket import Kubelet as Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet

@@ -9,7 +9,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Mode, OfferState, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._inventory.published import Resource
 from deviceplugin.errors import AllocationError
 from held_clock import HeldClock

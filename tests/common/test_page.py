@@ -12,8 +12,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.podresources import Hold
+from deviceplugin._http.devices_report import Report
 from deviceplugin._http.page import MAX_DEVICES, MAX_RESOURCES, render
-from deviceplugin._http.report import Report
 from deviceplugin._telemetry.events import MAX_EVENTS, Event, Events
 from scripted_plugin import sick
 

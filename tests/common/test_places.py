@@ -11,8 +11,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deviceplugin._config.nodes import Node
-from deviceplugin._config.places import LONGEST
+from deviceplugin._config.documents.nodes import Node
+from deviceplugin._config.documents.places import LONGEST
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
 

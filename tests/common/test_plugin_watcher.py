@@ -13,7 +13,7 @@ from deviceplugin._kubelet import endpoint
 from deviceplugin._platform import rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration import plugin_watcher
+from deviceplugin._registration import by_plugin_watcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as api
@@ -150,7 +150,7 @@ def replaced_socket(watcher: Kubelet) -> Iterator[Path]:
 def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
     watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin_watcher, "_AFTER_REFUSAL", 0.1)
+    monkeypatch.setattr(by_plugin_watcher, "_AFTER_REFUSAL", 0.1)
     with replaced_socket(watcher) as socket:
         refuse(socket)
 
@@ -169,7 +169,7 @@ def test_a_kubelet_that_tries_again_by_itself_finds_the_same_socket(watcher: Kub
 def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
     watcher: Kubelet,
 ) -> None:
-    registry = plugin_watcher.Registry(watcher.simulated.registry_dir, Metrics())
+    registry = by_plugin_watcher.Registry(watcher.simulated.registry_dir, Metrics())
     ended = Unserved("gone.sock", was_watched=True)
     assert registry.identity() == registry.register(ended, Waiter())
 

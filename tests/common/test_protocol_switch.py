@@ -12,7 +12,7 @@ from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.protocol_switch import DraFront, Lists, ProtocolSwitch
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError, KubeletUnavailableError

@@ -10,8 +10,8 @@ import pytest
 
 from deviceplugin._attribution import checkpoint as _checkpoint
 from deviceplugin._attribution.checkpoint import Checkpoint, Entry
+from deviceplugin._attribution.checkpoint_holds import Recorded
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
-from deviceplugin._attribution.recorded import Recorded
 from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._device_manager import checkpoint as simulated

@@ -18,7 +18,7 @@ from deviceplugin._kubelet.server import remove_stale_sockets
 from deviceplugin._kubelet.streams import MAX_STREAMS
 from deviceplugin._platform import rpc
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration import kubelet_socket
+from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
@@ -336,7 +336,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
     kubelet: Kubelet,
 ) -> None:
     hang, waiter = threading.Event(), Waiter()
-    registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = by_kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
 
     def register() -> object:
         return registrar.register(Unserved("a.sock"), waiter)
@@ -379,7 +379,7 @@ def test_only_so_many_resources_are_registered_at_a_time(
         odd_kubelet(kubelet, hang) as odd,
         kubelet.running(*plugins, pod_resources_socket=unknown(kubelet)) as node,
     ):
-        turns = cast("kubelet_socket.Kubelet", node.host._registrars[0])._slots
+        turns = cast("by_kubelet_socket.Kubelet", node.host._registrars[0])._slots
         try:
             odd.wait_asked(8)
             eventually(lambda: len(turns._waiting) == len(names) - 8, "the others in the row")
@@ -434,7 +434,7 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
 
 def test_a_kubelet_is_not_asked_to_reach_a_socket_that_is_gone(kubelet: Kubelet) -> None:
     # It would dial for ten seconds, and with a hundred resources that is all it would do.
-    registrar = kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = by_kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
     waiter = Waiter().unless(lambda: True)
     assert registrar.register(Unserved("gone.sock"), waiter) is None
     assert 0 == kubelet.simulated.registration_count(RESOURCE)

@@ -8,10 +8,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import release
-from deviceplugin._attribution.ledger import Ledger, Observation
-from deviceplugin._attribution.release import Releases
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution import released_hook
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.release_ledger import Ledger, Observation
+from deviceplugin._attribution.released_hook import Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
@@ -217,7 +217,7 @@ def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> Non
     first.then = allocate
     releases.observe(seen())
     assert (["a"], []) == (first.told, second.told)
-    assert waited[0] < release._TIMEOUT
+    assert waited[0] < released_hook._TIMEOUT
 
 
 def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:

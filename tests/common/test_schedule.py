@@ -3,7 +3,7 @@
 import pytest
 
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._attribution.schedule import AttributionTiming, Key, Schedule
+from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
 
 TIMING = AttributionTiming.of(30)
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")

@@ -21,10 +21,10 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
 from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, Defer
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._platform import event_loop, rpc
+from deviceplugin._platform.error_messages import reason_of
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
-from deviceplugin._platform.reasons import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, _node

@@ -8,7 +8,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import ClaimedDevice, Holdings
-from deviceplugin._attribution.unrecorded import ClaimedPlace, Unrecorded
+from deviceplugin._attribution.unreadable_records import ClaimedPlace, Unrecorded
 from deviceplugin._inventory.published import Resource
 from scripted_plugin import ScriptedPlugin
 

@@ -14,11 +14,11 @@ from containers.unshare import POSSIBLE
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.unix_sockets import advised, check_exists
-from deviceplugin._registration.kubelet_socket import Kubelet, is_directory
+from deviceplugin._registration.by_kubelet_socket import Kubelet, is_directory
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
 
@@ -34,8 +34,8 @@ from deviceplugin.kit.log import Problems
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._inventory.published import Resource
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._kubelet.offer import Offer
-from deviceplugin._registration.kubelet_socket import Kubelet
+from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._registration.by_kubelet_socket import Kubelet
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin._kubelet.admission import ADMIT_ALL

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.podresources import ClaimedDevice, Hold, Holdings, PodName
-from deviceplugin._attribution.schedule import AttributionTiming
-from deviceplugin._attribution.view import HoldingsView
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 
 TIMING = AttributionTiming.of(30)
 OURS = ["x.io/dev"]

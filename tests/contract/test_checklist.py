@@ -18,7 +18,7 @@ OWN = (
     "tests/plugins/{}",
 )
 OPERATOR = (
-    "operator/src/deviceplugin_operator/kind/catalogue.py",
+    "operator/src/deviceplugin_operator/crd/catalogue.py",
     "operator/pyproject.toml",
     "build/operator.Dockerfile",
     "deployments/operator/samples/gopher.yaml",
@@ -105,7 +105,7 @@ LACKS: dict[str, Callable[[Path], object]] = {
         OPERATOR[2], "plugins/gopher", "plugins/gophers"
     ),
     f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
-    f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.kind.crd --write, for the "
+    f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
     "operator": replaced(OPERATOR[4], "- gopher\n", "- mole\n"),
 }
 

@@ -25,9 +25,9 @@ import pytest
 import deviceplugin as dp
 from deviceplugin import errors
 from deviceplugin._app import host
-from deviceplugin._attribution import checkpoint, exclusive, release, view
-from deviceplugin._attribution.schedule import AttributionTiming
-from deviceplugin._config import names, values
+from deviceplugin._attribution import checkpoint, exclusive, holdings_view, released_hook
+from deviceplugin._attribution.poll_schedule import AttributionTiming
+from deviceplugin._config import setting_names, values
 from deviceplugin._config.help_texts import helps
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, pod_holdings, retention, triggers
@@ -35,10 +35,10 @@ from deviceplugin._discovery.found import sort_out
 from deviceplugin._http import page as _page
 from deviceplugin._kubelet import endpoint, service, streams
 from deviceplugin._platform import api_errors as _errors
-from deviceplugin._registration import kubelet_socket
+from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry import events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin._telemetry.offers import Offered, Offers
+from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.tools.events import _facts, _notice, _sender, _watch
@@ -208,9 +208,9 @@ def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
     texts = helps(settings)
     return [
         [
-            f"`{names.key(field)}`",
+            f"`{setting_names.key(field)}`",
             f"`{values.write(field.default)}`",
-            texts[names.key(field)],
+            texts[setting_names.key(field)],
         ]
         for field in fields(settings)
         if not (own and field.name in common)
@@ -305,8 +305,8 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("plugins", f"tried again after {endpoint._START_AGAIN:g} s"),
         ("plugins", f"called again after {triggers._LISTEN_AGAIN:g} s"),
         ("shutdown", f"is waited for, at most {host._STOP_TIMEOUT:g} s"),
-        ("registration", f"a deadline of {kubelet_socket._REGISTER_TIMEOUT:g} s"),
-        ("registration", f"a bound that doubles to {kubelet_socket._LONGEST_WAIT:g} s"),
+        ("registration", f"a deadline of {by_kubelet_socket._REGISTER_TIMEOUT:g} s"),
+        ("registration", f"a bound that doubles to {by_kubelet_socket._LONGEST_WAIT:g} s"),
         (
             "registration",
             f"from {endpoint._FIRST_WAIT / 2:g} s up to {endpoint._LONGEST_WAIT:g} s: two plugins",
@@ -317,14 +317,14 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
         ("discovery", f"more than {_found.MAX_DEVICES:,} devices"),
         ("discovery", f"a pause of {1000 * loop._REST:g} ms"),
-        ("plugins", f"`hook-released`, one for each call | {release._TIMEOUT:g} s |"),
-        ("attribution", f"does not return within {release._TIMEOUT:g} s"),
+        ("plugins", f"`hook-released`, one for each call | {released_hook._TIMEOUT:g} s |"),
+        ("attribution", f"does not return within {released_hook._TIMEOUT:g} s"),
         ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),
         (
             "attribution",
             f"{TIMING.soon:g} s after an allocation; if more follow, {TIMING.at_last:g} s",
         ),
-        ("attribution", f"with more than {view._MOST_GETS} pods"),
+        ("attribution", f"with more than {holdings_view._MOST_GETS} pods"),
         ("attribution", f"{TIMING.retry:g} s after a failure"),
         ("attribution", f"two polls, at least {TIMING.confirm:g} s apart"),
         ("attribution", f"has run for two intervals ({TIMING.settle:g} s)"),

@@ -18,8 +18,8 @@ FORBIDDEN = {
         "import deviceplugin._kubelet.server",
     ),
     "DRA is layered": (
-        "deviceplugin/_dra/claims/lookup.py",
-        "import deviceplugin._dra.slices.offer",
+        "deviceplugin/_dra/claims/device_lookup.py",
+        "import deviceplugin._dra.slices.pools",
     ),
     "The simulated kubelet is layered": (
         "deviceplugin/simulator/_device_manager/manager.py",
@@ -35,7 +35,7 @@ FORBIDDEN = {
     ),
     "gRPC stays in the two sides of the wire": ("deviceplugin/_discovery/loop.py", "import grpc"),
     "Prometheus stays in the telemetry": (
-        "deviceplugin/_attribution/release.py",
+        "deviceplugin/_attribution/released_hook.py",
         "import prometheus_client",
     ),
     "inotify stays in the file watcher": (
@@ -43,15 +43,19 @@ FORBIDDEN = {
         "import inotify_simple",
     ),
     "tenacity stays in the back-off": (
-        "deviceplugin/_registration/kubelet_socket.py",
+        "deviceplugin/_registration/by_kubelet_socket.py",
         "import tenacity",
     ),
     "urllib3 stays in the client of the API server": (
         "deviceplugin/tools/events/_sender.py",
         "import urllib3",
     ),
-    "YAML stays where files are read": ("deviceplugin/_app/table.py", "import yaml"),
+    "YAML stays where files are read": ("deviceplugin/_app/text_table.py", "import yaml"),
     "YAML stays where the GPU plugin reads files": ("deviceplugin_gpu/plugin.py", "import yaml"),
+    "The generic plugin is layered": (
+        "deviceplugin_generic/configuration/entries.py",
+        "import deviceplugin_generic.discovery.tree",
+    ),
     "NVML is called in one file": ("deviceplugin_gpu/health/gpu_health.py", "import pynvml"),
     "udev is asked in one file": ("deviceplugin_fpga/plugin.py", "import pyudev"),
     "Plugins use public names only": (
@@ -59,8 +63,8 @@ FORBIDDEN = {
         "import deviceplugin._platform.hooks",
     ),
     "The operator uses public names of the framework": (
-        "deviceplugin_operator/kind/structural.py",
-        "import deviceplugin._config.kinds",
+        "deviceplugin_operator/crd/structural_schema.py",
+        "import deviceplugin._config.kinds.kind",
     ),
     "The operator is layered": (
         "deviceplugin_operator/rollout/step.py",

@@ -15,7 +15,7 @@ from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claims.cdi_files import ClaimFiles, file_of
 from deviceplugin._dra.claims.record import Record, RecordedDevice
-from deviceplugin._dra.claims.records import Records
+from deviceplugin._dra.claims.record_files import Records
 from deviceplugin.checks import Finding, Node
 from deviceplugin.simulator import SimulatedCluster
 from deviceplugin.tools.doctor import run

@@ -13,7 +13,7 @@ import deviceplugin as dp
 from cluster import certificates
 from deviceplugin._app import dra
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.apiserver._account import Account
+from deviceplugin.apiserver._credentials import Account
 from deviceplugin.simulator._control_plane.kinds import RESOURCE_SLICE
 from deviceplugin.simulator._control_plane.refusals import invalid, invalid_object
 from patience import eventually

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._dra import naming
-from deviceplugin._dra.claims.places import names_of
+from deviceplugin._dra.claims.device_places import names_of
 from deviceplugin._dra.naming import (
     attribute_names,
     device_name,

@@ -6,9 +6,9 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._http.offers import offered
+from deviceplugin._http.protocol_counts import offered
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin._telemetry.offers import Offered, Offers
+from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from drivers.driver_node import RESOURCE, DriverNode, gopher, result
 
 

@@ -12,8 +12,8 @@ from deviceplugin import Device, Topology, Version
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.offer import Catalogue, Offers
 from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.pools import Catalogue, Offers
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, ResourceSlices
 from manifests.kustomize import Manifest, overlay, render

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.offer import Catalogue, Offers
 from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.pools import Catalogue, Offers
 from deviceplugin._dra.slices.publisher import BURST, REFILL, Publisher
 from deviceplugin._platform.api_errors import (
     ApiServerError,

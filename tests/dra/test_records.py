@@ -9,7 +9,7 @@ import pytest
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.claims.records import Records, any_recorded
+from deviceplugin._dra.claims.record_files import Records, any_recorded
 from full_disk import full_disk
 
 DEVICE = RecordedDevice(

@@ -15,7 +15,7 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, Claim, OfferSta
 from deviceplugin._dra.naming import device_name
 from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.offer import Catalogue, OnUnhealthy
+from deviceplugin._dra.slices.pools import Catalogue, OnUnhealthy
 from deviceplugin.kit import sharing
 from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, DriverNode, cdi_name, gopher, result
 

@@ -13,8 +13,8 @@ from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.layout import lay_out
-from deviceplugin._dra.slices.offer import Catalogue, Entry, Offers, OnUnhealthy, Pool, offers
 from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
+from deviceplugin._dra.slices.pools import Catalogue, Entry, Offers, OnUnhealthy, Pool, offers
 from deviceplugin._inventory.published import Resource
 from dra.memory_store import MemoryStore, Object
 from dra.slice_rules import problems

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_operator.kind.specification import read
+from deviceplugin_operator.crd.specification import read
 from deviceplugin_operator.rollout import desired
 
 BUILT = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}

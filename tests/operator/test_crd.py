@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin_operator.kind import crd
-from deviceplugin_operator.kind.catalogue import CUSTOM, OWNED, PLUGINS
-from deviceplugin_operator.kind.specification import SPEC, judged, written
+from deviceplugin_operator.crd import definition
+from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS
+from deviceplugin_operator.crd.specification import SPEC, judged, written
 from deviceplugin_operator.manifests import deployments_folder
 from operators.crd_documents import documents, refused
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = int(os.environ.get("CRD_DOCUMENTS", "60"))
 """Random documents of each plugin; the record is of 2,000."""
-FOUND = yaml.safe_load(crd.FILE.read_text())
+FOUND = yaml.safe_load(definition.FILE.read_text())
 (VERSION,) = FOUND["spec"]["versions"]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
 SPECIFIED = SCHEMA["properties"]["spec"]["properties"]
@@ -48,27 +48,27 @@ EVERYWHERE = dict(places(SCHEMA))
 
 
 def test_the_file_is_what_the_settings_make() -> None:
-    assert 0 == crd.main(["--check"])
+    assert 0 == definition.main(["--check"])
 
 
 def test_a_file_that_is_not_current_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "crd.yaml"
-    assert 1 == crd.main(["--check"], file)
+    assert 1 == definition.main(["--check"], file)
     assert "is not current" in capsys.readouterr().err
-    assert 0 == crd.main(["--write"], file)
-    assert 0 == crd.main(["--check"], file)
+    assert 0 == definition.main(["--write"], file)
+    assert 0 == definition.main(["--check"], file)
     file.write_text(file.read_text() + "#\n")
-    assert 1 == crd.main(["--check"], file)
+    assert 1 == definition.main(["--check"], file)
 
 
 def test_it_is_printed_without_words_and_explained_for_wrong_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert 0 == crd.main([])
+    assert 0 == definition.main([])
     assert FOUND == yaml.safe_load(capsys.readouterr().out)
-    assert 2 == crd.main(["--wirte"])
+    assert 2 == definition.main(["--wirte"])
     assert "--write" in capsys.readouterr().err
 
 

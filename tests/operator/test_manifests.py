@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from deviceplugin_operator import names
-from deviceplugin_operator.kind import crd
-from deviceplugin_operator.kind.catalogue import PLUGINS
-from deviceplugin_operator.kind.specification import read
+from deviceplugin_operator.crd import definition
+from deviceplugin_operator.crd.catalogue import PLUGINS
+from deviceplugin_operator.crd.specification import read
 from deviceplugin_operator.rollout import desired
 from manifests.kustomize import render_by_kustomize
 from operators.crd_documents import refused
@@ -100,7 +100,7 @@ def test_kubernetes_takes_the_manifests(folder: str) -> None:
 @pytest.mark.parametrize("file", SAMPLES, ids=lambda one: one.stem)
 def test_a_sample_is_valid_and_makes_objects_that_kubernetes_takes(file: Path) -> None:
     found = yaml.safe_load(file.read_text())
-    schema = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = definition.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert [] == refused(schema["properties"]["spec"], found["spec"])
     owner = {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
     wanted = read(owner)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from deviceplugin.apiserver import ConflictError
-from deviceplugin_operator.kind.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from operators.bad_objects import BAD
 from operators.fleet_cluster import RESOURCE, Life, as_configured
 from operators.operator_process import Operator

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin_operator.cluster import progress_note
-from deviceplugin_operator.kind.specification import Rollout
+from deviceplugin_operator.crd.specification import Rollout
 from deviceplugin_operator.rollout.step import Node, Pod, Progress, Step, Taken, next_step
 
 OLD, NEW, NEXT = "old", "new", "next"

@@ -11,12 +11,12 @@ import yaml
 
 import deviceplugin as dp
 from deviceplugin_operator.command_line import main
-from deviceplugin_operator.kind import crd
-from deviceplugin_operator.kind.specification import Rollout, Wanted, read
+from deviceplugin_operator.crd import definition
+from deviceplugin_operator.crd.specification import Rollout, Wanted, read
 from operators.bad_objects import BAD, SHARED, Bad
 from operators.crd_documents import refused
 
-SCHEMA = crd.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SCHEMA = definition.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def made(spec: Any, name: str = "some") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 import deviceplugin as dp
-from deviceplugin._config import names, values
+from deviceplugin._config import setting_names, values
 from deviceplugin._config.help_texts import helps
 
 
@@ -13,7 +13,7 @@ def rows(settings: type[dp.Settings]) -> list[str]:
     texts, found = helps(settings), []
     for field in fields(settings):
         if field.name not in common:
-            key, default = names.key(field), values.write(field.default)
+            key, default = setting_names.key(field), values.write(field.default)
             written = "none" if default in ("", []) else f"`{default}`"
             found.append(f"| `{key}` | {written} | {texts[key]} |")
     return found

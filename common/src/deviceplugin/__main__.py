@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, cast
 
-from deviceplugin._config.words import suggestion
+from deviceplugin._config.suggestions import suggestion
 
 _USAGE: Final = 2
 _VERSION: Final = "--version"

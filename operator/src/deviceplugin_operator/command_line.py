@@ -12,7 +12,7 @@ import yaml
 import deviceplugin as dp
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.kit.configuration import matches
-from deviceplugin_operator.kind import specification
+from deviceplugin_operator.crd import specification
 from deviceplugin_operator.names import KIND, NAME
 
 

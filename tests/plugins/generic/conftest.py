@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.documents import Devices
-from deviceplugin_generic.domains import Domains
+from deviceplugin_generic.configuration.domains import Domains
+from deviceplugin_generic.configuration.loading import Devices
 from generic.plugin import Make
 from hardware.tree import Hardware
 

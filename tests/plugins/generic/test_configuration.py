@@ -18,10 +18,10 @@ from jsonschema import Draft202012Validator
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import InvalidError, of_text
-from deviceplugin_generic import GenericPlugin, GenericSettings, documents
-from deviceplugin_generic.documents import Devices
-from deviceplugin_generic.domains import Domains
-from deviceplugin_generic.entries import (
+from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_generic.configuration import loading
+from deviceplugin_generic.configuration.domains import Domains
+from deviceplugin_generic.configuration.entries import (
     UNLIMITED,
     Check,
     Configuration,
@@ -32,6 +32,7 @@ from deviceplugin_generic.entries import (
     Selector,
     UsbSpec,
 )
+from deviceplugin_generic.configuration.loading import Devices
 
 SCHEMA_FILE = Path(deviceplugin_generic.__file__).with_name("schema.json")
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -195,7 +196,7 @@ def read(text: str) -> tuple[dict[str, Any], list[str]]:
         return {}, _keys(str(error).splitlines())
     found: dict[str, Any] = {}
     with suppress(InvalidError):
-        found = dict(documents.read(root))
+        found = dict(loading.read(root))
     return found, _keys(root.faults.lines)
 
 

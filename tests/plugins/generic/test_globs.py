@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_generic.globs import directories, glob, is_magic, matches, problem
+from deviceplugin_generic.configuration.globs import directories, glob, is_magic, matches, problem
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_generic.entries import Check
-from deviceplugin_generic.health import Doctor
-from deviceplugin_generic.matching import Match
-from deviceplugin_generic.tree import Roots, Tree
+from deviceplugin_generic.configuration.entries import Check
+from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.matching import Match
+from deviceplugin_generic.discovery.tree import Roots, Tree
 from discovered import found
 from generic.plugin import Make
 from hardware.tree import Hardware

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.configuration.loading import Devices
 from discovered import found
 from generic.plugin import Make
 from hardware.recording import play

@@ -17,9 +17,9 @@ import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.documents import Devices
-from deviceplugin_generic.domains import Domains
-from deviceplugin_generic.memory import Memory
+from deviceplugin_generic.configuration.domains import Domains
+from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.discovery.cache import Cache
 from discovered import found
 from generic.plugin import Make, make_node
 from hardware.tree import Hardware
@@ -205,16 +205,16 @@ def test_what_is_known_of_devices_outlives_another_configuration(hardware: Hardw
     roots = Roots(hardware.dev, hardware.sys, hardware.udev)
     text = "{name: stick, groups: [{select: {subsystem: tty}}]}"
 
-    def plugin_of_text(memory: Memory) -> GenericPlugin:
-        return GenericPlugin(GenericSettings(device=Devices.parse(text)), roots, memory=memory)
+    def plugin_of_text(cache: Cache) -> GenericPlugin:
+        return GenericPlugin(GenericSettings(device=Devices.parse(text)), roots, cache=cache)
 
     for port in (1, 2):
         usb = hardware.usb(f"1-{port}", "1a86:7523", port, serial="S1")
         hardware.behind_usb(usb, "1.0", "tty", f"ttyUSB{port}")
-    memory = Memory()
-    before = set(found(plugin_of_text(memory)))
+    cache = Cache()
+    before = set(found(plugin_of_text(cache)))
     shutil.rmtree(hardware.sys / "class/tty/ttyUSB2", ignore_errors=True)
-    assert before >= set(found(plugin_of_text(memory)))
+    assert before >= set(found(plugin_of_text(cache)))
 
 
 @pytest.mark.parametrize("overlap", ["first", "refuse"])

@@ -10,7 +10,7 @@ import yaml
 
 import deviceplugin as dp
 from deviceplugin_generic import GenericSettings
-from deviceplugin_generic.entries import UNLIMITED
+from deviceplugin_generic.configuration.entries import UNLIMITED
 from generic.plugin import Make, make_node
 from hardware.recording import play
 from hardware.tree import Hardware

@@ -11,7 +11,7 @@ import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import of_text
 from deviceplugin.testing import Kubelet
-from deviceplugin_generic import documents
+from deviceplugin_generic.configuration import loading
 from discovered import found
 from generic.plugin import Make
 from hardware.tree import Hardware
@@ -63,7 +63,7 @@ def graphics(hardware: Hardware, address: str, number: int, driver: str = "xe") 
 
 def refuse_faults(text: str) -> None:
     root = of_text(text)
-    documents.read(root)
+    loading.read(root)
     root.faults.refuse()
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import InvalidError, of_text
-from deviceplugin_generic import GenericSettings, documents
+from deviceplugin_generic import GenericSettings
+from deviceplugin_generic.configuration import loading
 
 COMMAND = str(Path(sys.executable).with_name("generic-device-plugin"))
 TOML = '''
@@ -121,7 +122,7 @@ def faults(text: str) -> list[str]:
     try:
         root = of_text(text, "c.toml", ".toml")
         with suppress(InvalidError):
-            documents.read(root)
+            loading.read(root)
     except dp.ConfigError as error:
         return str(error).splitlines()
     return root.faults.lines

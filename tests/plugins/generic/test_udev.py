@@ -14,7 +14,7 @@ import deviceplugin as dp
 from deviceplugin.simulator import SimulatedKubelet
 from deviceplugin.testing import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings
-from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.configuration.loading import Devices
 from generic.plugin import Make
 from hardware.namespaces import unshared
 from patience import PATIENCE

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 import deviceplugin as dp
-from deviceplugin._config import names
+from deviceplugin._config import setting_names
 from deviceplugin._config.help_texts import helps
 from deviceplugin._config.settings import dump
 from deviceplugin_gpu.configuration.node_choice import LABEL
@@ -31,8 +31,8 @@ def test_the_page_lists_the_settings_of_the_code() -> None:
     expected = []
     for field in fields(GpuSettings):
         if field.name not in common:
-            key = names.key(field)
-            others = [*names.flags(field)[1:], *names.variables(field)[1:]]
+            key = setting_names.key(field)
+            others = [*setting_names.flags(field)[1:], *setting_names.variables(field)[1:]]
             also = ", ".join(f"`{name}`" for name in others) or "-"
             expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
     table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]

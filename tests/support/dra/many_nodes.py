@@ -16,8 +16,8 @@ from urllib3.exceptions import ProtocolError
 from deviceplugin import Device
 from deviceplugin._attribution.ownership import OfferState
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.offer import Catalogue, Offers
 from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.pools import Catalogue, Offers
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin.simulator import SimulatedCluster

@@ -11,11 +11,11 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
-from deviceplugin._dra.claims.lookup import Locator
+from deviceplugin._dra.claims.device_lookup import Locator
 from deviceplugin._dra.claims.plugin_calls import PluginCalls
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
-from deviceplugin._dra.claims.records import Records
+from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics

@@ -12,7 +12,7 @@ from typing import Any, Final
 from deviceplugin._app.host import Host
 from deviceplugin._config.settings import Settings
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.apiserver._account import Credentials
+from deviceplugin.apiserver._credentials import Credentials
 from deviceplugin.plugin import Plugin
 from deviceplugin.simulator import (
     KubeletConfig,

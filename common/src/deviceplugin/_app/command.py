@@ -27,7 +27,7 @@ from typing import (
 from deviceplugin._app import exit_status, flags
 from deviceplugin._app.file_changes import FileChanges
 from deviceplugin._app.signals import Signals
-from deviceplugin._config import environment, loading, names, settings_check
+from deviceplugin._config import environment, loading, setting_names, settings_check
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
@@ -193,7 +193,7 @@ class _Command:
 
     def _load(self, options: argparse.Namespace) -> Settings:
         """Return the current settings; record the content of files before they are read."""
-        keys = {names.key(field) for field in fields(self._settings)}
+        keys = {setting_names.key(field) for field in fields(self._settings)}
         given = {name: value for name, value in vars(options).items() if name in keys}
         file = options.config or environment.config_file()
         other = None if file else self._default_config

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from deviceplugin._app.actors import join
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.protocol_switch import DraFront
-from deviceplugin._attribution.claim_holds import Place
+from deviceplugin._app.thread_group import join
+from deviceplugin._attribution.claims_by_pod import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver, DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.offer import Catalogue as Descriptions
-from deviceplugin._dra.slices.offer import Offers, offers
 from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.pools import Catalogue as Descriptions
+from deviceplugin._dra.slices.pools import Offers, offers
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock

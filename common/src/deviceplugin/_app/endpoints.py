@@ -5,20 +5,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deviceplugin._app.actors import join
-from deviceplugin._app.sleepers import Sleeper, Sleepers
+from deviceplugin._app.on_demand_threads import Sleeper, Sleepers
+from deviceplugin._app.thread_group import join
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.retention import unhealthy
-from deviceplugin._http.report import NOT_ADVERTISED
+from deviceplugin._http.devices_report import NOT_ADVERTISED
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint import Endpoint
-from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._registration.kubelet_socket import Kubelet, Registrar
-from deviceplugin._registration.plugin_watcher import Registry
+from deviceplugin._registration.by_kubelet_socket import Kubelet, Registrar
+from deviceplugin._registration.by_plugin_watcher import Registry
 from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)

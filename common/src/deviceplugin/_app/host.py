@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deviceplugin._app.actors import Group
 from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.probes import Status
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
-from deviceplugin._app.status import Status
+from deviceplugin._app.thread_group import Group
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.podresources import PodResources
-from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.loop import Discovery
@@ -34,7 +34,7 @@ from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
     from deviceplugin._http.server import Server
-    from deviceplugin._telemetry.offers import Offered
+    from deviceplugin._telemetry.protocol_metrics import Offered
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
@@ -168,7 +168,7 @@ class Host:
         ]
 
     def _offered(self) -> "Iterable[Offered]":
-        from deviceplugin._http.offers import offered  # only a scrape needs it
+        from deviceplugin._http.protocol_counts import offered  # only a scrape needs it
 
         return offered(self._ownership, self._catalogue.resources().values())
 

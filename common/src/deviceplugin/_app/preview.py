@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin._discovery.found import Groups, describe, discover, facts
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError

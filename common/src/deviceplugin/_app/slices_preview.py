@@ -14,8 +14,8 @@ from deviceplugin._discovery.found import Groups
 from deviceplugin._dra.claims.parameters import head_of
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.device_classes import device_classes
-from deviceplugin._dra.slices.offer import Catalogue, Offers, OnUnhealthy
 from deviceplugin._dra.slices.plan import Site, plan
+from deviceplugin._dra.slices.pools import Catalogue, Offers, OnUnhealthy
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks
 from deviceplugin.model import Device

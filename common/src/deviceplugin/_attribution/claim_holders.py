@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from deviceplugin._attribution.offer_state import Claimed
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.protocol_state import Claimed
 
 
 class Claim(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._platform.file_identity import Identity
 
 

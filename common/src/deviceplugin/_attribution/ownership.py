@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
-from deviceplugin._attribution import offer_state
-from deviceplugin._attribution.choosing import Choice, choose, refuse
+from deviceplugin._attribution import protocol_state
 from deviceplugin._attribution.claim_holders import Claim, ClaimHolders, Unreadable
+from deviceplugin._attribution.device_choice import Choice, choose, refuse
 from deviceplugin._attribution.handover import Handover
-from deviceplugin._attribution.offer_state import HELD, UNHEALTHY, UNKNOWN, Mode, OfferState
 from deviceplugin._attribution.pod_holders import PodHolders
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import AttributionTiming, Key
+from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.protocol_state import HELD, UNHEALTHY, UNKNOWN, Mode, OfferState
 from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity
-from deviceplugin._platform.listeners import Listeners
 from deviceplugin.model import Device
 
 __all__ = ["HELD", "UNHEALTHY", "UNKNOWN", "Claim", "Mode", "OfferState", "Ownership"]
@@ -102,11 +102,11 @@ class Ownership:
             return why
         if self._owner_is_plugin(key):
             return ""
-        return offer_state.BY_DRA if self._mode == "dra" else offer_state.LEAVING_DRA
+        return protocol_state.BY_DRA if self._mode == "dra" else protocol_state.LEAVING_DRA
 
     def _withheld(self, key: Key) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
-        return self._closed_to_pods(key) or (leaving and offer_state.BY_DRA) or ""
+        return self._closed_to_pods(key) or (leaving and protocol_state.BY_DRA) or ""
 
     def _owner_is_plugin(self, key: Key) -> bool:
         return (self._mode == "device-plugin") != (key in self._handover)
@@ -191,8 +191,10 @@ class Ownership:
         offered = self._mode == "dra" and self._pods.known
         held = self._held_by_pod(key) or self._claims.unreadable_holder(key)
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = held or (offer_state.LEAVING_PLUGIN if is_leaving else "")
-        return offer_state.of(device, offered=offered, closed=closed, claimed=self._claims.way(key))
+        closed = held or (protocol_state.LEAVING_PLUGIN if is_leaving else "")
+        return protocol_state.of(
+            device, offered=offered, closed=closed, claimed=self._claims.way(key)
+        )
 
     # The mode, and the handover from one to the other.
 

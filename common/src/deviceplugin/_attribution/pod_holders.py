@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 
-from deviceplugin._attribution.ledger import Ledger, Observation
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import AttributionTiming, Key
+from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.release_ledger import Ledger, Observation
 from deviceplugin._platform.file_identity import Identity
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._attribution.schedule import AttributionTiming
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 
 
 class PollInterval:

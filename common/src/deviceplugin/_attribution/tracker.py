@@ -15,16 +15,16 @@ from functools import partial
 from typing import Any, Final
 
 from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.claim_holds import Place, with_claims
+from deviceplugin._attribution.checkpoint_holds import Recorded
+from deviceplugin._attribution.claims_by_pod import Place, with_claims
 from deviceplugin._attribution.exclusive import refuse_held
-from deviceplugin._attribution.ledger import Ledger, Observation
+from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
 from deviceplugin._attribution.poll_interval import PollInterval
-from deviceplugin._attribution.recorded import Recorded
-from deviceplugin._attribution.release import Releases
-from deviceplugin._attribution.schedule import AttributionTiming, Key, Schedule
-from deviceplugin._attribution.view import HoldingsView
+from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
+from deviceplugin._attribution.release_ledger import Ledger, Observation
+from deviceplugin._attribution.released_hook import Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.metrics import Metrics

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from deviceplugin._config import suggestions
 from deviceplugin._config import values as _values
-from deviceplugin._config import words
-from deviceplugin._config.names import CONFIG_VARIABLE, PREFIX, key, variable, variables
+from deviceplugin._config.setting_names import CONFIG_VARIABLE, PREFIX, key, variable, variables
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
 
@@ -30,7 +30,7 @@ def suspicious_variables(
     environ = os.environ if environ is None else environ
     known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
     near = {
-        name: words.nearest(name, known, 0.8)
+        name: suggestions.nearest(name, known, 0.8)
         for name in environ
         if name.startswith(PREFIX) and name not in known
     }

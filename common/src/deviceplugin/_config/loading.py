@@ -7,12 +7,14 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deviceplugin._config import places, words
+from deviceplugin._config import suggestions
 from deviceplugin._config import values as _values
-from deviceplugin._config.kinds import Kind
-from deviceplugin._config.names import key, variable, variables
-from deviceplugin._config.places import InvalidError, Place
-from deviceplugin._config.records import finished
+from deviceplugin._config.documents import places
+from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.places import Place
+from deviceplugin._config.kinds.kind import Kind
+from deviceplugin._config.kinds.mappings import finished
+from deviceplugin._config.setting_names import key, variable, variables
 from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def _in_file(
     for name, value in found.items():
         if name not in known:
             place = value if isinstance(value, Place) else root.within(name)
-            place.fault(f"unknown key: {words.suggestion(name, known)}")
+            place.fault(f"unknown key: {suggestions.suggestion(name, known)}")
     return found
 
 

@@ -8,9 +8,11 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from deviceplugin._config import places, settings, values
+from deviceplugin._config import settings, values
+from deviceplugin._config.documents import places
+from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import read_field
-from deviceplugin._config.places import InvalidError, Place
 from deviceplugin.errors import ConfigError
 
 T = TypeVar("T")

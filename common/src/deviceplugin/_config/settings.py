@@ -13,10 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from deviceplugin._config import loading, places
+from deviceplugin._config import loading
 from deviceplugin._config import values as _values
-from deviceplugin._config.names import key
-from deviceplugin._config.places import Place
+from deviceplugin._config.documents import places
+from deviceplugin._config.documents.places import Place
+from deviceplugin._config.setting_names import key
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
 

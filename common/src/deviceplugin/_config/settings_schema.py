@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from deviceplugin._config import values as _values
 from deviceplugin._config.help_texts import helps
-from deviceplugin._config.kinds import Schema
-from deviceplugin._config.names import key
+from deviceplugin._config.kinds.kind import Schema
 from deviceplugin._config.quantities import DURATION_PATTERN
+from deviceplugin._config.setting_names import key
 from deviceplugin._config.settings import Settings
 
 _NULL: Final = type(None)

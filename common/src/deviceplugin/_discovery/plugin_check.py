@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from deviceplugin._config import parameters, words
+from deviceplugin._config import parameters, suggestions
 from deviceplugin._inventory.validation import resource_name_problem, socket_name_problem
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
@@ -84,7 +84,7 @@ def doubtful_methods(plugin: Plugin) -> dict[str, str]:
     A method counts only if it accepts the hook's arguments, and if the plugin lacks that hook.
     """
     missing = [hook for hook in _ARGUMENTS if not overrides(plugin, hook)]
-    near = {name: words.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
+    near = {name: suggestions.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
     return {
         name: hook
         for name, hook in near.items()

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.claim_holds import Place
+from deviceplugin._attribution.claims_by_pod import Place
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._attribution.schedule import Key
-from deviceplugin._attribution.unrecorded import Unrecorded
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.unreadable_records import Unrecorded
 from deviceplugin._dra.claims.cdi_files import ClaimFiles
-from deviceplugin._dra.claims.lookup import Locator
-from deviceplugin._dra.claims.places import claimed_places, names_of, places_of
+from deviceplugin._dra.claims.device_lookup import Locator
+from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
 from deviceplugin._dra.claims.plugin_calls import PluginCalls
 from deviceplugin._dra.claims.preparing import ClaimReader, Preparing
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.claims.records import Records
+from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._dra.serving.health_service import HealthStreams
 from deviceplugin._dra.serving.process_lock import alone

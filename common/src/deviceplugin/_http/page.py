@@ -18,7 +18,7 @@ from typing import Final
 
 from deviceplugin._attribution.podresources import Hold
 from deviceplugin._discovery.found import facts
-from deviceplugin._http.report import Report
+from deviceplugin._http.devices_report import Report
 from deviceplugin._telemetry.events import Event
 from deviceplugin.model import Device
 

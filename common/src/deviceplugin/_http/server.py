@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol, cast
 
 from typing_extensions import override
 
+from deviceplugin._http.devices_report import Report
 from deviceplugin._http.page import render
-from deviceplugin._http.report import Report
 from deviceplugin._http.single_flight import Shared
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.metrics import Metrics

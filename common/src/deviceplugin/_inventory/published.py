@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from deviceplugin._inventory.chunks import Chunk, encode_chunks
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._platform.listeners import Listeners
+from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Plugin

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deviceplugin._kubelet.admission import Admission
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
-from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin._kubelet.socket_alias import SocketAlias
@@ -17,7 +17,7 @@ from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.kubelet_socket import Registrar, is_directory
+from deviceplugin._registration.by_kubelet_socket import Registrar, is_directory
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import RegistrationRefusedError
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET

@@ -12,13 +12,13 @@ import grpc
 import grpc.aio
 
 from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.unix_sockets import MAX_PATH, answers, check_exists, try_socket
-from deviceplugin._registration.kubelet_socket import Registrar
+from deviceplugin._registration.by_kubelet_socket import Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb

@@ -9,14 +9,14 @@ from deviceplugin.plugin import Plugin
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from deviceplugin._telemetry.offers import Offered
+    from deviceplugin._telemetry.protocol_metrics import Offered
 
 
 def offers(offered: "Callable[[], Iterable[Offered]]") -> Source:
     """Return the metrics of which protocol offers how many devices."""
 
     def make(_taken: Collection[str]) -> "Collector":
-        from deviceplugin._telemetry.offers import Offers
+        from deviceplugin._telemetry.protocol_metrics import Offers
 
         return Offers(offered)
 

@@ -14,10 +14,10 @@ from deviceplugin._platform.api_errors import (
     NotFoundError,
     UnavailableError,
 )
-from deviceplugin.apiserver._account import SERVICE_ACCOUNT, Account
 from deviceplugin.apiserver._amounts import devices_in
 from deviceplugin.apiserver._client import ApiServer, Page
-from deviceplugin.apiserver._finding import find_api_server
+from deviceplugin.apiserver._credentials import SERVICE_ACCOUNT, Account
+from deviceplugin.apiserver._find import find_api_server
 from deviceplugin.apiserver._slices import ResourceSlices
 from deviceplugin.apiserver._watch import Watch
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from deviceplugin.apiserver._entry import Entry
+from deviceplugin.apiserver._kubeconfig_entry import Entry
 from deviceplugin.errors import ConfigError
 
 _VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))

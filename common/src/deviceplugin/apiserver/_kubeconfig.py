@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._config.contents import content
-from deviceplugin._config.nodes import MalformedError, Node
-from deviceplugin._config.words import suggestion
-from deviceplugin._config.yaml_nodes import compose
-from deviceplugin.apiserver._entry import Entry
+from deviceplugin._config.documents.nodes import MalformedError, Node
+from deviceplugin._config.documents.reading import content
+from deviceplugin._config.documents.yaml_nodes import compose
+from deviceplugin._config.suggestions import suggestion
 from deviceplugin.apiserver._exec_plugin import ExecPlugin
-from deviceplugin.apiserver._user import Server, User
+from deviceplugin.apiserver._kubeconfig_entry import Entry
+from deviceplugin.apiserver._kubeconfig_user import Server, User
 from deviceplugin.errors import ConfigError
 
 _DEFAULT: Final = ".kube/config"

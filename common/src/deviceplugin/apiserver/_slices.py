@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from deviceplugin._platform.api_errors import ApiServerError, ForbiddenError
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin.apiserver._account import claims_in
 from deviceplugin.apiserver._client import ApiServer, Object
+from deviceplugin.apiserver._credentials import claims_in
 from deviceplugin.apiserver._watch import Watch
 
 _PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from deviceplugin._config import loading
-from deviceplugin._config.places import Place
+from deviceplugin._config.documents.places import Place
 from deviceplugin._config.settings import Settings
 
 S = TypeVar("S", bound=Settings)

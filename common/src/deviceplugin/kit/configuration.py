@@ -9,17 +9,10 @@ A field of `Settings` can have such a kind: `field(metadata={"kind": KIND})`. `s
 returns the schema of all fields.
 """
 
-from deviceplugin._config.kinds import Kind, anything, either, list_of, mapping_of, nothing
-from deviceplugin._config.places import (
-    InvalidError,
-    Place,
-    of_file,
-    of_plain,
-    of_text,
-    reading,
-)
-from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
-from deviceplugin._config.records import (
+from deviceplugin._config.documents.faults import InvalidError, bounded
+from deviceplugin._config.documents.places import Place, of_file, of_plain, of_text, reading
+from deviceplugin._config.kinds.kind import Kind, anything, either, list_of, mapping_of, nothing
+from deviceplugin._config.kinds.mappings import (
     Key,
     as_argument,
     finished,
@@ -28,7 +21,7 @@ from deviceplugin._config.records import (
     record,
     schema,
 )
-from deviceplugin._config.scalars import (
+from deviceplugin._config.kinds.scalars import (
     boolean,
     choice,
     duration,
@@ -40,8 +33,9 @@ from deviceplugin._config.scalars import (
     size,
     text,
 )
+from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
 from deviceplugin._config.settings_schema import settings_schema
-from deviceplugin._config.words import bounded, suggestion
+from deviceplugin._config.suggestions import suggestion
 
 __all__ = [
     "InvalidError",

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
-from deviceplugin._config.places import InvalidError, Place
+from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.places import Place
 from deviceplugin.errors import ConfigError
 
 __all__ = ["LOGGING", "LOGGING_SWITCHES", "Migration", "Setting", "Workload", "checked", "flags"]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from deviceplugin._config.contents import content
+from deviceplugin._config.documents.reading import content
 from deviceplugin.kit import files
 from deviceplugin.kit.log import Problems
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final, cast
 
 from deviceplugin._app.exit_status import FAILED, USAGE, complain
-from deviceplugin._config import values, words
+from deviceplugin._config import suggestions, values
 from deviceplugin.errors import ConfigError
 
 _LONGEST_TIMEOUT: Final = 60.0
@@ -108,6 +108,6 @@ def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> Non
     """
     for name in wanted:
         if name not in known:
-            near = words.nearest(name, known)
+            near = suggestions.nearest(name, known)
             advice = f"did you mean {near}?" if near else "--list shows all"
             raise ConfigError(f"no {kind} {name!r}: {advice}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Final, TextIO
 
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin._platform.monitor import Monitor
 
 _DONE: Final = "ok"

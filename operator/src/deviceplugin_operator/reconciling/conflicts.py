@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin_operator.kind.catalogue import CUSTOM
-from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.crd.catalogue import CUSTOM
+from deviceplugin_operator.crd.specification import Variant, Wanted
 from deviceplugin_operator.observed.fleet import Fleet
 from deviceplugin_operator.observed.seen import Object
 from deviceplugin_operator.rollout import placement

@@ -10,8 +10,8 @@ import deviceplugin as dp
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
-from deviceplugin_operator.kind import specification
-from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.crd import specification
+from deviceplugin_operator.crd.specification import Variant, Wanted
 from deviceplugin_operator.observed.fleet import Fleet
 from deviceplugin_operator.observed.seen import DAEMON_SETS, OWNERS, Object, Seen
 from deviceplugin_operator.reconciling import conflicts, daemon_set_status

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deviceplugin_operator.kind.status_schema import MOST_PROBLEMS
+from deviceplugin_operator.crd.status_schema import MOST_PROBLEMS
 from deviceplugin_operator.observed.fleet import NodeFacts, of_resources
 from deviceplugin_operator.rollout.step import Progress
 

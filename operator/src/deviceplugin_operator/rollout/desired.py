@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin_operator import names
-from deviceplugin_operator.kind.specification import Object, Variant, Wanted
+from deviceplugin_operator.crd.specification import Object, Variant, Wanted
 from deviceplugin_operator.manifests.deployments_folder import CONTAINER
 from deviceplugin_operator.manifests.kustomize import Manifest
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deviceplugin_operator.kind.specification import Variant, Wanted
+from deviceplugin_operator.crd.specification import Variant, Wanted
 from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from deviceplugin_operator.kind.specification import Rollout
+from deviceplugin_operator.crd.specification import Rollout
 
 SETTLE: Final = 11.0
 """Seconds. If the node has not reported since its pod became ready, its devices are counted after

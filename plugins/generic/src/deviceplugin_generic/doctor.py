@@ -7,11 +7,12 @@ from typing import Final
 
 from deviceplugin import ConfigError
 from deviceplugin.checks import Finding, Node, failure, ok, warning
-from deviceplugin_generic import DEFAULT_CONFIG, globs
-from deviceplugin_generic.entries import Configuration, Entry, Rule
-from deviceplugin_generic.matching import of_rule
+from deviceplugin_generic import DEFAULT_CONFIG
+from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration.entries import Configuration, Entry, Rule
+from deviceplugin_generic.discovery.matching import of_rule
+from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.plugin import GenericSettings
-from deviceplugin_generic.tree import Roots, Tree
 
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."

@@ -11,14 +11,16 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit import udev
 from deviceplugin.kit.configuration import Place
-from deviceplugin_generic import devices, documents, domains, globs, sharing
-from deviceplugin_generic.documents import Devices
-from deviceplugin_generic.domains import Domains
-from deviceplugin_generic.entries import Configuration, Entry
-from deviceplugin_generic.health import Doctor
-from deviceplugin_generic.memory import Memory
+from deviceplugin_generic import sharing
+from deviceplugin_generic.configuration import domains, globs, loading
+from deviceplugin_generic.configuration.domains import Domains
+from deviceplugin_generic.configuration.entries import Configuration, Entry
+from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.discovery import devices
+from deviceplugin_generic.discovery.cache import Cache
+from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.sharing import Overlap
-from deviceplugin_generic.tree import Roots, Tree
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class GenericSettings(dp.Settings):
     @classmethod
     @override
     def from_file(cls, root: Place) -> Mapping[str, object]:
-        return documents.read(root)
+        return loading.read(root)
 
 
 def configured(settings: GenericSettings) -> Configuration:
@@ -59,7 +61,7 @@ def configured(settings: GenericSettings) -> Configuration:
 class GenericPlugin(dp.Plugin):
     """Offer device nodes, mounts and USB, PCI and other devices to pods, as a file names them.
 
-    ``doctor`` and ``memory`` are those of the previous plugin object, if there was one, because
+    ``doctor`` and ``cache`` are those of the previous plugin object, if there was one, because
     the history of devices must survive a new configuration.
     """
 
@@ -69,13 +71,13 @@ class GenericPlugin(dp.Plugin):
         roots: Roots | None = None,
         *,
         doctor: Doctor | None = None,
-        memory: Memory | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self._settings = settings
         self._roots = roots or Roots()
         self._configuration = configured(settings)
         self._doctor = doctor or Doctor()
-        self._memory = memory or Memory()
+        self._cache = cache or Cache()
         self._names = globs.Names()
         self._found: list[list[devices.Share]] = []
         self._devices: list[dp.Device] = []
@@ -87,10 +89,9 @@ class GenericPlugin(dp.Plugin):
     def discover(self) -> Iterable[dp.Device]:
         configuration, domain = self._configuration, self._settings.domain.names[0]
         tree = Tree(self._roots, self._names)
-        self._memory.begin(tree)
+        self._cache.begin(tree)
         found = [
-            self._memory.shares(entry, domain, tree, self._doctor)
-            for entry in configuration.entries
+            self._cache.shares(entry, domain, tree, self._doctor) for entry in configuration.entries
         ]
         found.append(devices.of_rules(configuration.rules, domain, tree, self._doctor))
         self.watch_paths = self._watched(tree)
@@ -115,7 +116,7 @@ class GenericPlugin(dp.Plugin):
 
     def _watched(self, tree: Tree) -> list[Path]:
         """Return the directories of patterns, and the directories that are devices."""
-        paths: set[str] = set(self._memory.folders)
+        paths: set[str] = set(self._cache.folders)
         for entry in self._configuration.entries:
             for spec in (spec for group in entry.groups for spec in group.paths):
                 paths |= globs.directories(spec.path, tree.names)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import deviceplugin as dp
 from deviceplugin.kit.sharing import Policy, Shares
-from deviceplugin_generic.devices import Share
+from deviceplugin_generic.discovery.devices import Share
 
 Overlap = Literal["allow", "first", "refuse"]
 

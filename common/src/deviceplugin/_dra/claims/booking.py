@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from deviceplugin._attribution.choosing import Choice
+from deviceplugin._attribution.device_choice import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
-from deviceplugin._attribution.schedule import Key
-from deviceplugin._dra.claims.lookup import Candidates, Located
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._dra.claims.device_lookup import Candidates, Located
 from deviceplugin._dra.claims.record import Place, Record
 
 

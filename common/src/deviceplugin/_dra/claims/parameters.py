@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config import parameters
-from deviceplugin._dra.claims.lookup import Candidates
+from deviceplugin._dra.claims.device_lookup import Candidates
 from deviceplugin._dra.claims.record import RecordedParameters
 from deviceplugin._dra.claims.results import Configuration
 from deviceplugin._platform import hooks

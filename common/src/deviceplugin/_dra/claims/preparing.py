@@ -14,15 +14,15 @@ from itertools import groupby
 from typing import Any, Final, Protocol
 
 from deviceplugin._attribution.ownership import Claim, Ownership
-from deviceplugin._dra.claims.answers import Asking, unanswered
+from deviceplugin._dra.claims.allocations import Asking, unanswered
 from deviceplugin._dra.claims.booking import take
 from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
+from deviceplugin._dra.claims.device_lookup import Candidates, Locator
 from deviceplugin._dra.claims.locks import ClaimLocks
-from deviceplugin._dra.claims.lookup import Candidates, Locator
 from deviceplugin._dra.claims.parameters import ParameterReader
 from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.claims.records import Records
+from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.claims.results import Result, results
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._telemetry.metrics import Metrics

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import device_name
 
 _VERSION: Final = 1

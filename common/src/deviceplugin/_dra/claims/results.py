@@ -1,6 +1,7 @@
 """What the API server's object of a claim says about devices of one driver."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from deviceplugin._dra.shares import SHARES
 from deviceplugin.errors import AllocationError
 
 _FROM_CLASS: Final = "FromClass"
+_TOO_MANY: Final = 1_000_000
+"""Shares that no device has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +99,10 @@ def _result(found: Mapping[str, Any], configurations: tuple[Configuration, ...])
 
 
 def _count(amount: str) -> int:
-    try:
-        return whole_number(amount)
-    except ValueError:
-        raise AllocationError(f"{amount} {SHARES}: not a number of shares") from None
+    with suppress(ValueError):
+        if (count := whole_number(amount)) < _TOO_MANY:
+            return count
+    raise AllocationError(f"{amount} {SHARES}: not a number of shares")
 
 
 def _parent(request: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._dra.naming import slice_name
 from deviceplugin._dra.slices.layout import lay_out
-from deviceplugin._dra.slices.offer import Entry, Pool
+from deviceplugin._dra.slices.pools import Entry, Pool
 from deviceplugin._dra.slices.store import Object
 
 CONTENT: Final = "dra.deviceplugin.dev/content"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from deviceplugin._attribution.schedule import Key
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.slices.known import KnownSlices
-from deviceplugin._dra.slices.offer import Catalogue, Entry, Offers, Pool
 from deviceplugin._dra.slices.plan import Site, Write, device_names_in, plan
+from deviceplugin._dra.slices.pools import Catalogue, Entry, Offers, Pool
 from deviceplugin._dra.slices.rate_limit import Bucket
 from deviceplugin._dra.slices.share_support import ShareSupport
 from deviceplugin._dra.slices.store import Object, Slices, SliceStore

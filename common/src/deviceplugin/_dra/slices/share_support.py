@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from deviceplugin._dra.shares import SHARES, counted, has_shares
-from deviceplugin._dra.slices.offer import Catalogue, Offers, Pool
 from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.pools import Catalogue, Offers, Pool
 from deviceplugin._dra.slices.store import Object, SliceStore
 from deviceplugin._platform.api_errors import ApiServerError
 from deviceplugin.kit.log import Problems

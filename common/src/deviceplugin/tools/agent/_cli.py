@@ -12,7 +12,7 @@ from typing_extensions import override
 from deviceplugin._app import command
 from deviceplugin._app.exit_status import USAGE, complain
 from deviceplugin._config import environment
-from deviceplugin._config.places import Place
+from deviceplugin._config.documents.places import Place
 from deviceplugin._config.settings import Settings
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin.errors import ConfigError, DevicePluginError

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin.conformance._check import Check, Result, Verdict
 from deviceplugin.simulator import NEWEST
 from deviceplugin.tools import _json_report

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin.tools import _json_report
 from deviceplugin.tools.devices._inventory import Device, Inventory
 

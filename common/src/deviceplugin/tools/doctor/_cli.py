@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin._config import environment
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from deviceplugin._app.table import aligned
+from deviceplugin._app.text_table import aligned
 from deviceplugin.tools import _json_report
 from deviceplugin.tools.fleet._fleet import Fleet, Row, Sum
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import natural
-from deviceplugin_generic.tree import VFIO, Tree
+from deviceplugin_generic.discovery.tree import VFIO, Tree
 
 _HUB: Final = "09"
 _USB: Final = "usb"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin.kit.hardware import Device
+from deviceplugin_generic.discovery.tree import VFIO, Tree
 from deviceplugin_generic.explanation.candidates import Candidate
-from deviceplugin_generic.tree import VFIO, Tree
 
 _MAGIC: Final = re.compile(r"([*?\[\\])")
 _COMMON_SERIAL: Final = re.compile("0*1?|0?123456[0-9]*(abcdef)?|0+[1-9]|(.)\\2+", re.IGNORECASE)

@@ -7,11 +7,11 @@ from typing import Any, Final
 import yaml
 
 from deviceplugin.kit.usb import Ledger
-from deviceplugin_generic.devices import of_entry
-from deviceplugin_generic.documents import Devices
+from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.discovery.devices import of_entry
+from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.tree import Tree
 from deviceplugin_generic.explanation.proposals import Proposal
-from deviceplugin_generic.health import Doctor
-from deviceplugin_generic.tree import Tree
 
 _WIDTH: Final = 100
 _MOST_IDS: Final = 8

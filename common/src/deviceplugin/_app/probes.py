@@ -1,0 +1,111 @@
+"""What the probes answer: the state of a process, also for the page, metrics and tests."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from deviceplugin._app.catalogue import Catalogue
+from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.protocol_switch import ProtocolSwitch
+from deviceplugin._attribution.tracker import HoldingsTracker
+from deviceplugin._config.settings import Settings
+from deviceplugin._discovery.found import NOT_RETURNING, counts
+from deviceplugin._discovery.loop import Discovery
+from deviceplugin._http.devices_report import Report, attribution
+from deviceplugin._kubelet.liveness import Liveness
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount
+
+
+class Status:
+    """The state of everything that runs. Thread-safe."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        discoveries: Sequence[Discovery],
+        catalogue: Catalogue,
+        endpoints: Endpoints,
+        tracker: HoldingsTracker,
+        liveness: Liveness,
+        switch: ProtocolSwitch,
+    ) -> None:
+        self._settings = settings
+        self._discoveries = discoveries
+        self._catalogue = catalogue
+        self._endpoints = endpoints
+        self._tracker = tracker
+        self._liveness = liveness
+        self._switch = switch
+
+    def alive(self) -> str:
+        """Return why the process should be restarted, or an empty string."""
+        hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
+        if hanging:
+            return f"{NOT_RETURNING}: {', '.join(hanging)}"
+        directory = self._settings.plugin_dir
+        with suppress(OSError):  # absent or inaccessible, which a restart would not repair
+            if not directory.stat().st_nlink:
+                # A container still mounts the deleted one; only a new container gets the new one.
+                return f"{directory} has been deleted under its mount"
+        return self._liveness.problem()
+
+    def ready(self) -> str:
+        """Return why devices cannot be allocated from here now, or an empty string."""
+        if waiting := [d.name for d in self._discoveries if d.waiting]:
+            return f"waiting for pod resources: {', '.join(waiting)}"
+        if pending := [d for d in self._discoveries if not d.completed]:
+            return _without_success("yet", pending)
+        if overdue := [d for d in self._discoveries if d.overdue]:
+            deadline = self._settings.discovery_deadline.total_seconds()
+            return _without_success(f"for {deadline:g} s", overdue)
+        return "\n".join([*self._unregistered(), *self._switch.problems()])
+
+    def troubles(self) -> list[str]:
+        """Return a message for everything that keeps devices from being advertised now."""
+        own = [text for discovery in self._discoveries for text in discovery.troubles()]
+        return [*own, *self._unregistered(), *self._switch.troubles()]
+
+    def _unregistered(self) -> list[str]:
+        return [
+            f"{endpoint.resource.name}: {endpoint.problem}"
+            for endpoint in self._endpoints.running()
+            if endpoint.problem
+        ]
+
+    def reports(self) -> list[Report]:
+        """Return all resources in their current state, sorted by name."""
+        holdings = self._tracker.current()
+        return [
+            Report.of(resource, self._endpoints.problem(name), holdings)
+            for name, resource in sorted(self._catalogue.resources().items())
+        ]
+
+    def inventory(self) -> Mapping[str, Any]:
+        """Return all resources and their devices, for JSON."""
+        return {
+            "resources": [
+                {**report.as_json(), "devices": list(report.devices_as_json())}
+                for report in self.reports()
+            ]
+        }
+
+    # Called by the metrics at each scrape.
+
+    def count_devices(self) -> list[DeviceCount]:
+        """Return the numbers of healthy and of unhealthy devices of each resource."""
+        resources = self._catalogue.resources()
+        return [(name, *counts(resource.devices)) for name, resource in resources.items()]
+
+    def attribute(self) -> list[Attribution]:
+        """Return the holders of the devices of each resource."""
+        holdings = self._tracker.current()
+        resources = self._catalogue.resources().values()
+        return [attribution(resource, holdings) for resource in resources]
+
+
+def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
+    return "\n".join(
+        f"no discovery has succeeded {since}: {d.name}{d.failure and f': {d.failure}'}"
+        for d in discoveries
+    )

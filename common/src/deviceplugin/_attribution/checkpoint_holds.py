@@ -1,0 +1,117 @@
+"""Which devices must be taken for held because the kubelet has recorded them for a pod.
+
+PodResources lists no devices of ordinary init containers, and a kubelet that has just started lists
+few pods. The kubelet's checkpoint has them all. But it may also have devices of pods that have
+ended, until it is written the next time, and does not say which pods these are.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from deviceplugin._attribution.checkpoint import Checkpoint, Entry
+from deviceplugin._attribution.podresources import Holdings, PodName
+from deviceplugin._attribution.poll_schedule import Key
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Device:
+    """What is known of a device since it was allocated."""
+
+    allocated: int = 0
+    """Which allocation of this process it was; 0 for one before its start."""
+    earlier: frozenset[PodName] = frozenset()
+    """The pods that had been listed before."""
+    containers: set[str] = field(default_factory=set)
+    """The containers that were listed with it."""
+    possible: frozenset[PodName] | None = None
+    """The pods that may have it, of which none may be listed with it."""
+
+
+class Recorded:
+    """What ``checkpoint`` has of pods that may still be there. Thread-safe.
+
+    A pod has ended if one of its containers was listed with a device, since that was allocated, and
+    is not any more. If none ever was, it has ended when no pod is listed any more that was new in
+    the first list after the allocation.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._lock = threading.Lock()
+        self._devices: defaultdict[Key, _Device] = defaultdict(_Device)
+        self._allocations = 0
+        self._known = 0
+        """The last allocation before the last list was asked for."""
+
+    def allocated(self, keys: Iterable[Key], earlier: frozenset[PodName]) -> None:
+        """Record that ``keys`` were allocated, when ``earlier`` were the pods of the last list."""
+        with self._lock:
+            self._allocations += 1
+            self._devices.update((key, _Device(self._allocations, earlier)) for key in keys)
+
+    @property
+    def moment(self) -> int:
+        """The present, for ``listed``."""
+        return self._allocations
+
+    def listed(self, moment: int) -> None:
+        """Record that all pods were listed, as asked for at ``moment``."""
+        with self._lock:
+            self._known = moment
+
+    def is_free(self, ours: Collection[str]) -> bool:
+        """Return whether nothing of the resources ``ours`` is recorded for any pod.
+
+        That is certain, listed or not: a kubelet records a device before its container starts.
+        """
+        with self._lock:
+            found = any(entry.resource in ours for entry in self._checkpoint.entries())
+            return self._checkpoint.is_known and not found
+
+    def held(self, holdings: Holdings, ours: Collection[str]) -> frozenset[Key]:
+        """Return the devices that pods may hold, listed or not, of the resources ``ours``.
+
+        Args:
+            holdings: What pods hold according to PodResources, by the last list or later.
+            ours: The resources of this process.
+        """
+        now = {(hold.resource, hold.device, hold.container) for hold in holdings.holds or ()}
+        complete = holdings.complete and holdings.holds is not None
+        pods: defaultdict[str, list[Entry]] = defaultdict(list)
+        with self._lock:
+            for resource, device, container in now:
+                if resource in ours:
+                    self._devices[resource, device].containers.add(container)
+            for entry in self._checkpoint.entries():
+                if entry.resource in ours:
+                    pods[entry.pod].append(entry)
+            return frozenset(
+                (entry.resource, entry.device)
+                for entries in pods.values()
+                if not (complete and self._has_ended(entries, now, holdings.pods))
+                for entry in entries
+            )
+
+    def _has_ended(
+        self,
+        entries: Iterable[Entry],
+        now: Collection[tuple[str, str, str]],
+        pods: frozenset[PodName],
+    ) -> bool:
+        found = [(entry, self._devices[entry.resource, entry.device]) for entry in entries]
+        known = [entry for entry, device in found if entry.container in device.containers]
+        if known:
+            return not any((e.resource, e.device, e.container) in now for e in known)
+        return not all(self._narrowed((device for _, device in found), pods))
+
+    def _narrowed(self, devices: Iterable[_Device], pods: frozenset[PodName]) -> Iterator[bool]:
+        """Yield whether a pod is left that may have the device, of each of ``devices``."""
+        for device in devices:
+            if device.allocated > self._known:  # since ``pods`` were listed
+                yield True
+                continue
+            before = pods - device.earlier if device.possible is None else device.possible
+            device.possible = before & pods
+            yield bool(device.possible)

@@ -1,0 +1,142 @@
+"""Calling a plugin's ``released`` when a pod has released devices. The kubelet never reports that.
+
+The release is concluded from what PodResources no longer shows, so it is never immediate. It must
+also be certain: a kubelet that does not know its pods yet gives a list without them, and that must
+not release anything.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Final
+
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.release_ledger import Ledger, Observation
+from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin._platform import hooks as _hooks
+from deviceplugin._platform.file_identity import Identity
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.model import Device
+from deviceplugin.plugin import Capabilities
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT: Final = 10.0
+"""Most seconds that ``released()`` may take, and that an Allocate of the same device waits."""
+_MANY: Final = 10
+"""Most devices that one log line names."""
+
+
+class Releases:
+    """Calls ``released`` of plugins that override it. Thread-safe."""
+
+    def __init__(
+        self, find: Callable[[str], Resource | None], ledger: Ledger, metrics: Metrics
+    ) -> None:
+        self._find = find
+        self._ledger = ledger
+        self._metrics = metrics
+        self._changed = threading.Condition()
+        self._busy: Counter[Key] = Counter()
+        self._reporting: set[Key] = set()
+        self._hooks: dict[str, _hooks.Hooks] = {}
+        self._closed = False
+        self._problems = Problems(log)
+        self._kubelet: Identity = None
+
+    def close(self) -> None:
+        """Make no more calls, and stop waiting for those under way."""
+        with self._changed:
+            self._closed = True
+            hooks = list(self._hooks.values())
+        for each in hooks:
+            each.close()
+
+    @contextmanager
+    def allocating(self, resource: Resource, ids: Iterable[str]) -> Iterator[None]:
+        """Count ``ids`` as held by a pod after the context, unless its body raises.
+
+        First it waits for a ``released`` that is under way for one of them, up to its time limit.
+        """
+        if not Capabilities.of(resource.plugin).released:  # but the plugin is exclusive
+            yield
+            return
+        keys = {(resource.name, device_id) for device_id in ids}
+        with self._changed:
+            self._changed.wait_for(lambda: not keys & self._reporting, _TIMEOUT)
+            self._busy.update(keys)
+        try:
+            yield
+            with self._changed:
+                self._ledger.allocated(keys, self._kubelet, time.monotonic())
+        finally:
+            with self._changed:
+                self._busy -= Counter(keys)
+
+    def confirm_in(self) -> float | None:
+        """Return the seconds until a poll could confirm a release; None if there is none."""
+        with self._changed:
+            return self._ledger.confirm_in(time.monotonic())
+
+    def observe(self, observation: Observation) -> None:
+        """Call ``released`` of the plugins concerned. This takes as long as their hooks take."""
+        names = {name for name, _ in observation.held}
+        wanting = {name for name in names if _wants(self._find(name))}
+        wanted = {key for key in observation.held if key[0] in wanting}
+        with self._changed:
+            self._kubelet = observation.kubelet
+            if self._closed:
+                return
+            observation = observation._replace(held=wanted)
+            due = sorted(self._ledger.observe(observation, self._busy, time.monotonic()))
+        for name, keys in groupby(due, key=lambda key: key[0]):
+            self._report(name, list(keys))
+
+    def _report(self, name: str, keys: list[Key]) -> None:
+        resource = self._find(name)
+        with self._changed:
+            # Devices may have been allocated while the hooks of other resources ran.
+            if self._closed:
+                return
+            keys = [key for key in self._ledger.still_free(keys) if key not in self._busy]
+            self._reporting = set(keys)
+        if not keys:
+            return
+        over = False
+        try:
+            over = resource is None or not _wants(resource) or self._call(resource, keys)
+        finally:
+            with self._changed:
+                if over:
+                    self._ledger.forget(keys)
+                self._reporting = set()
+                self._changed.notify_all()
+
+    def _call(self, resource: Resource, keys: list[Key]) -> bool:
+        known, plugin, name = resource.devices, resource.plugin, resource.name
+        ids = sorted((device_id for _, device_id in keys), key=natural_key)
+        devices = [known.get(device_id, Device(device_id, resource=name)) for device_id in ids]
+        with self._changed:
+            hooks = self._hooks.setdefault(name, _hooks.Hooks())
+        try:
+            hooks.call("released", plugin.released, devices, timeout=_TIMEOUT)
+        except DevicePluginError as error:
+            self._problems.say(name, "released() failed", resource=name, error=str(error))
+            return False
+        self._problems.over(name)
+        self._metrics.released.labels(name).inc(len(ids))
+        for device_id in ids[:_MANY]:
+            self._metrics.events.add("device released", resource=name, device=device_id)
+        log.info("devices released", extra={"resource": name, "devices": ", ".join(ids[:_MANY])})
+        return True
+
+
+def _wants(resource: Resource | None) -> bool:
+    return resource is not None and Capabilities.of(resource.plugin).released

@@ -1,0 +1,1 @@
+"""Documents in YAML, JSON and TOML: each value with its line, and all faults, collected."""

@@ -1,0 +1,259 @@
+"""Places in a document, and the value at each."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from deviceplugin._config.documents.faults import Faults, InvalidError
+from deviceplugin._config.documents.nodes import Kind, MalformedError, Node, of_value
+from deviceplugin._config.documents.reading import content
+from deviceplugin._config.suggestions import suggestion
+from deviceplugin.errors import ConfigError
+
+LONGEST: Final = 16 * 1024**2
+"""Bytes of a file that is read. A ConfigMap has at most 1 MiB."""
+_NO_YAML: Final = (
+    "reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the file as .toml or "
+    ".json"
+)
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Readable(Protocol[_T_co]):
+    """What can turn a place into a value."""
+
+    @property
+    def read(self) -> "Callable[[Place], _T_co]":
+        """Return the value, or record the fault and raise InvalidError."""
+
+
+class Place:
+    """A value in a document, with its file, line and key."""
+
+    __slots__ = ("faults", "key", "node")
+
+    def __init__(self, faults: Faults, node: Node, key: str = "") -> None:
+        self.faults = faults
+        """All faults of the document."""
+        self.key = key
+        """The keys that lead here, as in ``devices[0].groups``."""
+        self.node = node
+        """The value itself, for the framework's use."""
+
+    def __str__(self) -> str:
+        return self.faults.place(self.node.line, self.key)
+
+    @property
+    def kind(self) -> Kind:
+        """The type of the value: ``text``, ``integer``, ``list`` and so on."""
+        return self.node.kind
+
+    @property
+    def raw(self) -> str:
+        """A scalar as it is written, without quotes."""
+        return self.node.raw
+
+    @property
+    def shown(self) -> str:
+        """The value as messages show it: a string in quotes, a list as ``a list``."""
+        if self.kind == "text":
+            return repr(self.raw)
+        if self.kind in {"list", "mapping"}:
+            return f"a {self.kind}"
+        return "null" if self.kind == "nothing" else self.raw
+
+    def fault(self, problem: str) -> InvalidError:
+        """Record a fault of this value. Return the error to raise if reading cannot go on."""
+        return self.faults.add(self.node.line, self.key, problem)
+
+    def wrong(self, wanted: str) -> InvalidError:
+        """Record that the value is not what is ``wanted``. Return the error, as ``fault`` does."""
+        return self.fault(f"{self.shown} is not {wanted}")
+
+    def keys(
+        self, known: Collection[str] | None = None, *, any_case: bool = False
+    ) -> "dict[str, Place]":
+        """Return the places in a mapping by key. If ``known`` is given, other keys are faults.
+
+        With ``any_case``, a key that differs from a known one in upper and lower case is that one.
+
+        Raises:
+            InvalidError: It is not a mapping. The fault is recorded.
+        """
+        if self.kind != "mapping":
+            raise self.wrong("a mapping with keys")
+        found = {
+            key: Place(self.faults, node, self._inner(key)) for key, node in self.node.pairs.items()
+        }
+        if any_case:
+            found = _renamed(found, {key.lower(): key for key in known or ()})
+        for key in [] if known is None else [key for key in found if key not in known]:
+            found.pop(key).fault(f"unknown key: {suggestion(key, known or ())}")
+        return found
+
+    def within(self, key: str) -> "Place":
+        """Return the place of ``key`` in a mapping, whether or not the key is there."""
+        return Place(self.faults, self.node.pairs.get(key, self.node), self._inner(key))
+
+    def _inner(self, key: str) -> str:
+        shown = key if key.isprintable() else repr(key)
+        return f"{self.key}.{shown}" if self.key else shown
+
+    def items(self) -> "list[Place]":
+        """Return the places in a list.
+
+        Raises:
+            InvalidError: It is not a list. The fault is recorded.
+        """
+        if self.kind != "list":
+            raise self.wrong("a list")
+        return [
+            Place(self.faults, node, f"{self.key}[{number}]")
+            for number, node in enumerate(self.node.items)
+        ]
+
+    def read(self, kind: Readable[_T]) -> _T:
+        """Return the value, read as ``kind``.
+
+        Raises:
+            InvalidError: It is not one. The fault is recorded.
+        """
+        return kind.read(self)
+
+    def take(self, kind: Readable[_T], instead: _T) -> _T:
+        """Return the value, read as ``kind``, or record a fault and return ``instead``."""
+        with suppress(InvalidError):
+            return kind.read(self)
+        return instead
+
+    def plain(self) -> Any:
+        """Return the value as a Python object. Keys are strings.
+
+        Raises:
+            InvalidError: A scalar is invalid in its language, such as the date 2001-99-99. The
+                fault is recorded.
+        """
+        if self.kind == "mapping":
+            return {key: place.plain() for key, place in self.keys().items()}
+        if self.kind == "list":
+            return [place.plain() for place in self.items()]
+        if not self.node.readable:
+            raise self.fault("not valid")
+        return self.node.value
+
+
+def _renamed(found: dict[str, Place], known: dict[str, str]) -> dict[str, Place]:
+    """Return places by the known keys; the same key in two cases is a fault."""
+    made: dict[str, Place] = {}
+    for key, place in found.items():
+        name = known.get(key.lower(), key)
+        if name in made:
+            place.fault(f"is the same key as {name}: keep one of them")
+        made.setdefault(name, place)
+    return made
+
+
+def of_file(path: Path) -> Place:
+    """Return the outermost place of a file in TOML, JSON or YAML, according to its extension.
+
+    A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file is an
+    empty mapping. Duplicate keys are faults, wherever they are.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not valid. A pipe is not read, because it could
+            not be read again.
+    """
+    faults = Faults(lambda line: f"{path}:{line}" if line else str(path))
+    try:
+        text = content(path, LONGEST).decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not valid: {error.reason} of UTF-8") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
+    return _root(path.suffix, text, faults)
+
+
+def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
+    """Return the outermost place of a document in a string, which messages call ``name``.
+
+    Raises:
+        ConfigError: It is not valid.
+    """
+    many = "\n" in text.strip()
+
+    def locate(line: int) -> str:
+        return ": ".join(part for part in (name, f"line {line}" if line and many else "") if part)
+
+    return _root(language, text, Faults(locate))
+
+
+def of_plain(value: Any, name: str = "") -> Place:
+    """Return the outermost place of a value as ``json`` returns it; its key begins with ``name``.
+
+    Raises:
+        ConfigError: Values are nested too deeply.
+    """
+    try:
+        return Place(Faults(lambda _line: ""), of_value(value), name)
+    except MalformedError as error:
+        raise ConfigError(f"{name}: {error}" if name else str(error)) from error
+
+
+def _root(language: str, text: str, faults: Faults) -> Place:
+    node = None
+    try:
+        if language == ".json":
+            from deviceplugin._config.documents import json_nodes
+
+            node = json_nodes.compose(text)
+        elif language == ".toml":
+            from deviceplugin._config.documents import toml_nodes
+
+            node = toml_nodes.compose(text)
+        else:
+            from deviceplugin._config.documents import yaml_nodes
+
+            node = yaml_nodes.compose(text)
+    except ImportError:
+        faults.add(0, "", _NO_YAML)
+    except MalformedError as error:
+        faults.add(error.line, "", f"not valid: {error}")
+    faults.refuse()
+    root = Place(faults, node or Node("mapping"))
+    _note_repeated(root)
+    return root
+
+
+def _note_repeated(root: Place) -> None:
+    """Record all duplicate keys as faults, also where nobody reads them."""
+    waiting = deque([root])
+    known: set[int] = set()
+    while waiting:
+        place = waiting.popleft()
+        if id(place.node) in known:  # an alias is the same node as its anchor
+            continue
+        known.add(id(place.node))
+        for key, line in place.node.repeated:
+            root.faults.add(line, place.within(key).key, "given twice")
+        waiting += place.keys().values() if place.kind == "mapping" else ()
+        waiting += place.items() if place.kind == "list" else ()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Place]:
+    """Yield the outermost place of a file, and raise all recorded faults at the end.
+
+    Raises:
+        ConfigError: All faults, a line each, with file, line and key.
+    """
+    root = of_file(path)
+    with suppress(InvalidError):
+        yield root
+    root.faults.refuse()

@@ -1,0 +1,105 @@
+"""YAML as nodes, by PyYAML."""
+
+from typing import Any, Final
+
+from deviceplugin._config.documents.nodes import (
+    Kind,
+    MalformedError,
+    Node,
+    TooDeepError,
+    check_depth,
+)
+
+_TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = f"{_TAG}merge"
+"""The kind of ``<<``."""
+_KINDS: Final[dict[str, Kind]] = {
+    f"{_TAG}str": "text",
+    f"{_TAG}int": "integer",
+    f"{_TAG}float": "number",
+    f"{_TAG}bool": "boolean",
+    f"{_TAG}null": "nothing",
+    f"{_TAG}timestamp": "date",
+}
+_UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError)
+"""What PyYAML raises for scalars that do not fit their tag."""
+
+
+def compose(text: str) -> Node | None:
+    """Return the outermost value; None for a document without any.
+
+    Raises:
+        MalformedError: The document is not valid, or ``<<`` merges what is not a mapping.
+        ImportError: PyYAML is not installed.
+    """
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        node = _Nodes(loader).node(root)
+        check_depth(node)
+    except RecursionError as error:
+        raise TooDeepError from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, MalformedError):
+            raise
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        raise MalformedError(problem, mark.line + 1 if mark else 0) from error
+    return node
+
+
+class _Nodes:
+    """Makes nodes of PyYAML's nodes. An alias is the same node as its anchor."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._made: dict[int, Node] = {}
+
+    def node(self, given: Any) -> Node:
+        if id(given) not in self._made:
+            line = given.start_mark.line + 1
+            kind: Kind = "list" if given.id == "sequence" else "mapping"
+            if given.id == "scalar":
+                self._made[id(given)] = self._scalar(given, line)
+                return self._made[id(given)]
+            node = self._made[id(given)] = Node(kind, line)
+            if given.id == "sequence":
+                node.items = [self.node(item) for item in given.value]
+            else:
+                self._fill(node, given)
+        return self._made[id(given)]
+
+    def _scalar(self, given: Any, line: int) -> Node:
+        import yaml
+
+        kind = _KINDS.get(given.tag, "other")
+        try:
+            value = self._loader.construct_object(given, deep=True)
+        except (yaml.YAMLError, *_UNREADABLE):
+            return Node(kind, line, given.value, readable=False)
+        return Node(kind, line, given.value, value)
+
+    def _fill(self, node: Node, given: Any) -> None:
+        own = [pair for pair in given.value if pair[0].tag != _MERGE]
+        self._loader.flatten_mapping(given)
+        merged = len(given.value) - len(own)
+        for key, value in given.value[:merged]:
+            node.pairs[self._key(key)] = self.node(value)
+        seen: set[str] = set()
+        for key, value in given.value[merged:]:
+            name = self._key(key)
+            if name in seen:
+                node.repeated.append((name, key.start_mark.line + 1))
+            seen.add(name)
+            node.pairs.pop(name, None)
+            node.pairs[name] = self.node(value)
+
+    @staticmethod
+    def _key(key: Any) -> str:
+        if key.id != "scalar":
+            raise MalformedError("a key must be a string", key.start_mark.line + 1)
+        return str(key.value)

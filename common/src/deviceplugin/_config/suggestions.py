@@ -1,0 +1,23 @@
+"""What somebody may have meant who wrote an unknown name."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+_MOST_NAMES: Final = 40
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the one of ``known`` that is most like ``name``; an empty string if none is."""
+    from difflib import get_close_matches  # for mistakes only
+
+    return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
+
+
+def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
+    """Return advice for somebody who wrote ``name``, which is not ``known``."""
+    if near := nearest(name, known, likeness):
+        return f"did you mean {near!r}?"
+    if not known:
+        return "there are none"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    return f"known are {', '.join([*known][:_MOST_NAMES])}{more}"

@@ -1,0 +1,130 @@
+"""What a claim gets: the plugins' allocations for its requests, as CDI devices."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deviceplugin._dra.claims.cdi_document import document_of, edits_of
+from deviceplugin._dra.claims.device_lookup import Located
+from deviceplugin._dra.claims.parameters import Parameters, Part
+from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
+from deviceplugin._dra.claims.record import RecordedDevice
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin.errors import AllocationError
+from deviceplugin.kit import cdi
+from deviceplugin.kit.log import Problems
+from deviceplugin.model import Allocation
+
+log = logging.getLogger(__name__)
+
+_NOTHING: Final[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The devices of a claim with their CDI names, and the specification of these names."""
+
+    devices: Sequence[RecordedDevice]
+    document: Mapping[str, Any] | None
+
+
+def unanswered(found: Sequence[Located]) -> Sequence[RecordedDevice]:
+    """Return ``found`` for the record of a claim that is not prepared yet."""
+    return [_recorded(one, _NOTHING) for one in found]
+
+
+class Asking:
+    """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe."""
+
+    def __init__(self, kind: str, calls: PluginCalls) -> None:
+        self._kind = kind
+        self._calls = calls
+        self._problems = Problems(log)
+
+    def ask(
+        self,
+        uid: str,
+        found: Sequence[Located],
+        parameters: Mapping[Part, Parameters],
+        left: Callable[[], float],
+    ) -> Answer:
+        """Return what the claim ``uid`` gets for the devices ``found`` with ``parameters``.
+
+        The devices of a request are allocated together, as those of a container are. Its CDI
+        device has the same name whenever this is called. ``left`` returns the seconds that are
+        left for all.
+
+        Raises:
+            DevicePluginError: A hook refused, failed or took too long; or no runtime would take
+                what the plugin allocated.
+        """
+        edits: dict[str, cdi.Edits] = {}
+        names: dict[int, Sequence[str]] = {}
+        for suffix, group in _groups(found):
+            try:
+                allocation = self._allocate(group, parameters, left)
+            except AllocationError as error:
+                error.resource = error.resource or group[0].resource.name
+                raise
+            name = f"{uid}-{group[0].result.request}{suffix}"
+            own = edits_of(allocation)
+            if own:
+                edits[name] = own
+            # One device of the group has the names: the kubelet hides others with the same names.
+            given = [f"{self._kind}={name}"] if own else []
+            names[id(group[0])] = (*given, *allocation.cdi_names)
+        try:
+            document = document_of(self._kind, edits)
+        except ValueError as error:
+            text = str(error).replace("\n", "; ")
+            raise AllocationError(f"no runtime would accept its CDI file: {text}") from error
+        return Answer([_recorded(one, names.get(id(one), _NOTHING)) for one in found], document)
+
+    def _allocate(
+        self,
+        group: Sequence[Located],
+        parameters: Mapping[Part, Parameters],
+        left: Callable[[], float],
+    ) -> Allocation:
+        resource = group[0].resource
+        given = parameters.get((group[0].result.request, resource.name))
+        devices = sorted((one.device for one in group), key=lambda one: natural_key(one.id))
+        if not group[0].result.admin:  # others may be using the device
+            self._calls.pre_start(resource, devices, limit(left()))
+        value = None if given is None else given.value
+        allocation = self._calls.allocate(resource, devices, value, limit(left()))
+        if allocation.annotations:
+            self._problems.say(
+                resource.name,
+                "annotations have no way into a claim",
+                resource=resource.name,
+                annotations=", ".join(sorted(allocation.annotations)),
+            )
+        return allocation
+
+
+def _groups(found: Sequence[Located]) -> Iterator[tuple[str, Sequence[Located]]]:
+    """Yield the devices of each request and resource, with the end of their CDI device's name."""
+    requests: dict[str, dict[str, list[Located]]] = {}
+    for one in found:
+        by_resource = requests.setdefault(one.result.request, {})
+        by_resource.setdefault(one.resource.name, []).append(one)
+    for by_resource in requests.values():
+        for number, name in enumerate(sorted(by_resource)):
+            # No name of a request has a dot.
+            yield f".{number}" if number else "", by_resource[name]
+
+
+def _recorded(found: Located, cdi_names: Sequence[str]) -> RecordedDevice:
+    result = found.result
+    return RecordedDevice(
+        resource=found.resource.name,
+        id=found.device.id,
+        request=result.request,
+        pool=result.pool,
+        name=result.device,
+        admin=result.admin,
+        share=result.share,
+        cdi_names=cdi_names,
+    )

@@ -1,0 +1,160 @@
+"""What a driver offers: the devices that belong into the slices of its node, by pool."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, NamedTuple
+
+from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._dra.naming import pool_name
+from deviceplugin._dra.shares import names_in
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._inventory.published import Resource
+
+OnUnhealthy = Literal["no-schedule", "no-execute", "report"]
+"""What becomes of an unhealthy device, as in the settings."""
+_EFFECTS: Final = {"no-schedule": "NoSchedule", "no-execute": "NoExecute"}
+
+Offers = Mapping[str, Mapping[str, OfferState]]
+"""What is offered of each device, by its resource and id. No slice has other resources."""
+
+
+def offers(
+    ownership: Ownership, resources: Mapping[str, Resource], *, complete: bool
+) -> Offers | None:
+    """Return what belongs into slices; nothing in the mode of the device plugin.
+
+    Args:
+        ownership: Says which devices are DRA's.
+        resources: All resources of this process, by name.
+        complete: Whether these are all: each plugin has discovered its devices once, and the
+            kubelet has the driver. Until then, and until it is known what pods hold, the result is
+            None: slices stay as they are.
+    """
+    if ownership.mode != "dra":
+        return {}
+    if not (complete and ownership.known):
+        return None
+    return {name: ownership.offered(resource) for name, resource in resources.items()}
+
+
+class Entry(NamedTuple):
+    """A device in a slice."""
+
+    key: Key
+    """Its resource, and its id; or the id of the device that its ``shares`` are of."""
+    body: Mapping[str, Any]
+    """The device as JSON of a slice."""
+    shares: Sequence[Key] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in the pool."""
+        return str(self.body["name"])
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """The devices of the inventory that it stands for."""
+        return self.shares or (self.key,)
+
+
+class Pool(NamedTuple):
+    """The devices of one resource, in the order in which the scheduler should take them."""
+
+    name: str
+    entries: Sequence[Entry]
+
+
+class _Known(NamedTuple):
+    """An entry, what it was made of, and what had to be cut."""
+
+    states: Sequence[OfferState]
+    entry: Entry
+    cuts: list[str]
+
+
+class Catalogue:
+    """Describes what is offered for slices. For one thread.
+
+    An unchanged device is not described again, so an entry that is the same object is unchanged.
+    """
+
+    def __init__(self, describer: Describer, node: str, on_unhealthy: OnUnhealthy) -> None:
+        self._describer = describer
+        self._node = node
+        self._effect = _EFFECTS.get(on_unhealthy, "")
+        self._known: dict[Key, _Known] = {}
+
+    def pools(self, offers: Offers, *, counted: bool = True) -> list[Pool]:
+        """Return the pools of all resources in ``offers``, also of those without devices.
+
+        If ``counted``, the shares of a device are one device in them, whose shares Kubernetes
+        counts. Otherwise each is a device.
+        """
+        known: dict[Key, _Known] = {}
+        pools = []
+        for resource, states in offers.items():
+            found = {one.entry.key: one for one in self._entries(resource, states, counted=counted)}
+            known |= found
+            entries = [one.entry for one in found.values()]
+            pools.append(Pool(pool_name(self._node, resource), entries))
+        self._known = known
+        return pools
+
+    def problems(self) -> list[str]:
+        """Return what slices cannot say of the devices in the last pools."""
+        return [
+            f"{resource} {device_id}: {cut}"
+            for (resource, device_id), one in self._known.items()
+            for cut in one.cuts
+        ]
+
+    def _entries(
+        self, resource: str, states: Mapping[str, OfferState], *, counted: bool
+    ) -> Iterator[_Known]:
+        # Names are given to all, offered or not: a name never means another device meanwhile.
+        names = names_in({device_id: state.device for device_id, state in states.items()})
+        for name, device_id, ids in names.in_order(states, counted=counted):
+            own = [states[one] for one in ids or (device_id,)]
+            if not own[0].offered:
+                continue
+            known = self._known.get((resource, device_id))
+            if known is None or known.states != own:
+                shares = [(resource, one) for one in ids]
+                made = self._described(name, (resource, device_id), own, shares)
+                # What a claim holds changes no slice, as long as the count is the same.
+                same = known is not None and known.entry == made.entry
+                known = made._replace(entry=known.entry) if known and same else made
+            yield known
+
+    def _described(
+        self, name: str, key: Key, own: Sequence[OfferState], shares: Sequence[Key]
+    ) -> _Known:
+        device = own[0].device
+        count, taint = 0, HELD if own[0].claimed == "share" else own[0].taint
+        if shares:
+            device = replace(device, id=key[1])
+            count, taint = _shares_of(own)
+        described, cuts = self._describer.describe(device, key[0], count)
+        body = {"name": name, **described, **self._taints(taint)}
+        return _Known(own, Entry(key, body, shares), cuts)
+
+    def _taints(self, taint: str) -> Mapping[str, Any]:
+        # Who holds a device must not lose it because no other may get it.
+        effect = _EFFECTS["no-schedule"] if taint == HELD else self._effect
+        if not taint or not effect:
+            return {}
+        key = f"{self._describer.driver}/{taint}"
+        return {"taints": [{"key": key, "effect": effect}]}
+
+
+def _shares_of(own: Sequence[OfferState]) -> tuple[int, str]:
+    """Return how many shares of a device claims can have altogether, and its taint.
+
+    Kubernetes subtracts those that claims have. It knows nothing of those that pods hold through
+    the device plugin, or that claims have held since each was a device of its own.
+    """
+    ours = [one for one in own if one.taint != HELD and one.claimed != "device"]
+    if any(not one.taint for one in ours):
+        return sum(not one.taint or one.claimed == "share" for one in ours), ""
+    return (len(ours), UNHEALTHY) if ours else (len(own), HELD)

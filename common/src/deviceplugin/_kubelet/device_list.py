@@ -1,0 +1,104 @@
+"""What the device-plugin protocol says of a resource: its list and the options of its registration.
+
+The inventory says which devices there are. Those that ownership withholds are in the list, but as
+unhealthy: a kubelet can crash when a device that a pod holds disappears.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._inventory.chunks import encode_chunks
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.callbacks import Listeners
+from deviceplugin.model import Device, Health
+from deviceplugin.plugin import Capabilities
+
+_WITHHELD: Final = Health.unhealthy("withheld")
+"""Its reason is not on the wire."""
+
+
+class Options(NamedTuple):
+    """The options of a registration, which the kubelet reads only at that time."""
+
+    pre_start: bool
+    """Whether the kubelet calls PreStartContainer before a container with a device starts."""
+    prefer: bool
+    """Whether the kubelet asks which devices are preferred."""
+
+
+class Offer:
+    """What the kubelet is offered of ``resource``. Thread-safe. ``close`` it after use."""
+
+    def __init__(self, resource: Resource, ownership: Ownership) -> None:
+        self.resource = resource
+        self._ownership = ownership
+        self._lock = threading.Lock()
+        self._made: tuple[Mapping[str, Device], Mapping[str, str], bytes] | None = None
+        """The devices and those withheld of which the last list was made, and that list."""
+        self._lists = Listeners()
+        """Those that want to know of another list."""
+        self._endings = [
+            resource.subscribe(self._lists.call),
+            ownership.subscribe(self._lists.call),
+        ]
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for end in self._endings:
+            end()
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call ``changed``, from any thread, when the options may have changed; until closed."""
+        self._endings.append(self._ownership.subscribe(changed))
+
+    @property
+    def options(self) -> Options:
+        """The options of a registration now.
+
+        A 1.36 kubelet looks for the devices of a container that got the resource through DRA among
+        those of the device plugin, if that wants PreStartContainer, and does not start it. So the
+        hook is called at the allocation as long as DRA has anything to do with the resource.
+        """
+        capabilities = Capabilities.of(self.resource.plugin)
+        shared = capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
+        return Options(capabilities.pre_start and not shared, capabilities.prefer)
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call ``changed``, from any thread, when the list may have changed; until closed.
+
+        Return a function that ends this.
+        """
+        return self._lists.add(changed)
+
+    def latest(self) -> bytes | None:
+        """Return the encoded list that the kubelet should have now; None before the first."""
+        with self._lock:
+            return self._encoded()
+
+    def is_latest(self, encoded: bytes) -> bool:
+        """Return whether ``encoded`` is what the kubelet should have now."""
+        return encoded == self.latest()
+
+    def _encoded(self) -> bytes | None:
+        snapshot = self.resource.snapshot
+        if snapshot is None:
+            return None
+        withheld = self._ownership.withheld(self.resource.name, snapshot.devices)
+        if not withheld:
+            return snapshot.encoded
+        if self._made and self._made[0] is snapshot.devices and self._made[1] == withheld:
+            return self._made[2]
+        encoded = _encode(snapshot.devices, withheld)
+        self._made = snapshot.devices, withheld, encoded
+        return encoded
+
+
+def _encode(devices: Mapping[str, Device], withheld: Mapping[str, str]) -> bytes:
+    shown = [
+        replace(device, health=_WITHHELD) if device.id in withheld and device.health else device
+        for device in devices.values()
+    ]
+    return b"".join(chunk.encoded for chunk in encode_chunks(shown))

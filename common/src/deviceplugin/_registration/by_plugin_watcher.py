@@ -1,0 +1,69 @@
+"""Registering by the kubelet's plugin watcher, which finds a socket and calls it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from deviceplugin._platform.file_identity import Identity
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin._registration.by_kubelet_socket import Registrant
+from deviceplugin._telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    import grpc
+
+_AFTER_REFUSAL: Final = 30.0
+"""Seconds to wait for the kubelet to try again by itself."""
+_WATCHER: Final = (0, 0, 0)
+"""The identity of every kubelet: after a restart, each finds our socket again by itself."""
+
+
+class Registry:
+    """The plugins_registry directory of a kubelet; used in place of ``Kubelet``."""
+
+    def __init__(self, directory: Path, metrics: Metrics) -> None:
+        self.directory = directory
+        self._metrics = metrics
+
+    def token(self) -> str:
+        """Return the part of the socket's name that distinguishes it: always the same.
+
+        When a file disappears, the watcher undoes the registration of its resource. If the new file
+        has the same name, the watcher does so before it handles the new file, and not after.
+        """
+        return "reg"
+
+    def alias(self, _name: str) -> None:
+        """Return None: the watcher would take another name for another plugin."""
+
+    def services(
+        self, resource: str, notified: Callable[[str], None]
+    ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
+        """Return the services to serve besides the plugin's own.
+
+        ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
+        """
+        from deviceplugin._registration.watcher_service import service  # few nodes need it
+
+        return [service(resource, notified, self._metrics)]
+
+    def identity(self) -> Identity:
+        """Return the same value for every kubelet."""
+        return _WATCHER
+
+    def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
+        """Wait until the kubelet has the resource, or had; None once ``waiter`` is over.
+
+        A stream may have ended before it is looked at here, and may never come although the kubelet
+        says that it has registered the resource: such a registration is lost, and is returned.
+
+        None also some time after a refusal. From Kubernetes 1.36 on, the kubelet tries again by
+        itself; an older one tries again only with a new socket.
+        """
+
+        def accepted() -> bool:
+            return registrant.was_watched or registrant.verdict == ""
+
+        waiter.until(lambda: registrant.was_watched or registrant.verdict is not None)
+        found = waiter.until(accepted, _AFTER_REFUSAL)
+        return _WATCHER if found and not waiter.is_over() else None

@@ -1,0 +1,1 @@
+"""The custom resource ``DevicePlugin``: its definition, and what an object of it asks for."""

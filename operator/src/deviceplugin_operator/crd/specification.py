@@ -1,0 +1,259 @@
+"""What a ``DevicePlugin`` object asks for, judged by the plugin's own settings."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+import deviceplugin as dp
+from deviceplugin.kit.configuration import (
+    Kind,
+    Place,
+    anything,
+    as_argument,
+    boolean,
+    choice,
+    duration,
+    either,
+    finished,
+    integer,
+    list_of,
+    mapping_of,
+    matches,
+    needed,
+    of_plain,
+    record,
+    text,
+)
+from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.manifests.deployments_folder import Template, components, template
+from deviceplugin_operator.names import MAX_PROFILE, PROFILE
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How a change reaches the nodes."""
+
+    canary: int = 1
+    max_unavailable: int | str = "10%"
+    deadline: float = 120.0
+    on_failure: str = "RollBack"
+    allow_fewer_devices: bool = False
+
+    def at_once(self, nodes: int) -> int:
+        """Return how many of ``nodes`` may be without the plugin: at least one."""
+        given = self.max_unavailable
+        most = given if isinstance(given, int) else nodes * int(given.removesuffix("%")) // 100
+        return max(1, most)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The settings for the nodes of one profile; nodes without one have the profile ``""``."""
+
+    profile: str
+    config: str
+    """The configuration file of the plugin."""
+    resources: tuple[str, ...]
+    """The resources that it offers; a name that ends in ``*`` stands for several."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a valid object asks for."""
+
+    name: str
+    uid: str
+    generation: int
+    plugin: str
+    image: str
+    paused: bool
+    node_selector: Mapping[str, str]
+    profile_label: str
+    rollout: Rollout
+    template: Template
+    variants: tuple[Variant, ...]
+    """The first is for the nodes without a profile."""
+
+    @property
+    def profiles(self) -> list[str]:
+        """The label values with a variant of their own."""
+        return [one.profile for one in self.variants if one.profile]
+
+
+@dataclass(frozen=True)
+class _Custom:
+    config: Mapping[str, Any] = field(default_factory=dict)
+    resources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Spec:
+    plugin: str
+    image: str = ""
+    paused: bool = False
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    profile_label: str = ""
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    components: tuple[str, ...] = ()
+    rollout: Rollout = Rollout()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By the name of the plugin."""
+
+
+def _spec(**given: Any) -> _Spec:
+    settings = {name: given.pop(name) for name in _UNION if name in given}
+    return _Spec(**given, settings=settings)
+
+
+def _profile_problem(name: str) -> str:
+    if matches(name, PROFILE):
+        return ""
+    return f"a name is 1 to {MAX_PROFILE} lower-case letters, digits and hyphens"
+
+
+def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
+    """Report settings of another plugin, and fields that are missing."""
+    plugin = given["plugin"].raw if "plugin" in given else ""
+    profiles = given["profiles"].keys() if "profiles" in given else {}
+    for keys in (given, *(one.keys() for one in profiles.values())):
+        for name in _UNION:
+            if name in keys and name != plugin:
+                keys[name].fault(f"is for plugin {name}")
+    if plugin == CUSTOM and "image" not in given:
+        place.fault(f"image: is needed for plugin {CUSTOM}")
+    if ("profiles" in given) != ("profileLabel" in given):
+        place.fault("profileLabel: is needed with profiles, and only with them")
+
+
+_PERCENT: Final = text("^([1-9][0-9]?|100)%$", "a number above 0, or a percentage such as 10%")
+_ROLLOUT: Final = record(
+    Rollout,
+    {
+        "canary": integer(1, 100),
+        "maxUnavailable": as_argument(either(integer(1), _PERCENT), "max_unavailable"),
+        "deadline": duration().to(lambda given: given.total_seconds()),
+        "onFailure": as_argument(choice("RollBack", "Halt"), "on_failure"),
+        "allowFewerDevices": as_argument(boolean(), "allow_fewer_devices"),
+    },
+)
+_CUSTOM: Final = record(
+    _Custom,
+    {
+        "config": mapping_of(anything()),
+        "resources": list_of(text("^[a-z0-9.-]+/[^/]+$", "a resource, such as example.com/lamp")),
+    },
+)
+_UNION: Final[Mapping[str, Kind[Any]]] = {
+    **dict.fromkeys(PLUGINS, mapping_of(anything())),
+    CUSTOM: _CUSTOM,
+}
+SPEC: Final = record(
+    _spec,
+    {
+        "plugin": needed(choice(*PLUGINS, CUSTOM)),
+        "image": text(r"^\S+$", "an image, such as registry.example.com/gpu-device-plugin:1.0"),
+        "paused": boolean(),
+        "nodeSelector": as_argument(mapping_of(text()), "node_selector"),
+        "profileLabel": as_argument(text(r"^\S+$", "a label of nodes"), "profile_label"),
+        "profiles": mapping_of(record(dict, _UNION), _profile_problem),
+        "components": list_of(choice(*components())),
+        "rollout": _ROLLOUT,
+        **_UNION,
+    },
+    rules=[_of_one_plugin],
+)
+
+
+def read(found: Object) -> Wanted:
+    """Return what the ``DevicePlugin`` object ``found`` asks for.
+
+    Raises:
+        ConfigError: All that is wrong, a line each. About settings, the words are the plugin's.
+    """
+    spec = finished(of_plain(found.get("spec"), "spec"), SPEC)
+    metadata = found["metadata"]
+    hosted = PLUGINS.get(spec.plugin)
+    kept = {f"DP_{key.upper().replace('-', '_')}" for key in hosted.kept} if hosted else ()
+    given = template(spec.plugin if hosted else None, spec.components, kept)
+    return Wanted(
+        metadata["name"],
+        metadata.get("uid", ""),
+        metadata.get("generation", 0),
+        spec.plugin,
+        spec.image,
+        spec.paused,
+        spec.node_selector,
+        spec.profile_label,
+        spec.rollout,
+        given,
+        tuple(_variants(spec, given.document)),
+    )
+
+
+def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
+    """Yield the variant of each profile.
+
+    Raises:
+        ConfigError: All that is wrong with any of them.
+    """
+    whole = spec.settings.get(spec.plugin)
+    places = {"": ("spec", None)} | {
+        name: (f"spec.profiles.{name}", one.get(spec.plugin)) for name, one in spec.profiles.items()
+    }
+    problems: list[str] = []
+    for profile, (place, own) in places.items():
+        try:
+            yield _variant(spec.plugin, profile, before, whole, own)
+        except dp.ConfigError as error:
+            problems += [f"{place}.{spec.plugin}: {line}" for line in str(error).splitlines()]
+    if problems:
+        raise dp.ConfigError("\n".join(problems))
+
+
+def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, own: Any) -> Variant:
+    if plugin == CUSTOM:
+        general, special = whole or _Custom(), own or _Custom()
+        config = written({**general.config, **special.config})
+        return Variant(profile, config, special.resources or general.resources)
+    given = {**(whole or {}), **(own or {})}
+    kept = PLUGINS[plugin].kept
+    problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
+    config = written({**before, **given})
+    try:
+        resources = judged(plugin, config)
+    except dp.ConfigError as error:
+        problems.append(str(error))
+        resources = ()
+    if problems:
+        raise dp.ConfigError("\n".join(problems))
+    return Variant(profile, config, resources)
+
+
+def written(document: Mapping[str, Any]) -> str:
+    """Return ``document`` as YAML."""
+    return str(yaml.safe_dump(dict(document), sort_keys=False)) if document else "{}\n"
+
+
+def judged(plugin: str, config: str) -> tuple[str, ...]:
+    """Return the resources that ``plugin`` offers with the file ``config``.
+
+    Raises:
+        ConfigError: The errors that the plugin would print when it starts.
+    """
+    hosted = PLUGINS[plugin]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "config.yaml")
+        file.write_text(config, encoding="utf-8")
+        try:
+            return tuple(hosted.offered(hosted.settings.of_file(file)))
+        except dp.ConfigError as error:
+            # Users see their object, not this file.
+            said = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(error), flags=re.MULTILINE)
+            raise dp.ConfigError(said) from None

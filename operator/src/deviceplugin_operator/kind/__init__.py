@@ -1,1 +1,0 @@
-"""The kind ``DevicePlugin``: its schema, and what an object of it asks for."""

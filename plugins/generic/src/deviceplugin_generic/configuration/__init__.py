@@ -1,0 +1,1 @@
+"""The configuration: its grammar, and its entries after they were read and checked."""

@@ -1,0 +1,242 @@
+"""The grammar of configuration entries, with their groups and selectors.
+
+``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Key,
+    Kind,
+    Place,
+    as_argument,
+    boolean,
+    choice,
+    duration,
+    either,
+    integer,
+    list_of,
+    mapping_of,
+    needed,
+    record,
+    text,
+)
+from deviceplugin_generic.configuration import choices, string_kinds
+from deviceplugin_generic.configuration.entries import (
+    MAX_COUNT,
+    UNLIMITED,
+    Check,
+    Entry,
+    ExtraMount,
+    Group,
+    PathSpec,
+    Rule,
+    Selector,
+    UsbSpec,
+)
+
+Given = Mapping[str, Place]
+
+_KINDS: Final = ("paths", "usb", "select")
+"""A group has one of these."""
+_BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
+"""Keys of a group that has no paths."""
+_USES: Final = integer(0, MAX_COUNT).to(lambda count: count or 1)
+_LOOKS: Final = integer(1, choices.MOST_LOOKS)
+_SECONDS: Final = duration(timedelta(days=1)).to(timedelta.total_seconds)
+_DAY: Final = _SECONDS.described("Such as 500ms or 30s, at most a day")
+
+
+def _made(make: Any) -> Any:
+    """Return ``make`` with its own defaults instead of empty strings."""
+    return lambda **given: make(**{key: one for key, one in given.items() if one != ""})
+
+
+def _with(key: str, value: object) -> dict[str, Any]:
+    return {"properties": {key: {"enum": [value]}}}
+
+
+def _nothing_else_mounted(_place: Place, given: Given) -> None:
+    is_mount = "type" in given and given["type"].raw == "Mount"
+    if is_mount and "permissions" in given:
+        given["permissions"].fault("is for the type Device only; a mount has readOnly")
+    if not is_mount and "readOnly" in given and given["readOnly"].take(boolean(), instead=False):
+        given["readOnly"].fault("is for the type Mount only; a device has permissions")
+
+
+_MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
+_PATH: Final = record(
+    _made(PathSpec),
+    {
+        "path": needed(string_kinds.PATTERN),
+        "mountPath": as_argument(string_kinds.MOUNT_PATH, "mount_path"),
+        "permissions": string_kinds.PERMISSIONS,
+        "readOnly": as_argument(boolean(), "read_only"),
+        "type": as_argument(choice(*choices.TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
+        "limit": _USES.described("How often one match may be used; 1 by default"),
+        "optional": boolean(),
+    },
+    rules=[_nothing_else_mounted],
+    schema={
+        "if": _MOUNT,
+        "then": {"not": {"required": ["permissions"]}},
+        "anyOf": [_MOUNT, _with("readOnly", value=False)],
+    },
+).called("path")
+_USB: Final = record(
+    UsbSpec,
+    {
+        "vendor": needed(string_kinds.HEXADECIMAL),
+        "product": needed(string_kinds.HEXADECIMAL),
+        "serial": text(),
+    },
+).called("usb")
+
+
+def _says_something(place: Place, _given: Given) -> None:
+    if not place.keys():
+        place.fault("is empty")
+
+
+_CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
+    "name": string_kinds.WILDCARD,
+    "vendor": string_kinds.HEXADECIMAL,
+    "product": string_kinds.HEXADECIMAL,
+    "serial": string_kinds.WILDCARD,
+    "driver": string_kinds.WILDCARD,
+    "class": as_argument(string_kinds.PCI_CLASS, "pci_class"),
+    "link": string_kinds.PATTERN,
+    "properties": string_kinds.PRESENCES,
+    "attributes": string_kinds.PRESENCES,
+}
+_EXCLUDED: Final = record(
+    partial(Selector, subsystem=""),
+    _CRITERIA,
+    rules=[_says_something],
+    schema={"minProperties": 1},
+).called("excluded")
+_SELECT: Final = record(
+    Selector,
+    {
+        "subsystem": needed(string_kinds.SUBSYSTEM),
+        **_CRITERIA,
+        "not": as_argument(list_of(_EXCLUDED, 1, single=True), "excluded"),
+    },
+).called("select")
+
+
+def _one_kind(place: Place, given: Given) -> None:
+    kinds = [kind for kind in _KINDS if kind in given]
+    if len(kinds) != 1:
+        more = f", not {' and '.join(kinds)}" if kinds else ""
+        place.fault(f"needs one of {', '.join(_KINDS[:-1])} and {_KINDS[-1]}{more}")
+    for key in _BEHIND if "paths" in given else ():
+        if key in given:
+            given[key].fault("is for usb and select only")
+
+
+def _group(**given: Any) -> Group:
+    behind = "select" in given or bool(given.get("nodes"))
+    group: Group = _made(Group)(**{"per_match": behind, **given})
+    return group
+
+
+def _unlimited(word: str) -> int:
+    if word != choices.UNLIMITED:
+        raise ValueError(f"is not a whole number from 0 to {MAX_COUNT}, or {choices.UNLIMITED}")
+    return UNLIMITED
+
+
+_OTHERS: Final = {"not": {"anyOf": [{"required": [key]} for key in _BEHIND]}}
+_GROUP: Final = record(
+    _group,
+    {
+        "count": either(
+            _USES, text().to(_unlimited, schema={"enum": [choices.UNLIMITED]})
+        ).described("Shares; 1 by default"),
+        "paths": list_of(_PATH, 1),
+        "usb": list_of(_USB, 1),
+        "select": _SELECT,
+        "nodes": list_of(either(string_kinds.SUBSYSTEM, _SELECT)),
+        "perMatch": as_argument(boolean(), "per_match"),
+        "mountPath": as_argument(string_kinds.MOUNT_PATH, "mount_path"),
+        "permissions": string_kinds.PERMISSIONS,
+        "with": as_argument(list_of(string_kinds.NODE), "shared"),
+    },
+    rules=[_one_kind],
+    schema={
+        "oneOf": [{"required": [kind], **(_OTHERS if kind == "paths" else {})} for kind in _KINDS],
+    },
+).called("group")
+_CHECK: Final = record(
+    Check,
+    {
+        "open": boolean(),
+        "command": list_of(string_kinds.TEMPLATE, 1),
+        "timeout": _DAY,
+        "properties": mapping_of(string_kinds.WILDCARD),
+        "interval": _DAY,
+        "failures": _LOOKS,
+        "successes": _LOOKS,
+    },
+).called("health")
+_EXTRA_MOUNT: Final = record(
+    ExtraMount,
+    {
+        "path": needed(string_kinds.MOUNTED),
+        "mountPath": as_argument(string_kinds.INSIDE_PATH_TEMPLATE, "mount_path"),
+        "readOnly": as_argument(boolean(), "read_only"),
+    },
+).called("mount")
+ENTRY: Final = record(
+    Entry,
+    {
+        "name": needed(
+            text(choices.NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)
+        ),
+        "groups": needed(list_of(_GROUP, 1)),
+        "id": as_argument(choice(*choices.IDENTITIES), "identity"),
+        "env": as_argument(string_kinds.named_templates("=\0"), "envs"),
+        "annotations": string_kinds.named_templates(),
+        "mounts": list_of(_EXTRA_MOUNT),
+        "cdi": list_of(string_kinds.CDI),
+        "health": _CHECK,
+        "policy": choice(*choices.POLICIES),
+    },
+).called("device")
+
+
+def _is_expression(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is not a regular expression: {error}"
+    return ""
+
+
+RULE: Final = record(
+    Rule,
+    {
+        "devicematch": needed(text(problem=_is_expression), "pattern"),
+        "nummaxdevices": needed(integer(0, MAX_COUNT), "count"),
+    },
+).called("rule")
+"""An entry of smarter-device-manager."""
+
+
+def entries(places: Iterable[Place]) -> tuple[Entry, ...]:
+    """Return the valid entries. Faults of the others are collected."""
+    found: dict[str, Entry] = {}
+    for place in places:
+        with suppress(InvalidError):
+            entry = ENTRY.read(place)
+            if entry.name in found:
+                place.fault(f"the name {entry.name!r} is given twice")
+            found[entry.name] = entry
+    return tuple(found.values())

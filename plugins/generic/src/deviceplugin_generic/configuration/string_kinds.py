@@ -1,0 +1,138 @@
+"""Strings of the configuration: patterns, templates, hexadecimal numbers, paths."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, nothing, text
+from deviceplugin_generic.configuration import choices, globs, templates
+
+_LONE: Final = {"integer", "number"}
+
+
+def _checked(
+    problem: Callable[[str], str], pattern: str, description: str, *, strip: bool = False
+) -> Kind[str]:
+    """Return a form for strings that ``problem`` accepts. Editors check them by ``pattern``."""
+    kind = text(problem=lambda raw: problem(raw.strip() if strip else raw), strip=strip)
+    return replace(kind, schema={"type": "string", "pattern": pattern, "description": description})
+
+
+def _hexadecimal() -> Kind[int]:
+    kind = text(choices.HEXADECIMAL, "a hexadecimal number of four digits")
+
+    def read(place: Place) -> int:
+        if place.kind in _LONE:
+            raise place.fault(
+                f"{place.raw} without quotes is a decimal number to some and hexadecimal to "
+                f'others: write "{place.raw}"'
+            )
+        return int(kind.read(place), 16)
+
+    described = {**kind.schema, "description": "Four hexadecimal digits, in quotes"}
+    return Kind(read, described, kind.takes, kind.wanted, "hexadecimal")
+
+
+def _template(
+    name: str, known: Mapping[str, str], description: str, *, is_path: bool = False
+) -> Kind[str]:
+    def check(place: Place, value: str) -> str:
+        if is_path and not value.startswith("/"):
+            raise place.fault(f"{value!r} is not absolute")
+        if what := templates.problem(value, known):
+            raise place.fault(what)
+        return value
+
+    pattern = f"^{'/' * is_path}{_braces(known)}"
+    return text().then(check, {"pattern": pattern, "description": description}).called(name)
+
+
+def _braces(known: Iterable[str]) -> str:
+    return rf"(?:[^{{}}]|\{{\{{|\}}\}}|\{{(?:{'|'.join(known)})\}})*$"
+
+
+PATTERN: Final = _checked(
+    globs.problem,
+    rf"^\s*{globs.PATTERN[1:]}",
+    "Absolute path; a pattern as of Go's path.Match",
+    strip=True,
+)
+WILDCARD: Final = _checked(
+    lambda pattern: globs.problem("/" + pattern),
+    f"^{globs.PATTERN[2:]}",
+    "A pattern as of Go's path.Match",
+).called("pattern")
+PRESENCES: Final = mapping_of(either(WILDCARD, nothing(None))).described(
+    "Patterns; null means must be absent"
+)
+MOUNT_PATH: Final = text(choices.MOUNT_PATH, "absolute", strip=True).described(
+    "Path in the container, which may have {position}; one that ends in / is a directory, to which "
+    "the file name is added"
+)
+PERMISSIONS: Final = text(choices.PERMISSIONS, "of the letters m, r and w, each once").described(
+    "Of m, r and w; mrw for paths and rw for others"
+)
+SUBSYSTEM: Final = text(choices.SUBSYSTEM, "the name of a subsystem").described(
+    "Subsystem in sysfs, such as tty"
+)
+NODE: Final = text(choices.NODE, "the path of one device node below /dev").described(
+    "A device node that all devices need, such as /dev/kfd"
+)
+HEXADECIMAL: Final = _hexadecimal()
+PCI_CLASS: Final = (
+    text(choices.PCI_CLASS, "a hexadecimal number")
+    .to(lambda digits: digits.lower().removeprefix("0x"))
+    .described("Leading digits of the PCI class, such as 0300")
+)
+TEMPLATE: Final = _template(
+    "template", templates.PROPERTIES, "May have properties in braces, such as {serial}"
+)
+PATH_TEMPLATE: Final = _template(
+    "absoluteTemplate", templates.PROPERTIES, "The same, of an absolute path", is_path=True
+)
+INSIDE_TEMPLATE: Final = _template(
+    "insideTemplate", templates.INSIDE, "The same, and {position}: the number in the container"
+)
+INSIDE_PATH_TEMPLATE: Final = _template(
+    "absoluteInsideTemplate",
+    templates.INSIDE,
+    "The same, of an absolute path in the container",
+    is_path=True,
+)
+
+
+def named_templates(forbidden: str = "\0") -> Kind[dict[str, str]]:
+    """Return a form for mappings of templates. The keys are templates too."""
+
+    def problem(name: str) -> str:
+        if not name or set(forbidden) & set(name):
+            return f"{name!r} cannot be a name"
+        return templates.problem(name, templates.INSIDE)
+
+    return mapping_of(INSIDE_TEMPLATE, problem)
+
+
+def _no_node(place: Place, path: str) -> str:
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - may have a zero byte
+    except (OSError, ValueError):
+        return path
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise place.fault(f"{path!r} {choices.NODE_AS_MOUNT}")
+    return path
+
+
+MOUNTED: Final = PATH_TEMPLATE.then(_no_node)
+"""A path that is not a device node, as far as this process can see."""
+
+
+def _cdi(place: Place, name: str) -> str:
+    return text(choices.CDI, "of the form vendor.com/class=name").read(place) and name
+
+
+CDI: Final = replace(
+    TEMPLATE.then(_cdi), schema={"allOf": [TEMPLATE, {"type": "string", "pattern": choices.CDI}]},
+    name="",
+)  # fmt: skip

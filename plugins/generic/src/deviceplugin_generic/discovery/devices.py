@@ -1,0 +1,171 @@
+"""Devices of entries: matches with their ids, health and allocation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import deviceplugin as dp
+from deviceplugin.kit import hardware, numa, usb
+from deviceplugin_generic.configuration import choices
+from deviceplugin_generic.configuration.entries import Check, Entry, Group, Identity, Policy, Rule
+from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
+from deviceplugin_generic.discovery import identities
+from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
+from deviceplugin_generic.discovery.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A device as the kubelet sees it, and the real device that it is a share of."""
+
+    device: dp.Device
+    origin: str
+    paths: tuple[str, ...]
+    policy: Policy = "spread"
+
+
+def of_entry(
+    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: usb.Ledger
+) -> list[Share]:
+    """Return the shares of all devices of an entry. ``ledger`` keeps their names."""
+    found = [
+        (group, with_device(match, tree))
+        for group in sorted(
+            entry.groups, key=lambda group: bool(group.usb)
+        )  # as in generic-device-plugin
+        for match in of_group(group, tree)
+    ]
+    names = iter(_names(entry, found, tree, ledger))
+    shares: list[Share] = []
+    for index, (group, match) in enumerate(found):
+        resource = f"{domain}/{entry.name}"
+        some = _shares(entry, group, match, index, next(names), resource, doctor)
+        shares += [_with_usable_nodes(share, group, match, tree) for share in some]
+    # Groups that match the same paths have the same ids. The last wins, as in that plugin.
+    return [*{(share.device.id, share.origin): share for share in shares}.values()]
+
+
+def _names(
+    entry: Entry, found: list[tuple[Group, Match]], tree: Tree, ledger: usb.Ledger
+) -> list[str]:
+    """Return the prefix of each match's ids; empty if they are computed from its paths."""
+    stems = [
+        [] if identity == "path" else identities.stems(match, entry, identity, tree)
+        for group, match in found
+        for identity in [_identity(entry, group)]
+    ]
+    names = iter(ledger.names([stem for some in stems for stem in some]))
+    texts = ["+".join(next(names) for _ in some) for some in stems]
+    return [f"{entry.name}-{text}" if text else "" for text in texts]
+
+
+def _identity(entry: Entry, group: Group) -> Identity:
+    return entry.identity or ("serial" if group.select or group.nodes else "path")
+
+
+def _shares(
+    entry: Entry,
+    group: Group,
+    match: Match,
+    index: int,
+    stem: str,
+    resource: str,
+    doctor: Doctor,
+) -> Iterator[Share]:
+    known = identities.properties(entry.name, index, match)
+    key = f"{resource} {stem} {' '.join(match.paths)}"
+    health = doctor.health(key, match, entry.health, known)
+    numbered = _is_numbered(entry, group)
+    for share in range(group.count):
+        device_id = (
+            identities.share_id(stem, share, group.count)
+            if stem
+            else identities.path_id(share, match.paths)
+        )
+        values = {**known, "id": device_id, "share": str(share), "position": POSITION}
+        yield Share(
+            dp.Device(
+                device_id,
+                resource=resource,
+                share_of=identities.whole(stem, match.paths) if group.count > 1 else "",
+                health=health,
+                topology=_topology(match.device),
+                nodes=match.nodes,
+                mounts=(*match.mounts, *_extra_mounts(entry, values)),
+                envs={fill(k, values): fill(v, values) for k, v in entry.envs.items()},
+                annotations={
+                    fill(k, values): fill(v, values) for k, v in entry.annotations.items()
+                },
+                cdi_names=[fill(name, values) for name in entry.cdi],
+                attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
+                numbered=numbered,
+            ),
+            origin=key,
+            paths=match.paths,
+            policy=entry.policy,
+        )
+
+
+def _is_numbered(entry: Entry, group: Group) -> bool:
+    """Return whether any part of a device contains its position in the container."""
+    paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
+    pairs = (*entry.envs.items(), *entry.annotations.items())
+    texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
+    return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
+
+
+def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> Share:
+    """Return a share. It is unhealthy if anything is missing that its container also gets.
+
+    The runtime refuses a container whose device node does not exist. The kernel refuses to open a
+    device node that is only mounted.
+    """
+    extra = share.device.mounts[len(match.mounts) :]
+    missing = [f"with: {path}: not on this node" for path in group.shared if not tree.is_node(path)]
+    mounted = [one.host_path for one in extra if tree.is_node(one.host_path)]
+    reasons = [*missing, *(f"mounts: {path} {choices.NODE_AS_MOUNT}" for path in mounted)]
+    if not (reasons and share.device.health):
+        return share
+    return replace(share, device=replace(share.device, health=dp.Health.unhealthy(reasons[0])))
+
+
+def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:
+    for mount in entry.mounts:
+        yield dp.Mount(
+            fill(mount.path, values), fill(mount.mount_path, values), read_only=mount.read_only
+        )
+
+
+def _topology(device: hardware.Device | None) -> dp.Topology | None:
+    above = device.line if device else ()
+    return numa.topology(numa.nearest_node(one.attribute("numa_node") for one in above))
+
+
+def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+    """Return the devices that the rules of smarter-device-manager match.
+
+    A path that several rules match belongs to the first of them.
+    """
+    shares: dict[str, list[Share]] = {}
+    for rule in rules:
+        for name, match in of_rule(rule, tree):
+            if name not in shares and match.nodes:
+                health = doctor.health(name, match, Check(), {})
+                stem = identities.rule_stem(match.paths[0], str(tree.roots.dev))
+                shares[name] = [
+                    Share(
+                        dp.Device(
+                            identities.share_id(f"{stem}-{number}", 0, 1),
+                            resource=f"{domain}/{name}",
+                            share_of=identities.whole(stem, match.paths) if rule.count > 1 else "",
+                            health=health,
+                            nodes=match.nodes,
+                        ),
+                        origin=name,
+                        paths=match.paths,
+                    )
+                    for number in range(rule.count)
+                    if health  # smarter-device-manager has no other files than device nodes either
+                ]
+    return [share for some in shares.values() for share in some]

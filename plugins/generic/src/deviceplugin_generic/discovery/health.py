@@ -1,0 +1,122 @@
+"""The health of devices, which is checked during discovery and never during an allocation."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from time import monotonic
+
+import deviceplugin as dp
+from deviceplugin.kit.configuration import bounded
+from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin_generic.configuration import templates
+from deviceplugin_generic.configuration.entries import Check
+from deviceplugin_generic.discovery import folders
+from deviceplugin_generic.discovery.matching import Match, has_properties
+
+
+class Doctor:
+    """Checks devices. It remembers results, so that one failed check need not make one unhealthy.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._verdicts = SteadyHealth[str](clock=clock)
+
+    def health(
+        self, key: str, match: Match, check: Check, properties: Mapping[str, str]
+    ) -> dp.Health:
+        """Return the health of the device ``key``. Its existence is checked each time."""
+        existing = _bounded(existence(match))
+        if not existing or check.is_trivial:
+            self._verdicts.forget(key)
+            return existing
+        known = self._verdicts.latest(key, within=check.interval)
+        if known is not None:
+            return known
+        found = _bounded(_examine(match, check, properties))
+        tolerance = Tolerance(failures=check.failures, successes=check.successes)
+        return self._verdicts.judge(key, found, tolerance)
+
+    def forget_all_but(self, keys: Collection[str]) -> None:
+        """Forget devices that are gone. Their checks start over when they come back."""
+        self._verdicts.keep(keys)
+
+
+def _bounded(health: dp.Health) -> dp.Health:
+    return health or dp.Health.unhealthy(bounded(health.reason))
+
+
+def existence(match: Match) -> dp.Health:
+    """Return whether all nodes and mounts exist.
+
+    A device in sysfs exists, even if this process cannot see its node.
+    """
+    if match.in_sysfs:
+        return dp.Health()
+    for node in match.nodes:
+        reason = _missing(node.host_path, is_node=True)
+        if reason:
+            return dp.Health.unhealthy(reason)
+    reasons = (_missing(mount.host_path, is_node=False) for mount in match.mounts)
+    reason = next(filter(None, reasons), "")
+    return dp.Health.unhealthy(reason) if reason else dp.Health()
+
+
+def _missing(path: str, *, is_node: bool) -> str:
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of these
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if not is_node or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        return ""
+    if stat.S_ISDIR(mode):  # it represents the nodes in it
+        return "" if folders.has_node(path) else f"{path}: no device node in this directory"
+    return f"{path}: not a device node"
+
+
+def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.Health:
+    reason = ""
+    if check.open:
+        reason = _opened([node.host_path for node in match.nodes])
+    if not reason and check.properties:
+        known = match.device is not None and has_properties(match.device, check.properties)
+        reason = "" if known else f"udev does not have {_written(check.properties)}"
+    if not reason and check.command:
+        reason = _commanded([templates.fill(x, properties) for x in check.command], check.timeout)
+    return dp.Health.unhealthy(reason) if reason else dp.Health()
+
+
+def _written(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in properties.items())
+
+
+def _opened(paths: Sequence[str]) -> str:
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        except OSError as error:
+            return f"{path}: cannot be opened: {error.strerror}"
+    return ""
+
+
+def _commanded(command: Sequence[str], timeout: float) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - from the configuration
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]}: no answer within {timeout:g} s"
+    except (OSError, ValueError) as error:
+        return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
+    if done.returncode == 0:
+        return ""
+    said = " ".join(done.stderr.decode(errors="replace").split())[:200]
+    return f"{command[0]}: exit status {done.returncode}{': ' if said else ''}{said}"

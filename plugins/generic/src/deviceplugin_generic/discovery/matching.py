@@ -1,0 +1,245 @@
+"""What the groups of an entry match on this node, without health."""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import deviceplugin as dp
+from deviceplugin.kit import pci, usb
+from deviceplugin.kit.hardware import Device
+from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
+from deviceplugin_generic.discovery.tree import VFIO, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One device, before it is divided into shares."""
+
+    nodes: tuple[dp.DeviceNode, ...] = ()
+    mounts: tuple[dp.Mount, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Host paths in the order of the configuration. Ids by path are computed from them."""
+    device: Device | None = None
+    """The device in sysfs."""
+    in_sysfs: bool = False
+    """Whether it was found in sysfs, so that its node need not be visible."""
+    behind: str = ""
+    """The nodes behind the device that it has, if not the device's own."""
+    parts: "tuple[Match, ...]" = ()
+    """The matches that it combines, if several."""
+
+
+def of_group(group: Group, tree: Tree) -> list[Match]:
+    """Return the matches of a group, in a stable order."""
+    if group.paths:
+        return _of_paths(group.paths, tree)
+    if group.usb:
+        found = [device for spec in group.usb for device in _usb(spec, tree)]
+    else:
+        found = _selected(group.select, tree) if group.select else []
+    matches = [match for device in found for match in _of_device(device, group, tree)]
+    if group.per_match or group.nodes or group.select:
+        # Each device of an IOMMU group finds the group. The first of them represents it.
+        matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
+    if group.per_match or not matches:
+        return matches
+    # A USB device that two specs match counts twice in the id, as in generic-device-plugin.
+    return [
+        Match(
+            nodes=tuple(dict.fromkeys(node for match in matches for node in match.nodes)),
+            paths=tuple(path for match in matches for path in match.paths),
+            device=matches[0].device,
+            in_sysfs=True,
+            parts=tuple({match.paths: match for match in matches}.values()),
+        )
+    ]
+
+
+def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
+    """Zip the matches of all paths. The README says how many devices result."""
+    hits = [(spec, globs.glob(spec.path, tree.names)) for spec in specs]
+    if any(not found and not spec.optional for spec, found in hits):
+        return []
+    present = [(spec, found) for spec, found in hits if found]
+    if not present:
+        return []
+    longest = max(len(found) for _, found in present)
+    number = min(longest, *(len(found) * spec.limit for spec, found in present))
+    return [
+        _zipped([(spec, found[index % len(found)]) for spec, found in present])
+        for index in range(number)
+    ]
+
+
+def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
+    return Match(
+        nodes=tuple(
+            dp.DeviceNode(path, _inside(spec.mount_path, path), spec.permissions)
+            for spec, path in pairs
+            if not spec.is_mount
+        ),
+        mounts=tuple(
+            dp.Mount(path, _inside(spec.mount_path, path), read_only=spec.read_only)
+            for spec, path in pairs
+            if spec.is_mount
+        ),
+        paths=tuple(path for _, path in pairs),
+        parts=tuple(_zipped([pair]) for pair in pairs) if len(pairs) > 1 else (),
+    )
+
+
+def _inside(mount_path: str, path: str) -> str:
+    return mount_path + posixpath.basename(path) if mount_path.endswith("/") else mount_path
+
+
+def _usb(spec: UsbSpec, tree: Tree) -> list[Device]:
+    """Return the USB devices of a kind, by their numbers on the bus."""
+    found = [
+        device
+        for device in tree.units.all
+        if (spec.vendor, spec.product) == (device.number(0), device.number(1))
+        and spec.serial in {"", device.attribute("serial")}
+        and usb.bus_node(device, tree.dev)
+    ]
+    return sorted(found, key=lambda device: usb.bus_node(device, tree.dev))
+
+
+def _selected(selector: Selector, tree: Tree) -> list[Device]:
+    return [
+        device
+        for device in tree.subsystem(selector.subsystem)
+        if (device.subsystem != "usb" or device.nearest("usb") is device)  # not an interface
+        and is_selected(device, selector)
+    ]
+
+
+def is_selected(device: Device, selector: Selector) -> bool:
+    """Return whether a device of its subsystem matches a selector."""
+    return _meets(device, selector) and not any(_meets(device, one) for one in selector.excluded)
+
+
+def _meets(device: Device, selector: Selector) -> bool:
+    numbers = ((selector.vendor, 0), (selector.product, 1))
+    return (
+        all(wanted in {None, device.number(which)} for wanted, which in numbers)
+        and _fits(device.name, selector.name)
+        and (not selector.driver or _fits(device.driver, selector.driver))
+        and (not selector.serial or _fits(device.serial, selector.serial))
+        and _pci_class(device).startswith(selector.pci_class)
+        and (not selector.link or any(globs.matches(x, selector.link) for x in device.links))
+        and has_properties(device, selector.properties)
+        and all(
+            _are_as(pattern, [text for one in device.line if (text := one.attribute(name))])
+            for name, pattern in selector.attributes.items()
+        )
+    )
+
+
+def has_properties(device: Device, wanted: Mapping[str, str | None]) -> bool:
+    """Return whether udev has these properties of the device, with values that match.
+
+    A property whose pattern is None must be absent.
+    """
+    known = device.properties
+    return all(
+        _are_as(pattern, [known[name]] if name in known else []) for name, pattern in wanted.items()
+    )
+
+
+def _are_as(pattern: str | None, texts: list[str]) -> bool:
+    return not texts if pattern is None else any(_fits(text, pattern) for text in texts)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    return not pattern or globs.matches(text, pattern)
+
+
+def _pci_class(device: Device) -> str:
+    function = pci.of(device)
+    return function.pci_class if function else ""
+
+
+def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
+    """Yield the device itself, or the devices of the wanted subsystems behind it."""
+    if not group.nodes:
+        path = device.node or (usb.bus_node(device, tree.dev) if device.subsystem == "usb" else "")
+        if path:
+            yield _of_nodes([path], group, device, tree)
+        return
+    if VFIO not in group.nodes:
+        if paths := _behind(device, group, tree):
+            yield _of_nodes(paths, group, device, tree)
+    elif group_number := _iommu_group(device):
+        folder = tree.roots.dev / "vfio"
+        yield _of_nodes([f"{folder}/vfio", f"{folder}/{group_number}"], group, device, tree)
+
+
+def _iommu_group(device: Device) -> str:
+    function = pci.of(device)
+    return function.iommu_group if function else ""
+
+
+def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
+    """Return the paths of all wanted nodes of a device. A container gets them together."""
+    wanted = [Selector(one) if isinstance(one, str) else one for one in group.nodes]
+    names = tuple(one.subsystem for one in wanted)
+    paths = [
+        found.node
+        for found in device.behind(*names)
+        if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
+    ]
+    if "usb" in names and device.subsystem == "usb" and not device.node:
+        paths.insert(0, usb.bus_node(device, tree.dev))
+    return paths
+
+
+def _of_nodes(paths: Iterable[str], group: Group, device: Device, tree: Tree) -> Match:
+    paths = tuple(paths)
+    nodes = tuple(
+        dp.DeviceNode(
+            path,
+            _inside(group.mount_path, path) or f"/dev/{posixpath.relpath(path, tree.roots.dev)}",
+            group.permissions,
+        )
+        for path in paths
+    )
+    shared = tuple(dp.DeviceNode(path, permissions=group.permissions) for path in group.shared)
+    behind = "+".join(map(_said, group.nodes))
+    return Match((*nodes, *shared), paths=paths, device=device, in_sysfs=True, behind=behind)
+
+
+def _said(wanted: str | Selector) -> str:
+    """Return what distinguishes the nodes of one group from those of another."""
+    if isinstance(wanted, str):
+        return wanted
+    left_out = (f"!{one.name}" for one in wanted.excluded)
+    return ":".join(filter(None, (wanted.subsystem, wanted.name, *left_out)))
+
+
+def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:
+    """Yield the name and the match of each path below /dev that matches a rule of smarter's."""
+    regex = re.compile(rule.pattern)
+    root = str(tree.roots.dev)
+    for folder, folders, files in os.walk(root):
+        for name in sorted((*folders, *files)):
+            path = posixpath.join(folder, name)
+            inside = posixpath.relpath(path, root)
+            if not regex.search(inside):
+                continue
+            below = _files_below(path) if name in folders else [path]
+            nodes = tuple(dp.DeviceNode(one, f"/dev/{one[len(root) + 1 :]}") for one in below)
+            yield re.sub(r"[^A-Za-z0-9_-]", "_", inside), Match(nodes=nodes, paths=(path,))
+
+
+def _files_below(path: str) -> list[str]:
+    return sorted(os.path.join(base, name) for base, _, names in os.walk(path) for name in names)  # noqa: PTH118
+
+
+def with_device(match: Match, tree: Tree) -> Match:
+    """Return the match with its first node's device in sysfs."""
+    if match.device is not None or not match.nodes:
+        return match
+    return replace(match, device=tree.of_node(match.nodes[0].host_path))
