@@ -1,6 +1,7 @@
 """Preparing and unpreparing the claims of pods."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -459,3 +460,22 @@ def test_init_containers_run_once_their_claim_is_prepared(
     kubelet.sync()
     state = kubelet.pod(pod)
     assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))
+
+
+def test_a_pod_is_prepared_once_though_two_threads_start_it(
+    kubelet: SimulatedKubelet, driver: Make
+) -> None:
+    stub = driver()
+    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    assert kubelet.launch(pod)
+    stub.hold("NodePrepareResources")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(kubelet.start_container, pod, "main")
+        stub.wait(lambda: "NodePrepareResources" in stub.calls)
+        second = pool.submit(kubelet.start_container, pod, "main")
+        kubelet.sync()  # does not wait for a pod that another thread works on
+        stub.release()
+        assert first.result() == second.result()
+    assert [["p"]] == stub.prepared
+    assert kubelet.dra.prepared("p")
+    assert [] == kubelet.pod(pod).waiting

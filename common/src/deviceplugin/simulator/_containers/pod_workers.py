@@ -1,7 +1,9 @@
 """Pod workers, as far as claims need them: making sandboxes and tearing pods down, with retries."""
 
 from collections.abc import Callable
+from threading import RLock
 from typing import Final
+from weakref import WeakValueDictionary
 
 from deviceplugin.simulator._containers.runtime import Runtime
 from deviceplugin.simulator._containers.starting import Starter
@@ -33,6 +35,15 @@ class PodWorkers:
         self._dra = dra
         self._starter = starter
         self._runtime = runtime
+        self._workers: WeakValueDictionary[str, RLock] = WeakValueDictionary()
+
+    def _worker(self, state: PodState) -> RLock:
+        """Return what a thread holds while it works on the pod, as a kubelet has a worker for each.
+
+        Only the end of a pod does not wait for it: a driver may take long to answer.
+        """
+        with self._host.changed:
+            return self._workers.setdefault(state.pod.uid, RLock())
 
     def run_options(self, pod: Pod, container: Container) -> RunOptions | None:
         """Return what the kubelet passes to the runtime for a container of a pod with a sandbox."""
@@ -49,8 +60,13 @@ class PodWorkers:
             PodNotReadyError: The claims cannot be prepared.
             ContainerStartError: The container cannot be created.
         """
-        self.make_sandbox(state)
-        options = self._runtime.create(self.run_options(state.pod, container))
+        with self._worker(state):
+            self.make_sandbox(state)
+            options = self._runtime.create(self.run_options(state.pod, container))
+            self._started(state, container, options)
+        return options
+
+    def _started(self, state: PodState, container: Container, options: RunOptions | None) -> None:
         with self._host.changed:
             self._manager.check_alive()
             state.phase = "Running"
@@ -59,7 +75,6 @@ class PodWorkers:
             state.started[container.name] = options
             self._host.observer.started(state.pod, container.name, options)
             self._host.notify()
-        return options
 
     def make_sandbox(self, state: PodState) -> None:
         """Prepare the pod's claims and make its sandbox, if it has none.
@@ -122,10 +137,16 @@ class PodWorkers:
                 if state.retry_at <= now and (state.ending or self._manager.active(uid))
             ]
         for state in states:
-            if state.ending:
-                self.end(state)
-            elif state.waiting:
-                self._start_waiting(state)
+            worker = self._worker(state)
+            if not worker.acquire(blocking=False):
+                continue  # another thread works on it
+            try:
+                if state.ending:
+                    self.end(state)
+                elif state.waiting:
+                    self._start_waiting(state)
+            finally:
+                worker.release()
 
     def _start_waiting(self, state: PodState) -> None:
         pod = state.pod
