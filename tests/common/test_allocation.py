@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._allocation import merged
+from deviceplugin.model._merging import merged
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deviceplugin import _allocation as _recipes
 from deviceplugin.model import Allocation, Device
+from deviceplugin.model._merging import merged as _merged
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -88,7 +88,7 @@ class Plugin(ABC):
             AllocationError: The request is refused. The pod's status shows the message. The default
                 refuses devices that need different things under one path or name.
         """
-        return _recipes.merged(devices)
+        return _merged(devices)
 
     def allocate_with(self, devices: Sequence[Device], parameters: Any) -> Allocation:
         """Return the same as ``allocate`` for a container that may have given ``parameters``.

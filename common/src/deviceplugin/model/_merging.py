@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from deviceplugin.errors import AllocationError
-from deviceplugin.model import Allocation, Device, DeviceNode, Mount
+from deviceplugin.model._allocation import Allocation, DeviceNode, Mount
+from deviceplugin.model._device import Device
 
 _ADVICE: Final = (
     'request one of them for each container, or have their plugin number them with "{position}"'

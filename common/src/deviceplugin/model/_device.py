@@ -1,26 +1,16 @@
-"""What a plugin reports: devices, their health, and what a container needs to use them.
-
-Everything here is frozen and independent of gRPC. The framework checks values when it takes a
-snapshot; the constructors do not. So one bad device is skipped and reported, and the others are
-unaffected. An error from a constructor would end a ``discover`` that yields, and lose all devices
-that were still to come. Constructors therefore repair what can only mean one thing, and keep the
-rest as it was given.
-"""
+"""A device: its id, its health, and what a container needs to use it."""
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast
+from typing import cast
 
 from deviceplugin import topology as _topology
-
-_T = TypeVar("_T")
-
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+from deviceplugin.model._allocation import NOTHING, Allocation, DeviceNode, Mount, freeze, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,74 +63,10 @@ class Topology:
     numa_nodes: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        nodes = _listed(self.numa_nodes)
+        nodes = listed(self.numa_nodes)
         with suppress(TypeError):  # not numbers: the framework reports that
             nodes = tuple(sorted(set(nodes)))
         object.__setattr__(self, "numa_nodes", nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
-    """A device node that appears in the container."""
-
-    host_path: str
-    container_path: str = ""
-    """By default the same as ``host_path``."""
-    permissions: str = "rw"
-    """Any of r (read), w (write) and m (mknod)."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "host_path", str(self.host_path))
-        object.__setattr__(self, "container_path", str(self.container_path or self.host_path))
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A file or directory of the host that appears in the container."""
-
-    host_path: str
-    container_path: str = ""
-    """By default the same as ``host_path``."""
-    read_only: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "host_path", str(self.host_path))
-        object.__setattr__(self, "container_path", str(self.container_path or self.host_path))
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """What a container gets.
-
-    ``a + b`` joins two. Nodes, mounts and CDI names of ``b`` follow those of ``a``, without
-    duplicates. Environment and annotations are merged, and ``b`` wins.
-    """
-
-    nodes: Sequence[DeviceNode] = ()
-    mounts: Sequence[Mount] = ()
-    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    """For the container runtime; not shown on the pod."""
-    cdi_names: Sequence[str] = ()
-    """Fully qualified CDI device names, such as ``vendor.com/gpu=0``."""
-
-    def __post_init__(self) -> None:
-        _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=("envs", "annotations"))
-        for name in ("envs", "annotations"):
-            # An error here costs one request only, and shows the author the place.
-            if type(given := getattr(self, name)) is not MappingProxyType:
-                raise TypeError(
-                    f"Allocation: {name} is of type {type(given).__name__}, not a mapping"
-                )
-
-    def __add__(self, other: "Allocation") -> "Allocation":
-        return Allocation(
-            nodes=_unique((*self.nodes, *other.nodes)),
-            mounts=_unique((*self.mounts, *other.mounts)),
-            envs={**self.envs, **other.envs},
-            annotations={**self.annotations, **other.annotations},
-            cdi_names=_unique((*self.cdi_names, *other.cdi_names)),
-        )
 
 
 class Version(str):
@@ -173,13 +99,13 @@ class Device:
     topology: Topology | None = None
     nodes: Sequence[DeviceNode] = ()
     mounts: Sequence[Mount] = ()
-    envs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    envs: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    annotations: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     cdi_names: Sequence[str] = ()
-    attributes: Mapping[str, Attribute] = field(default_factory=lambda: _NOTHING)
+    attributes: Mapping[str, Attribute] = field(default_factory=lambda: NOTHING)
     """Facts such as model and serial number; shown in ``/devices``. With DRA, pods can select
     devices by them, and the type of a value counts: a string is never taken for a number."""
-    capacity: Mapping[str, int | str] = field(default_factory=lambda: _NOTHING)
+    capacity: Mapping[str, int | str] = field(default_factory=lambda: NOTHING)
     """What the device has of something, such as ``{"memory": "80Gi"}``: a number, or a quantity as
     Kubernetes writes it. Shown in ``/devices``; with DRA, pods can select devices by it."""
     share_of: str = ""
@@ -202,7 +128,7 @@ class Device:
         ):
             return
         mappings = ("envs", "annotations", "attributes", "capacity")
-        _freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=mappings)
+        freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=mappings)
 
     @classmethod
     def from_path(cls, path: Path | str, *, sysfs: Path = _topology.SYSFS) -> "Device":
@@ -262,31 +188,6 @@ def _node_health(path: Path) -> Health:
     return Health.unhealthy(f"{path}: not a device node")
 
 
-def _freeze(value: object, *, lists: Iterable[str], mappings: Iterable[str]) -> None:
-    """Replace what an author gave (lists, dicts) by what cannot be changed."""
-    for name in lists:
-        given = getattr(value, name)
-        if type(given) is not tuple:
-            object.__setattr__(value, name, _listed(given))
-    for name in mappings:
-        given = getattr(value, name)
-        if type(given) is not MappingProxyType:
-            # What cannot be a mapping stays as it is: the framework reports it.
-            with suppress(TypeError, ValueError):
-                frozen = MappingProxyType(dict(given)) if given else _NOTHING
-                object.__setattr__(value, name, frozen)
-
-
-def _listed(given: Any) -> tuple[Any, ...]:
-    """Return what was given for a list as a tuple. None is empty; a single value stands for one."""
-    if given is None:
-        return ()
-    # A string for a list of strings is a slip: it means one string, not its letters.
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        return (given,)
-    return tuple(given)
-
-
 def _reason(given: object, *, healthy: bool) -> str:
     if given is None:
         return "" if healthy else "no reason given"
@@ -294,7 +195,3 @@ def _reason(given: object, *, healthy: bool) -> str:
         return str(given)
     except Exception:  # an author's class
         return f"a {type(given).__name__}"
-
-
-def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
-    return tuple(dict.fromkeys(items))

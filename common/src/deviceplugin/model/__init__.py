@@ -1,0 +1,22 @@
+"""What a plugin reports: devices, their health, and what a container needs to use them.
+
+Everything here is frozen and independent of gRPC. The framework checks values when it takes a
+snapshot; the constructors do not. So one bad device is skipped and reported, and the others are
+unaffected. An error from a constructor would end a ``discover`` that yields, and lose all devices
+that were still to come. Constructors therefore repair what can only mean one thing, and keep the
+rest as it was given.
+"""
+
+from deviceplugin.model._allocation import Allocation, DeviceNode, Mount
+from deviceplugin.model._device import Attribute, Device, Health, Topology, Version
+
+__all__ = [
+    "Allocation",
+    "Attribute",
+    "Device",
+    "DeviceNode",
+    "Health",
+    "Mount",
+    "Topology",
+    "Version",
+]
