@@ -14,18 +14,18 @@ import pytest
 from containers import containerd as daemon
 from containers.containerd import Containerd
 from homes.case import cases
-from homes.cluster_home import Cluster
-from homes.cluster_manifests import PATIENCE, Options
-from homes.cluster_session import Session, why_not_pretend
-from homes.containerd_place import Containers
+from homes.cluster.home import Cluster
+from homes.cluster.installed_operator import InstalledOperator
+from homes.cluster.manifests import PATIENCE, Options
+from homes.cluster.progress import Progress
+from homes.cluster.session import Session, why_not_pretend
+from homes.cluster.switched import Switched
 from homes.home import Home
-from homes.installed_operator import InstalledOperator
-from homes.place import Place
-from homes.process_place import Processes
-from homes.progress import Progress
-from homes.simulated_home import SimulatedHome
+from homes.simulated.containerd_place import Containers
+from homes.simulated.home import SimulatedHome
+from homes.simulated.place import Place
+from homes.simulated.process_place import Processes
 from homes.simulated_node import Node
-from homes.switched import Switched
 
 FAILED = pytest.StashKey[bool]()
 PLUGINS = Path(__file__).parents[1] / "plugins"

@@ -8,9 +8,9 @@ from time import monotonic
 import pytest
 
 from homes.case import cases
-from homes.chaos import Chaos, Means
-from homes.cluster_home import Cluster
-from homes.cluster_session import Session
+from homes.chaos.run import Chaos, Means
+from homes.cluster.home import Cluster
+from homes.cluster.session import Session
 
 GOPHER = cases()["gopher"].plugin
 OTHER = "example.com/chaos"

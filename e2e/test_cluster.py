@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from homes.case import cases
-from homes.cluster_home import Cluster
+from homes.cluster.home import Cluster
+from homes.cluster.workload import devices, is_running, started, told_devices, wait_holders
 from homes.home import Plugin
-from homes.workload import devices, is_running, started, told_devices, wait_holders
 
 CASES = cases()
 each = pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
-from homes.cluster_home import Cluster
-from homes.cluster_session import Session
-from homes.switch_load import SwitchLoad
-from homes.switched import RESOURCE, Switched
+from homes.cluster.home import Cluster
+from homes.cluster.session import Session
+from homes.cluster.switch_load import SwitchLoad
+from homes.cluster.switched import RESOURCE, Switched
 
 pytestmark = pytest.mark.gopher
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from homes.case import cases
-from homes.cluster_home import Cluster
-from homes.cluster_session import Session
-from homes.workload import Workload, started, wait_holders
+from homes.cluster.home import Cluster
+from homes.cluster.session import Session
+from homes.cluster.workload import Workload, started, wait_holders
 
 NODE = "--node=$(NODE_NAME)"
 PATIENCE = "--patience=2m"

@@ -7,12 +7,12 @@ from typing import Any, Final
 import pytest
 
 from homes.case import cases
-from homes.chaos_witness import Witness
-from homes.cluster_home import Cluster
-from homes.cluster_session import Session
+from homes.chaos.witness import Witness
+from homes.cluster.home import Cluster
+from homes.cluster.odd_plugin import IDS, PREFERENCES, RESOURCE, SILENT, OddPlugin
+from homes.cluster.session import Session
+from homes.cluster.workload import is_running
 from homes.home import Plugin
-from homes.odd_plugin import IDS, PREFERENCES, RESOURCE, SILENT, OddPlugin
-from homes.workload import is_running
 
 GOPHER: Final = cases()["gopher"].plugin
 FPGA: Final = cases()["fpga"].plugin

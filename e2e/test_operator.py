@@ -2,7 +2,7 @@
 
 import pytest
 
-from homes.installed_operator import RESOURCE, InstalledOperator
+from homes.cluster.installed_operator import RESOURCE, InstalledOperator
 
 pytestmark = [
     pytest.mark.simulated,

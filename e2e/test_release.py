@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from homes.case import cases
-from homes.cluster_session import Session
-from homes.installed_release import InstalledRelease
-from homes.kubectl import Kubectl
-from homes.release import Release
-from homes.workload import is_running, started
+from homes.cluster.installed_release import InstalledRelease
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.release import Release
+from homes.cluster.session import Session
+from homes.cluster.workload import is_running, started
 
 CASES = cases()
 

@@ -5,7 +5,7 @@ import pytest
 from deviceplugin._kubelet.server import is_socket_of
 from homes.case import cases
 from homes.home import Home, Plugin
-from homes.simulated_home import SimulatedHome
+from homes.simulated.home import SimulatedHome
 
 
 @pytest.mark.parametrize(

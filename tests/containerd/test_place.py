@@ -9,9 +9,9 @@ import pytest
 from containers import oci_image
 from containers.containerd import Containerd
 from deviceplugin.simulator import RunOptions
-from homes.containerd_place import Containers
 from homes.home import Plugin
-from homes.place import Installation
+from homes.simulated.containerd_place import Containers
+from homes.simulated.place import Installation
 from patience import eventually
 
 SAYS = "trap 'echo ended; exit 4' TERM; echo serving $DP_HTTP_ADDRESS $0; sleep 100 & wait"

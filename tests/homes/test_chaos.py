@@ -11,10 +11,10 @@ import pytest
 
 from deviceplugin.simulator import Pod, SimulatedKubelet
 from deviceplugin.testing import Kubelet
-from homes.chaos_checks import growth, is_of_the_future, shared
-from homes.chaos_scripts import BIND, FILL, JUMP, LOCK, READ, SOCKETS, UNDO, WITNESS
-from homes.chaos_witness import KUBELET
-from homes.odd_plugin import ANSWER, IDS, PREFERENCES, RESOURCE, SCRIPT, SILENT
+from homes.chaos.checks import growth, is_of_the_future, shared
+from homes.chaos.scripts import BIND, FILL, JUMP, LOCK, READ, SOCKETS, UNDO, WITNESS
+from homes.chaos.witness import KUBELET
+from homes.cluster.odd_plugin import ANSWER, IDS, PREFERENCES, RESOURCE, SCRIPT, SILENT
 from patience import PATIENCE, eventually
 
 CLOCK = """

@@ -11,13 +11,13 @@ import pytest
 
 from cluster.kinds import DAEMON_SET, NAMESPACE, POD, Object
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from homes.cluster_manifests import Options, Pods
-from homes.cluster_node import ClusterNode, as_number
-from homes.cluster_session import why_not_pretend
-from homes.deployed import Deployed
+from homes.cluster.deployed import Deployed
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import Options, Pods
+from homes.cluster.node import ClusterNode, as_number
+from homes.cluster.progress import Progress
+from homes.cluster.session import why_not_pretend
 from homes.home import Plugin
-from homes.kubectl import Kubectl
-from homes.progress import Progress
 from manifests.kustomize import render, render_by_kustomize
 from patience import eventually
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from homes.cluster_node import why_no_cdi
-from homes.progress import LONG, Progress
+from homes.cluster.node import why_no_cdi
+from homes.cluster.progress import LONG, Progress
 
 
 class Clock:

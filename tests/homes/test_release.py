@@ -14,9 +14,9 @@ import rehearsal
 import release
 from cluster.kinds import NAMESPACE, POD
 from cluster.small_cluster import PLUGINS, SHELL, running, why_not
-from homes.installed_release import Manifests
-from homes.kubectl import Kubectl
-from homes.release import Release
+from homes.cluster.installed_release import Manifests
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.release import Release
 from manifests.kustomize import render
 
 needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")

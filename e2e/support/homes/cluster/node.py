@@ -3,7 +3,7 @@
 import re
 from fnmatch import fnmatch
 
-from homes.kubectl import Kubectl
+from homes.cluster.kubectl import Kubectl
 
 _CDI = {"containerd": (2, 0), "cri-o": (1, 28)}
 """The first version of each runtime that has CDI by default."""

@@ -16,8 +16,8 @@ from containers.pod_config import NOTHING
 from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
 from homes.case import cases
 from homes.home import Given, Plugin
-from homes.place import Installation, Place
 from homes.pretended_hardware import StandIn
+from homes.simulated.place import Installation, Place
 from manifests.kustomize import Manifest, overlay, render
 from patience import eventually
 

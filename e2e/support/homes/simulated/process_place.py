@@ -15,7 +15,7 @@ from containers.unshare import Container, first_process
 from deviceplugin.simulator import RunOptions
 from homes.case import cases
 from homes.home import Given
-from homes.place import Installation
+from homes.simulated.place import Installation
 from patience import PATIENCE
 
 BIN = Path(sys.executable).parent

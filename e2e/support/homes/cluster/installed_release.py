@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import yaml
 
 from homes.case import Case
-from homes.cluster_manifests import Pods, replaced_volumes
-from homes.cluster_session import HARDWARE, Session
-from homes.deployed import Deployed
-from homes.kubectl import Kubectl
-from homes.release import Release
+from homes.cluster.deployed import Deployed
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import Pods, replaced_volumes
+from homes.cluster.release import Release
+from homes.cluster.session import HARDWARE, Session
 
 FILES = (
     "cd /host/var/lib/kubelet && find device-plugins plugins_registry"

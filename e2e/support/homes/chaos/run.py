@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from homes.chaos_checks import Checks
-from homes.chaos_scripts import LOCK
-from homes.chaos_witness import Witness
-from homes.cluster_home import Cluster
-from homes.deployed import PLUGIN
+from homes.chaos.checks import Checks
+from homes.chaos.scripts import LOCK
+from homes.chaos.witness import Witness
+from homes.cluster.deployed import PLUGIN
+from homes.cluster.home import Cluster
 
 FILES = 8
 """Gophers that come and go."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from homes.cluster_manifests import Pods
-from homes.cluster_session import Session
-from homes.deployed import PLUGIN, Deployed
+from homes.cluster.deployed import PLUGIN, Deployed
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import Pods
+from homes.cluster.session import Session
+from homes.cluster.workload import Workload, devices
 from homes.home import LOOK, Given, NotStartedError, Plugin, seen
-from homes.kubectl import Kubectl
-from homes.workload import Workload, devices
 
 END = "that is all"
 """The last line of a pod's log, which is read while it is written."""

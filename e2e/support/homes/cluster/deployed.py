@@ -8,12 +8,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from homes.cluster_manifests import CASE, Options, Overlay, Pods, replaced_volumes
-from homes.cluster_node import ClusterNode
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import CASE, Options, Overlay, Pods, replaced_volumes
+from homes.cluster.node import ClusterNode
+from homes.cluster.progress import Progress
 from homes.home import Plugin
-from homes.kubectl import Kubectl
 from homes.pretended_hardware import StandIn
-from homes.progress import Progress
 
 PLUGIN = "app.kubernetes.io/component=device-plugin"
 """The label of a plugin's pods."""

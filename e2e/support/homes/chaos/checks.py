@@ -7,11 +7,11 @@ from statistics import median
 from time import monotonic
 from typing import Any, Final
 
-from homes.chaos_scripts import VITALS
-from homes.chaos_witness import Witness
-from homes.cluster_home import Cluster
-from homes.deployed import PLUGIN, Deployed
-from homes.workload import is_running
+from homes.chaos.scripts import VITALS
+from homes.chaos.witness import Witness
+from homes.cluster.deployed import PLUGIN, Deployed
+from homes.cluster.home import Cluster
+from homes.cluster.workload import is_running
 
 BACK: Final = 60.0
 """Seconds within which all devices must be allocatable, once nothing more happens."""

@@ -13,7 +13,7 @@ import yaml
 from homes.home import Plugin
 from homes.pretended_hardware import StandIn
 
-DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
+DEPLOYMENTS = Path(__file__).parents[4] / "deployments"
 PATIENCE = 180.0
 """Seconds. Pods must be scheduled and started, and a node updates its status every 10 s."""
 

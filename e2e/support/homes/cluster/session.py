@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from homes.case import cases
-from homes.cluster_manifests import Options
-from homes.cluster_node import ClusterNode
-from homes.deployed import Deployed
+from homes.cluster.deployed import Deployed
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import Options
+from homes.cluster.node import ClusterNode
+from homes.cluster.progress import Progress
 from homes.home import Plugin
-from homes.kubectl import Kubectl
 from homes.pretended_hardware import NODE, StandIn, pack
-from homes.progress import Progress
 
 HARDWARE = "hardware"
 """The folder on the node, in that of the plugin, with what it pretends to have."""

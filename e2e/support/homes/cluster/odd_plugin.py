@@ -3,8 +3,8 @@
 import json
 from typing import Any, Final
 
-from homes.chaos_witness import KUBELET
-from homes.deployed import Deployed
+from homes.chaos.witness import KUBELET
+from homes.cluster.deployed import Deployed
 
 RESOURCE: Final = "example.com/odd"
 SILENT: Final = "example.com/silent"

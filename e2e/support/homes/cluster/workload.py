@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatch
 from typing import Any
 
-from homes.deployed import Deployed
+from homes.cluster.deployed import Deployed
 
 
 class Workload:

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from homes.cluster_manifests import DEPLOYMENTS, Options, Pods
-from homes.cluster_node import ClusterNode
-from homes.deployed import PLUGIN
-from homes.kubectl import Kubectl
-from homes.progress import Progress
+from homes.cluster.deployed import PLUGIN
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import DEPLOYMENTS, Options, Pods
+from homes.cluster.node import ClusterNode
+from homes.cluster.progress import Progress
 
 SPACE: Final = "deviceplugin-operator"
 KIND: Final = "customresourcedefinition/deviceplugins.deviceplugin.dev"

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from homes.case import cases
-from homes.cluster_home import Cluster
-from homes.cluster_manifests import CASE, DEPLOYMENTS
-from homes.deployed import PLUGIN
+from homes.cluster.deployed import PLUGIN
+from homes.cluster.home import Cluster
+from homes.cluster.manifests import CASE, DEPLOYMENTS
 
 GOPHER: Final = replace(
     cases()["gopher"].plugin, components=("dra", "gopher-device-class"), devices=None

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from homes.chaos_scripts import (
+from homes.chaos.scripts import (
     BIND,
     FILL,
     HOLDERS,
@@ -16,7 +16,7 @@ from homes.chaos_scripts import (
     SOCKETS,
     WITNESS,
 )
-from homes.deployed import Deployed
+from homes.cluster.deployed import Deployed
 
 KUBELET = "/var/lib/kubelet/device-plugins"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources"

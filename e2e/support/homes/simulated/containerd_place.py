@@ -17,7 +17,7 @@ from containers.cri import Runtime, read_log
 from containers.pod_config import Node, PodConfig
 from deviceplugin.simulator import RunOptions
 from homes.home import LOOK, Given, NotStartedError, seen
-from homes.place import Installation
+from homes.simulated.place import Installation
 from patience import eventually
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from time import monotonic, sleep
 from typing import Any, Final
 
-from homes.chaos_scripts import LOCK
-from homes.switched import RESOURCE, Switched
+from homes.chaos.scripts import LOCK
+from homes.cluster.switched import RESOURCE, Switched
 
 DEVICES: Final = 24
 PODS: Final = 60
