@@ -22,7 +22,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin.conformance._proc import activity
 from deviceplugin.testing import Kubelet
 from deviceplugin.tools.bench import _plan

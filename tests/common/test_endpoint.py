@@ -13,8 +13,8 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import by_kubelet_socket

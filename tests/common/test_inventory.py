@@ -11,7 +11,7 @@ from deviceplugin import Device, DiscoveryError, Health, Plugin
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 
 SICK = Health.unhealthy("dust")
 

@@ -10,7 +10,7 @@ from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.device_list import Offer, Options
+from deviceplugin._kubelet.offer import Offer, Options
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")

@@ -21,7 +21,7 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
 from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, Defer
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.error_messages import reason_of
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call

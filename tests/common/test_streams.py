@@ -10,7 +10,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from loops import on_a_loop
 from patience import PATIENCE

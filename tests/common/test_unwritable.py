@@ -14,7 +14,7 @@ from containers.unshare import POSSIBLE
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.unix_sockets import advised, check_exists
@@ -34,7 +34,7 @@ from deviceplugin.kit.log import Problems
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._inventory.published import Resource
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._registration.by_kubelet_socket import Kubelet
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue, Offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices, _slices, _watch
 from deviceplugin.simulator import SimulatedCluster
@@ -33,7 +33,7 @@ class Node:
         self.publisher = Publisher(
             ResourceSlices(ApiServer(url), DRIVER, node),
             Site(DRIVER, node),
-            catalogue=Catalogue(Describer(DRIVER), node, "no-schedule"),
+            catalogue=PoolCatalogue(Describer(DRIVER), node, "no-schedule"),
             offers=self._offers,
             published=lambda _keys: self.settled.set(),
         )

@@ -13,7 +13,7 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue, Offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, ResourceSlices
 from manifests.kustomize import Manifest, overlay, render
@@ -132,7 +132,7 @@ class Publishing:
         self.publisher = Publisher(
             ResourceSlices(api, DRIVER, "n1"),
             Site(DRIVER, "n1"),
-            catalogue=Catalogue(Describer(DRIVER), "n1", "no-schedule"),
+            catalogue=PoolCatalogue(Describer(DRIVER), "n1", "no-schedule"),
             offers=self.offers,
             published=lambda _keys: self.done.set(),
         )

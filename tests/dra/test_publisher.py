@@ -12,7 +12,7 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue, Offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import BURST, REFILL, Publisher
 from deviceplugin._platform.api_errors import (
     ApiServerError,
@@ -49,7 +49,7 @@ class Publishing:
         self.publisher = Publisher(
             self.store,
             Site(DRIVER, NODE),
-            catalogue=Catalogue(Describer(DRIVER), NODE, "no-schedule"),
+            catalogue=PoolCatalogue(Describer(DRIVER), NODE, "no-schedule"),
             offers=self.offers,
             published=lambda keys: self.published.append(frozenset(keys)),
             count=lambda action, succeeded: self.counted.append((action, succeeded)),

@@ -15,7 +15,7 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, Claim, OfferSta
 from deviceplugin._dra.naming import device_name
 from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.pools import Catalogue, OnUnhealthy
+from deviceplugin._dra.slices.pools import OnUnhealthy, PoolCatalogue
 from deviceplugin.kit import sharing
 from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, DriverNode, cdi_name, gopher, result
 
@@ -49,7 +49,7 @@ def node(tmp_path: Path) -> DriverNode:
 def bodies(
     *states: OfferState, counted: bool = True, on_unhealthy: OnUnhealthy = "no-schedule"
 ) -> list[dict[str, Any]]:
-    catalogue = Catalogue(Describer(DRIVER), NODE, on_unhealthy)
+    catalogue = PoolCatalogue(Describer(DRIVER), NODE, on_unhealthy)
     offered = {RESOURCE: {one.device.id: one for one in states}}
     ((_, entries),) = catalogue.pools(offered, counted=counted)
     return [dict(one.body) for one in entries]
@@ -158,7 +158,7 @@ def test_a_device_of_the_name_of_a_shared_one_leaves_each_share_a_device() -> No
 
 
 def test_a_claim_that_takes_a_share_changes_no_slice() -> None:
-    catalogue = Catalogue(Describer(DRIVER), NODE, "no-schedule")
+    catalogue = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule")
     before, after = (
         catalogue.pools({RESOURCE: {one.device.id: one for one in states(claimed=claimed)}})
         for claimed in ({}, {0: "share"})

@@ -14,7 +14,7 @@ from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.layout import lay_out
 from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
-from deviceplugin._dra.slices.pools import Catalogue, Entry, Offers, OnUnhealthy, Pool, offers
+from deviceplugin._dra.slices.pools import Entry, Offers, OnUnhealthy, Pool, PoolCatalogue, offers
 from deviceplugin._inventory.published import Resource
 from dra.memory_store import MemoryStore, Object
 from dra.slice_rules import problems
@@ -38,7 +38,7 @@ def pools(
     *states: OfferState, on_unhealthy: OnUnhealthy = "no-schedule", resource: str = RESOURCE
 ) -> list[Pool]:
     offered: Offers = {resource: {one.device.id: one for one in states}}
-    return Catalogue(Describer(DRIVER), NODE, on_unhealthy).pools(offered)
+    return PoolCatalogue(Describer(DRIVER), NODE, on_unhealthy).pools(offered)
 
 
 def devices(count: int, **taints: str) -> list[OfferState]:
@@ -334,7 +334,7 @@ def test_whatever_happens_the_slices_become_complete_and_few(
 
 
 def test_an_unchanged_device_is_not_described_again() -> None:
-    catalogue = Catalogue(Describer(DRIVER), NODE, "no-schedule")
+    catalogue = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule")
     one, two = state("a"), state("b")
 
     def entries(*states: OfferState) -> Sequence[Entry]:
@@ -347,7 +347,7 @@ def test_an_unchanged_device_is_not_described_again() -> None:
 
 
 def test_what_slices_cannot_say_is_a_problem() -> None:
-    catalogue = Catalogue(Describer(DRIVER), NODE, "no-schedule")
+    catalogue = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule")
     catalogue.pools({RESOURCE: {"a": state("a", attributes={"long": "x" * 65})}})
     assert [f"{RESOURCE} a: long: is longer than 64 bytes"] == catalogue.problems()
     catalogue.pools({RESOURCE: {}})

@@ -17,7 +17,7 @@ from deviceplugin import Device
 from deviceplugin._attribution.ownership import OfferState
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue, Offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin.simulator import SimulatedCluster
@@ -122,7 +122,7 @@ class Node:
         self._nodes = nodes
         self.name = name
         self.offered = dict.fromkeys(devices, "")
-        self._catalogue = Catalogue(Describer(DRIVER), name, "no-schedule")
+        self._catalogue = PoolCatalogue(Describer(DRIVER), name, "no-schedule")
 
     def start(self) -> None:
         """Start the process of the driver: it publishes once the kubelet has registered it."""

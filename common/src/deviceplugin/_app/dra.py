@@ -19,8 +19,7 @@ from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver, DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue as Descriptions
-from deviceplugin._dra.slices.pools import Offers, offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -159,7 +158,7 @@ class Dra(DraFront):
         return Publisher(
             ResourceSlices(api, driver, node),
             Site(driver, node),
-            catalogue=Descriptions(Describer(driver), node, settings.on_unhealthy),
+            catalogue=PoolCatalogue(Describer(driver), node, settings.on_unhealthy),
             offers=self._offers,
             published=self._published,
             count=partial(_count, metrics, driver),

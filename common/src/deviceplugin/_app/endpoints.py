@@ -13,8 +13,8 @@ from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.retention import unhealthy
 from deviceplugin._http.devices_report import NOT_ADVERTISED
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._registration.by_kubelet_socket import Kubelet, Registrar

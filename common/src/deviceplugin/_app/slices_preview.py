@@ -15,7 +15,7 @@ from deviceplugin._dra.claims.parameters import head_of
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.device_classes import device_classes
 from deviceplugin._dra.slices.plan import Site, plan
-from deviceplugin._dra.slices.pools import Catalogue, Offers, OnUnhealthy
+from deviceplugin._dra.slices.pools import Offers, OnUnhealthy, PoolCatalogue
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks
 from deviceplugin.model import Device
@@ -47,7 +47,7 @@ class SlicesPreview:
 
         Comments show what claims may say, with the defaults.
         """
-        catalogue = Catalogue(Describer(self.site.driver), self.site.node, self.on_unhealthy)
+        catalogue = PoolCatalogue(Describer(self.site.driver), self.site.node, self.on_unhealthy)
         offers: Offers = {
             name: {key: _state(group[key]) for key in sorted(group, key=natural_key)}
             for name, group in sorted(groups.items())

@@ -29,7 +29,7 @@ class _Device:
     """The pods that may have it, of which none may be listed with it."""
 
 
-class Recorded:
+class CheckpointHolds:
     """What ``checkpoint`` has of pods that may still be there. Thread-safe.
 
     A pod has ended if one of its containers was listed with a device, since that was allocated, and

@@ -22,7 +22,7 @@ class Claim(NamedTuple):
 
 
 class Unreadable(Protocol):
-    """Devices of claims whose records cannot be read; see `Unrecorded`."""
+    """Devices of claims whose records cannot be read; see `UnreadableRecords`."""
 
     @property
     def state(self) -> tuple[bool, object]:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.checkpoint_holds import Recorded
+from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.claims_by_pod import Place, with_claims
 from deviceplugin._attribution.exclusive import refuse_held
 from deviceplugin._attribution.holdings_view import HoldingsView
@@ -86,7 +86,7 @@ class HoldingsTracker:
         self._stopped = False
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
-        self._recorded = Recorded(checkpoint)
+        self._recorded = CheckpointHolds(checkpoint)
         self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)

@@ -30,7 +30,7 @@ ClaimedPlace = tuple[Place, Name]
 
 
 @dataclass(slots=True)
-class Unrecorded:
+class UnreadableRecords:
     """Says who may hold devices without a record.
 
     Reading is thread-safe; ``observe`` is for one thread at a time.

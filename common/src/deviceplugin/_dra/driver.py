@@ -10,7 +10,7 @@ from typing import Final
 from deviceplugin._attribution.claims_by_pod import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.unreadable_records import Unrecorded
+from deviceplugin._attribution.unreadable_records import UnreadableRecords
 from deviceplugin._dra.claims.cdi_files import ClaimFiles
 from deviceplugin._dra.claims.device_lookup import Locator
 from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
@@ -141,7 +141,7 @@ class Driver:
         self._problems = Problems(log)
         self.release = preparing.unprepare
         """Releases a claim, as the kubelet's call does."""
-        self._unrecorded = Unrecorded(
+        self._unrecorded = UnreadableRecords(
             settings.name,
             files=self._records.set_aside,
             recorded=lambda: claimed_places(settings.name, self._records.all().values()),

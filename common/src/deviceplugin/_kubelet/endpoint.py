@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.device_list import Offer
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
 from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
 from deviceplugin._kubelet.socket_alias import SocketAlias

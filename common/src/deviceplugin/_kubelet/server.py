@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity

@@ -16,7 +16,7 @@ from deviceplugin._inventory.allocating import allocation_of, hook_of
 from deviceplugin._inventory.encoding import encode_allocation
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.error_messages import reason_of

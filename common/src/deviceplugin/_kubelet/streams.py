@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from deviceplugin._kubelet.device_list import Offer
+from deviceplugin._kubelet.offer import Offer
 
 MAX_STREAMS: Final = 64
 """Most ListAndWatch streams at a time; the kubelet needs one."""

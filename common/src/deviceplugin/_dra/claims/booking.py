@@ -9,7 +9,7 @@ from deviceplugin._dra.claims.device_lookup import Candidates, Located
 from deviceplugin._dra.claims.record import Place, Record
 
 
-def take(
+def book(
     ownership: Ownership, claim: Claim, found: Sequence[Candidates], before: Record | None
 ) -> Sequence[Located]:
     """Count devices as held by ``claim``, and return them, in the order of ``found``.

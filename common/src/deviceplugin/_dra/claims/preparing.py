@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, unanswered
-from deviceplugin._dra.claims.booking import take
+from deviceplugin._dra.claims.booking import book
 from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
 from deviceplugin._dra.claims.device_lookup import Candidates, Locator
 from deviceplugin._dra.claims.locks import ClaimLocks
@@ -135,7 +135,7 @@ class Preparing:
         # Before anything is withheld: what a user got wrong must cost no device.
         parameters = self._parameters.read(claim, candidates, before.parameters if before else ())
         used = [one.recorded for one in parameters.values()]
-        found = take(self._ownership, claim, candidates, before)
+        found = book(self._ownership, claim, candidates, before)
         devices = unanswered(found)
         kept = _kept(before, devices)
         record = Record(claim, self._boot, "preparing", [*devices, *kept], parameters=used)

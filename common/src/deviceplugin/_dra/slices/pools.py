@@ -73,7 +73,7 @@ class _Known(NamedTuple):
     cuts: list[str]
 
 
-class Catalogue:
+class PoolCatalogue:
     """Describes what is offered for slices. For one thread.
 
     An unchanged device is not described again, so an entry that is the same object is unchanged.

@@ -11,7 +11,7 @@ from typing import Final
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.slices.known import KnownSlices
 from deviceplugin._dra.slices.plan import Site, Write, device_names_in, plan
-from deviceplugin._dra.slices.pools import Catalogue, Entry, Offers, Pool
+from deviceplugin._dra.slices.pools import Entry, Offers, Pool, PoolCatalogue
 from deviceplugin._dra.slices.rate_limit import Bucket
 from deviceplugin._dra.slices.share_support import ShareSupport
 from deviceplugin._dra.slices.store import Object, Slices, SliceStore
@@ -71,7 +71,7 @@ class Publisher:
         store: SliceStore,
         site: Site,
         *,
-        catalogue: Catalogue,
+        catalogue: PoolCatalogue,
         offers: Callable[[], Offers | None],
         published: Callable[[Collection[Key]], None] = lambda _keys: None,
         count: Callable[[str, bool], None] = lambda _action, _succeeded: None,

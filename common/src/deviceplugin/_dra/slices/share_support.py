@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deviceplugin._dra.shares import SHARES, counted, has_shares
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Catalogue, Offers, Pool
+from deviceplugin._dra.slices.pools import Offers, Pool, PoolCatalogue
 from deviceplugin._dra.slices.store import Object, SliceStore
 from deviceplugin._platform.api_errors import ApiServerError
 from deviceplugin.kit.log import Problems
@@ -32,7 +32,7 @@ class ShareSupport:
         self._asked = False
         self._problems = Problems(log)
 
-    def pools(self, catalogue: Catalogue, offers: Offers, site: Site) -> list[Pool]:
+    def pools(self, catalogue: PoolCatalogue, offers: Offers, site: Site) -> list[Pool]:
         """Return the pools of ``offers`` as this cluster can have them.
 
         Raises:

@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin._attribution import checkpoint as _checkpoint
 from deviceplugin._attribution.checkpoint import Checkpoint, Entry
-from deviceplugin._attribution.checkpoint_holds import Recorded
+from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
 from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -59,8 +59,8 @@ def devices(*ids: str) -> frozenset[tuple[str, str]]:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    return Recorded(Checkpoint(tmp_path))
+def recorded(tmp_path: Path) -> CheckpointHolds:
+    return CheckpointHolds(Checkpoint(tmp_path))
 
 
 # The file
@@ -158,34 +158,36 @@ def test_a_file_that_may_not_be_read_is_not_known(tmp_path: Path) -> None:
 # What it says of pods
 
 
-def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: Recorded) -> None:
+def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: CheckpointHolds) -> None:
     write(tmp_path, init("a"), main("b", "u2"), Entry("u2", "main", OTHER, "x"))
     assert devices("a", "b") == recorded.held(listing(), OURS)
     assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
 
 
 def test_a_pod_that_is_listed_holds_what_its_init_containers_had(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     write(tmp_path, init("a"), main("b"))
     assert devices("a", "b") == recorded.held(listing(("main", "b")), OURS)
 
 
-def test_a_pod_that_is_no_longer_listed_holds_nothing(tmp_path: Path, recorded: Recorded) -> None:
+def test_a_pod_that_is_no_longer_listed_holds_nothing(
+    tmp_path: Path, recorded: CheckpointHolds
+) -> None:
     write(tmp_path, init("a"), main("b"), main("c", "u2"))
     recorded.held(listing(("main", "b"), ("main", "c")), OURS)
     assert devices("c") == recorded.held(listing(("main", "c")), OURS)
     assert devices() == recorded.held(listing(), OURS)
 
 
-def test_a_list_that_may_lack_pods_ends_none(tmp_path: Path, recorded: Recorded) -> None:
+def test_a_list_that_may_lack_pods_ends_none(tmp_path: Path, recorded: CheckpointHolds) -> None:
     write(tmp_path, main("b"))
     recorded.held(listing(("main", "b")), OURS)
     assert devices("b") == recorded.held(listing(complete=False), OURS)
 
 
 def test_a_device_that_was_allocated_again_is_the_new_pods(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     write(tmp_path, main("a"))
     recorded.held(listing(("main", "a")), OURS)
@@ -197,7 +199,7 @@ def test_a_device_that_was_allocated_again_is_the_new_pods(
 
 
 def test_a_pod_that_was_never_listed_with_a_device_ends_with_all_that_were_new(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     recorded.allocated(devices("a"), named("op"))
     write(tmp_path, init("a"))
@@ -211,7 +213,7 @@ def test_a_pod_that_was_never_listed_with_a_device_ends_with_all_that_were_new(
 
 
 def test_a_pod_that_was_rejected_is_not_among_the_new_ones(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     recorded.allocated(devices("a", "b"), named("op"))
     recorded.listed(recorded.moment)
@@ -220,7 +222,7 @@ def test_a_pod_that_was_rejected_is_not_among_the_new_ones(
 
 
 def test_a_list_that_was_asked_for_before_an_allocation_does_not_end_its_pod(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     moment = recorded.moment
     recorded.allocated(devices("a"), named("p"))
@@ -230,7 +232,7 @@ def test_a_list_that_was_asked_for_before_an_allocation_does_not_end_its_pod(
 
 
 def test_before_the_first_allocation_any_pod_may_have_it(
-    tmp_path: Path, recorded: Recorded
+    tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
     write(tmp_path, init("a"))
     assert devices("a") == recorded.held(listing(pods="op"), OURS)
@@ -238,7 +240,9 @@ def test_before_the_first_allocation_any_pod_may_have_it(
     assert devices() == recorded.held(listing(pods="q"), OURS)
 
 
-def test_a_pod_with_one_container_left_is_still_there(tmp_path: Path, recorded: Recorded) -> None:
+def test_a_pod_with_one_container_left_is_still_there(
+    tmp_path: Path, recorded: CheckpointHolds
+) -> None:
     write(tmp_path, main("a"), Entry("u1", "side", R, "b"))
     recorded.held(listing(("main", "a"), ("side", "b")), OURS)
     assert devices("a", "b") == recorded.held(listing(("side", "b")), OURS)

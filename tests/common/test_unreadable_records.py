@@ -8,7 +8,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import ClaimedDevice, Holdings
-from deviceplugin._attribution.unreadable_records import ClaimedPlace, Unrecorded
+from deviceplugin._attribution.unreadable_records import ClaimedPlace, UnreadableRecords
 from deviceplugin._inventory.published import Resource
 from scripted_plugin import ScriptedPlugin
 
@@ -28,7 +28,7 @@ class Node:
         self.resource = Resource(RESOURCE, ScriptedPlugin())
         self.resource.publish([dp.Device("gary"), dp.Device("gina")])
         self.ownership = Ownership("dra", resources=lambda: {RESOURCE: self.resource})
-        self.unrecorded = Unrecorded(
+        self.unrecorded = UnreadableRecords(
             DRIVER,
             files=self.found,
             recorded=lambda: self.recorded,
