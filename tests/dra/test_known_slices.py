@@ -61,3 +61,5 @@ def test_a_slice_is_intact_as_long_as_its_content_is_what_we_wrote_or_saw_first(
     assert not known.is_intact(a_slice("a", "6", 4))
     known.wrote(a_slice("a", "7", 5))
     assert known.is_intact(a_slice("a", "7", 5))
+    known.listed({}, "8")
+    assert known.is_intact(a_slice("a", "7", 5)), "it is gone: nobody has edited it"

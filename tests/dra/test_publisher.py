@@ -180,6 +180,23 @@ def test_slices_that_are_wiped_are_written_again(running: Publishing) -> None:
     assert [f"create {name(0)}"] * 2 == running.writes()
 
 
+def test_slices_that_are_wiped_while_they_are_compared_are_not_replaced(
+    running: Publishing,
+) -> None:
+    offers, known = running.publisher._offers, running.publisher._known
+
+    def wiped_meanwhile() -> Offers | None:
+        running.publisher._offers = offers
+        running.store.wipe()
+        eventually(lambda: known.current() == [], "the watch")
+        return offers()
+
+    running.publisher._offers = wiped_meanwhile
+    running.publisher.poke()
+    running.until(lambda: len(running.writes()) > 1 and running.store.slices, "the slices")
+    assert [f"create {name(0)}"] * 2 == running.writes()
+
+
 def test_an_edit_by_hand_is_restored_and_a_label_is_not_touched(running: Publishing) -> None:
     running.store.edit(name(0), lambda one: one["metadata"].update(labels={"x": "y"}))
     running.store.edit(

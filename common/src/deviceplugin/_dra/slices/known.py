@@ -63,9 +63,12 @@ class KnownSlices:
             return [one for one in found.values() if _uid(one) not in self._deleted]
 
     def is_intact(self, one: Object) -> bool:
-        """Return whether the content of the slice is what we wrote, or saw first."""
+        """Return whether the content of the slice is what we wrote, or saw first.
+
+        One that has been deleted since it was ``current`` is as it was.
+        """
         with self._lock:
-            return self._generations.get(_uid(one)) == _generation(one)
+            return self._generations.get(_uid(one), _generation(one)) == _generation(one)
 
 
 def _uid(one: Object) -> str:
