@@ -24,8 +24,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import yaml
@@ -35,6 +37,7 @@ from deviceplugin._inventory.validation import resource_name_problem
 ROOT: Final = Path(__file__).parents[1]
 DEPLOYMENTS: Final = ROOT / "deployments"
 TARGET: Final = ROOT / "dist" / "deploy"
+OVERLAY: Final = "kustomization.yaml"
 OWN: Final = ("PLUGIN", "NAMESPACE", "RESOURCE_NAME", "REGISTRY", "COMPONENTS")
 MAKES: Final = frozenset({"ARGS", "PYTHON", "PYTEST", "VENV"})
 """Variables of the Makefile, which passes all that it is given."""
@@ -143,13 +146,28 @@ def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) 
     return done.stdout
 
 
-def write(given: Mapping[str, str], *, with_namespace: bool) -> Path:
-    """Write the overlay, and return its folder."""
-    folder = TARGET / given["PLUGIN"]
-    folder.mkdir(parents=True, exist_ok=True)
-    deployments = os.path.relpath(DEPLOYMENTS, folder)
+@contextmanager
+def written(given: Mapping[str, str], *, with_namespace: bool) -> Iterator[Path]:
+    """Write the overlay, and yield a folder with it that another command does not write to.
+
+    What is applied is what was written for it, also if somebody deploys the same plugin to another
+    place meanwhile.
+    """
+    kept = TARGET / given["PLUGIN"]
+    kept.mkdir(parents=True, exist_ok=True)
+    text = overlay(given, with_namespace=with_namespace)
+    with TemporaryDirectory(prefix=f".{given['PLUGIN']}-", dir=TARGET) as folder:
+        (Path(folder) / OVERLAY).write_text(text, encoding="utf-8")
+        (Path(folder) / "kept").write_text(text, encoding="utf-8")
+        (Path(folder) / "kept").replace(kept / OVERLAY)
+        yield Path(folder)
+
+
+def overlay(given: Mapping[str, str], *, with_namespace: bool) -> str:
+    """Return the kustomization for a folder in ``TARGET``."""
+    deployments = os.path.relpath(DEPLOYMENTS, TARGET / given["PLUGIN"])
     components = given.get("COMPONENTS", "").split()
-    overlay = {
+    found: dict[str, object] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "namespace": namespace(given),
@@ -158,10 +176,9 @@ def write(given: Mapping[str, str], *, with_namespace: bool) -> Path:
         "patches": [*patches(given, with_namespace=with_namespace)],
     }
     if registry := given.get("REGISTRY"):
-        overlay["images"] = [{"name": label(given), "newName": f"{registry}/{label(given)}"}]
-    text = yaml.safe_dump(overlay, sort_keys=False)
-    (folder / "kustomization.yaml").write_text(text, encoding="utf-8")
-    return folder
+        found["images"] = [{"name": label(given), "newName": f"{registry}/{label(given)}"}]
+    text: str = yaml.safe_dump(found, sort_keys=False)
+    return text
 
 
 def patches(given: Mapping[str, str], *, with_namespace: bool) -> list[dict[str, object]]:
@@ -203,18 +220,18 @@ def deploy(given: Mapping[str, str]) -> None:
     """Apply the plugin's manifests."""
     there = kubectl("get", "namespace", namespace(given), "--ignore-not-found", "--output=name")
     keep = bool(there) and not is_ours(given)
-    folder = write(given, with_namespace=not keep)
-    if keep:
-        print(f"namespace {namespace(given)} is there already: left as it is")
-    print(kubectl("apply", f"--kustomize={folder}"), end="")
+    with written(given, with_namespace=not keep) as folder:
+        if keep:
+            print(f"namespace {namespace(given)} is there already: left as it is")
+        print(kubectl("apply", f"--kustomize={folder}"), end="")
     print(f"\nkubectl --namespace {namespace(given)} rollout status daemonset/{label(given)}")
 
 
 def undeploy(given: Mapping[str, str]) -> None:
     """Delete what :func:`deploy` applied."""
     delete_it = is_ours(given) and not (used := others(given))
-    folder = write(given, with_namespace=delete_it)
-    print(kubectl("delete", "--ignore-not-found", f"--kustomize={folder}"), end="")
+    with written(given, with_namespace=delete_it) as folder:
+        print(kubectl("delete", "--ignore-not-found", f"--kustomize={folder}"), end="")
     if not delete_it:
         why = f"it has {used.split()[0]}" if is_ours(given) else "it was not made by make deploy"
         print(f"namespace {namespace(given)} is left: {why}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cluster.kinds import DAEMON_SET, EVENT, KINDS, NAMESPACE, NODE, POD
 from cluster.small_cluster import PLUGINS, SmallCluster, running, why_not
@@ -112,6 +113,32 @@ def test_the_overlay_is_as_every_deployment_should_be(
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
     assert {"name": "DP_RESOURCE", "value": "example.com/mole"} in container["env"]
     assert container["image"].startswith("registry.example.com/hw/gopher-device-plugin:")
+
+
+def test_two_at_once_apply_and_delete_each_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched: list[str] = []
+
+    def kubectl(*words: str) -> str:
+        if words[0] not in {"apply", "delete"}:
+            return ""
+        folder = Path(words[-1].removeprefix("--kustomize="))
+        if not touched:
+            touched.append("")
+            assert 0 == main(["undeploy", "PLUGIN=gopher", "NAMESPACE=second"])
+        overlay = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        assert (folder / overlay["resources"][0] / "kustomization.yaml").is_file()
+        touched.append(f"{words[0]} {overlay['namespace']}")
+        return ""
+
+    monkeypatch.setattr("deploy.TARGET", tmp_path / "dist")
+    monkeypatch.setattr("deploy.kubectl", kubectl)
+    assert 0 == main(["deploy", "PLUGIN=gopher", "NAMESPACE=first"])
+    assert ["", "delete second", "apply first"] == touched
+    # The newest is left, to be looked at.
+    assert [tmp_path / "dist/gopher"] == [*(tmp_path / "dist").iterdir()]
+    assert "namespace: second\n" in (tmp_path / "dist/gopher/kustomization.yaml").read_text()
 
 
 def test_an_empty_variable_and_those_of_make_are_as_if_not_given() -> None:
