@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import randrange
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -72,9 +73,15 @@ class View:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port at which nobody listens, and that the kernel gives to nobody by itself.
+
+    One that it chose could belong to another's connection by the time the container listens.
+    """
+    while True:
+        port = randrange(10_000, 32_768)  # by default the kernel chooses higher ones
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Container:

@@ -55,7 +55,8 @@ class RunningPod:
             "metadata.name": metadata["name"],
             "metadata.namespace": metadata["namespace"],
         }
-        self._ports: dict[int, int] = {}
+        ports = [port for one in self._spec["containers"] for port in one.get("ports", ())]
+        self._ports = {port["containerPort"]: free_port() for port in ports}
         inits = self._spec.get("initContainers", [])
         self._wanted = Pod(
             metadata["name"],
@@ -142,8 +143,6 @@ class RunningPod:
         for name in ("find", "ls"):
             (root / "bin" / name).write_text(_FOLLOWING.format(shutil.which(name)))
             (root / "bin" / name).chmod(0o755)
-        # Another one at each start, because somebody may have taken it before the container could.
-        self._ports |= {one["containerPort"]: free_port() for one in spec.get("ports", ())}
         view = View(root, mounts, self._ports)
         for one in spec.get("volumeMounts", ()):
             if "configMap" in volumes[one["name"]]:
