@@ -3,14 +3,15 @@
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
-from uuid import uuid4
+from contextlib import suppress
+from typing import Any, Final
 
 from deviceplugin.conformance._check import Abandoned, Failed
 from deviceplugin.conformance._limits import Limits
 from deviceplugin.conformance._place import Place
 from deviceplugin.conformance._plugin import Plugin
 from deviceplugin.conformance._subject import Subject
+from deviceplugin.conformance.dra._pools import Offered, Slices, newest, offered
 from deviceplugin.errors import ConfigError
 from deviceplugin.simulator import (
     KubeletConfig,
@@ -28,23 +29,6 @@ _SYNC: Final = 1.0
 """Seconds after which the kubelet tries again what failed; a real one takes 60."""
 
 Claim = dict[str, Any]
-
-
-class Offered(NamedTuple):
-    """A device in the driver's slices."""
-
-    pool: str
-    device: str
-    consumed: tuple[tuple[str, str], ...] | None = None
-    """What a claim consumes that asks for nothing special; None of a device that is not shared."""
-
-    @property
-    def result(self) -> Mapping[str, Any]:
-        """What the scheduler writes about it, but for the request and the driver."""
-        found: dict[str, Any] = {"pool": self.pool, "device": self.device}
-        if self.consumed is not None:
-            found |= {"shareID": str(uuid4()), "consumedCapacity": dict(self.consumed)}
-        return found
 
 
 class DraNode:
@@ -154,11 +138,21 @@ class DraNode:
         except TimeoutError:
             return False
 
-    def require(self, condition: Callable[[], object], problem: str, timeout: float = 0.0) -> None:
-        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true."""
+    def require(
+        self,
+        condition: Callable[[], object],
+        problem: str,
+        timeout: float = 0.0,
+        why: Callable[[], str] = str,
+    ) -> None:
+        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true.
+
+        ``why`` is asked then for the reason, if there is one to tell.
+        """
         seconds = timeout or self.limits.within
         if not self.wait(condition, seconds):
-            raise Failed(f"{problem} within {seconds:g} s")
+            reason = why()
+            raise Failed(f"{problem} within {seconds:g} s" + (reason and f": {reason}"))
 
     def observe(self, seconds: float) -> None:
         """Let ``seconds`` pass; raise ``Failed`` at once if the driver ends."""
@@ -174,7 +168,7 @@ class DraNode:
     def wait_up(self) -> str:
         """Wait until the driver is connected and has slices; return the problem if it has none."""
         try:
-            if not self.wait(self._is_connected, self.limits.start):
+            if not self.wait(lambda: self.connected, self.limits.start):
                 return f"not registered and connected within {self.limits.start:g} s"
             self.driver = self.driver or min(self.kubelet.dra.connected)
             if not self.wait(lambda: self.devices, self.limits.start):
@@ -188,7 +182,9 @@ class DraNode:
         )
         return ""
 
-    def _is_connected(self) -> bool:
+    @property
+    def connected(self) -> bool:
+        """Whether the driver is registered, and the kubelet can call it."""
         found = self.kubelet.dra.connected
         return self.driver in found if self.driver else bool(found)
 
@@ -196,12 +192,21 @@ class DraNode:
     def up(self) -> bool:
         """Whether kubelet and driver run, and the driver is connected and offers devices."""
         runs = self.plugin is not None and self.plugin.status is None
-        return runs and self.kubelet.running and self._is_connected() and bool(self.devices)
+        return runs and self.kubelet.running and self.connected and bool(self.devices)
+
+    def sockets(self) -> set[tuple[str, int]]:
+        """Return name and age of all registration sockets: of two in one place the age differs."""
+        found = set()
+        for path in self.kubelet.registry_dir.rglob("*"):
+            with suppress(FileNotFoundError):
+                if path.is_socket():
+                    found.add((path.name, path.stat().st_ctime_ns))
+        return found
 
     # Slices and claims
 
     @property
-    def slices(self) -> Sequence[Mapping[str, Any]]:
+    def slices(self) -> Slices:
         """The driver's slices on this node."""
         return [
             one
@@ -212,27 +217,11 @@ class DraNode:
     @property
     def devices(self) -> list[Offered]:
         """The devices of complete pools, in the order of the scheduler."""
-        found = []
-        for name, slices in sorted(self.pools().items()):
-            if slices and len(slices) == slices[0]["spec"]["pool"]["resourceSliceCount"]:
-                ordered = sorted(slices, key=lambda one: str(one["metadata"]["name"]))
-                found += [
-                    Offered(name, device["name"], _consumed(device))
-                    for one in ordered
-                    for device in one["spec"].get("devices", ())
-                    if not device.get("taints")
-                ]
-        return found
+        return list(offered(self.pools()))
 
-    def pools(self) -> dict[str, list[Mapping[str, Any]]]:
+    def pools(self) -> dict[str, Slices]:
         """Return the slices of the newest generation, by pool."""
-        pools: dict[str, list[Mapping[str, Any]]] = {}
-        for one in self.slices:
-            pools.setdefault(one["spec"]["pool"]["name"], []).append(one)
-        for name, slices in pools.items():
-            newest = max(one["spec"]["pool"]["generation"] for one in slices)
-            pools[name] = [one for one in slices if one["spec"]["pool"]["generation"] == newest]
-        return pools
+        return newest(self.slices)
 
     def claim(self, *devices: Offered, allocated: bool = True, **options: Any) -> Claim:
         """Create a claim with ``devices``; ``options`` are those of ``allocated_claim``."""
@@ -258,15 +247,6 @@ class DraNode:
     def unprepare(self, *claims: Claim) -> list[Any]:
         """Call NodeUnprepareResources; otherwise as ``prepare``."""
         return _answers(self.kubelet.dra.unprepare(self.driver, *claims), claims)
-
-
-def _consumed(device: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
-    if not device.get("allowMultipleAllocations"):
-        return None
-    return tuple(
-        (name, one.get("requestPolicy", {}).get("default") or one["value"])
-        for name, one in device.get("capacity", {}).items()
-    )
 
 
 _REQUEST: Final = {"name": "r", "exactly": {"deviceClassName": CLASS}}

@@ -93,6 +93,7 @@ class PluginWatcher:
         self._inotify: inotify_simple.INotify | None = None
         self._folders: dict[int, Path] = {}
         self._waiter = Waiter(host.changed.clock)
+        self._checking = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._channels: set[grpc.Channel] = set()
 
@@ -176,15 +177,16 @@ class PluginWatcher:
     def check(self) -> None:
         """Read the events of files, and start the registrations that follow from them."""
         assert self._inotify is not None
-        for event in self._inotify.read(timeout=0):
-            folder = self._folders.get(event.wd)
-            if folder is None or not event.name:
-                continue
-            if event.mask & _flags.DELETE:
-                self._deleted(folder / event.name)
-            else:
-                self._appeared(folder / event.name)
-        self._reconcile()
+        with self._checking:
+            for event in self._inotify.read(timeout=0):
+                folder = self._folders.get(event.wd)
+                if folder is None or not event.name:
+                    continue
+                if event.mask & _flags.DELETE:
+                    self._deleted(folder / event.name)
+                else:
+                    self._appeared(folder / event.name)
+            self._reconcile()
 
     # Plugins
 

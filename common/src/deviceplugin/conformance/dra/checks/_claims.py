@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
-from deviceplugin.conformance.dra._node import Claim, DraNode, Offered
+from deviceplugin.conformance.dra._node import Claim, DraNode
+from deviceplugin.conformance.dra._pools import Offered
 from deviceplugin.conformance.dra._trial import DraTrial
 
 GROUP: Final = Group("claims", "Claims")

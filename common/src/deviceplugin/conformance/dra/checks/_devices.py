@@ -27,7 +27,7 @@ def run_pod(node: DraNode, name: str) -> Any:
     claims = [{"name": "c", "resourceClaimName": name}]
     pod = {"containers": [container], "resourceClaims": claims}
     node.cluster.create({"kind": "Pod", "metadata": {"name": name}, "spec": pod})
-    node.require(lambda: runs(node, name), f"a pod does not run: {why_not(node, name)}")
+    node.require(lambda: runs(node, name), "a pod does not run", why=lambda: why_not(node, name))
     return node.kubelet.pod(node.node.pod(name)).started["main"]
 
 
@@ -38,7 +38,7 @@ def runs(node: DraNode, name: str) -> bool:
 
 
 def why_not(node: DraNode, name: str) -> str:
-    """Return what keeps the pod from running."""
+    """Return what keeps the pod from running, or from ending."""
     try:
         return node.kubelet.pod(node.node.pod(name)).event
     except LookupError:
@@ -50,7 +50,8 @@ def end_pod(node: DraNode, name: str) -> None:
     node.cluster.delete("Pod", name)
     node.require(
         lambda: node.cluster.get("Pod", name) is None,
-        f"a pod stays in Terminating: {why_not(node, name)}",
+        "a pod stays in Terminating",
+        why=lambda: why_not(node, name),
     )
     node.cluster.delete("ResourceClaim", name)
 

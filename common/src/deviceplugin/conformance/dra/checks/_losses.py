@@ -1,24 +1,34 @@
 """Losses: restarts of kubelet, driver and machine, and the end of the driver."""
 
+from collections.abc import Callable
 from typing import Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
 from deviceplugin.conformance.dra._node import DraNode
 from deviceplugin.conformance.dra._trial import DraTrial
 from deviceplugin.conformance.dra.checks._claims import first, prepared, refused, released
-from deviceplugin.conformance.dra.checks._devices import end_pod, pod, run_pod
+from deviceplugin.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 
 GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
 
 
-def _relaunch(node: DraNode) -> None:
-    """Kill the driver, start it again, and wait until it is back."""
+def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Kill the driver, start it again after ``meanwhile``, and wait until it is registered again.
+
+    A kubelet reaches the new driver already where the old one was registered. It unregisters that
+    once it notices the new socket: the driver is not registered then, for a moment.
+    """
     if node.plugin is not None:
         node.plugin.kill()
         node.plugin = None
-    node.require(lambda: not node.kubelet.dra.connected, "the connection of a killed driver stays")
+    meanwhile()
+    old = node.sockets()
     node.launch()
-    node.require(lambda: node.up, "not registered again after a kill", node.limits.start)
+    start = node.limits.start
+    node.require(lambda: node.sockets() - old, "no new registration socket after a kill", start)
+    node.kubelet.watch()  # unregisters
+    node.kubelet.watch()  # registers
+    node.require(lambda: node.connected, "not registered again after a kill", start)
 
 
 @GROUP.check(
@@ -51,6 +61,7 @@ def _kill(trial: DraTrial) -> str:
     claim = node.claim(node.devices[0])
     before = prepared(node, claim)
     _relaunch(node)
+    node.require(lambda: node.up, "no slices after a kill", node.limits.start)
     refused(node, node.claim(node.devices[0]), "the device of a claim from before the kill")
     if prepared(node, claim) != before:
         raise Failed("the answer differs from the one before the kill")
@@ -67,22 +78,15 @@ def _lost_files(trial: DraTrial) -> str:
     trial.once_before(pod)
     node = trial.node()
     run_pod(node, "lost")
-    if node.plugin is not None:
-        node.plugin.kill()
-        node.plugin = None
-    node.kubelet.reboot()
-    node.launch()
+    _relaunch(node, node.kubelet.reboot)
     node.require(
         lambda: node.kubelet.pod(node.node.pod("lost")).running,
-        f"the pod is not back after a reboot: {_event(node, 'lost')}",
+        "the pod is not back after a reboot",
         node.limits.start + node.limits.within,
+        why=lambda: why_not(node, "lost"),
     )
     end_pod(node, "lost")
     return "the pod runs again after a reboot"
-
-
-def _event(node: DraNode, name: str) -> str:
-    return node.kubelet.pod(node.node.pod(name)).event
 
 
 @GROUP.check(
@@ -100,7 +104,6 @@ def _shutdown(trial: DraTrial) -> str:
         raise Failed(f"did not end within {trial.limits.stop:g} s")
     if plugin.status != 0:
         raise Failed(f"ended with status {plugin.status}")
-    left = [path.name for path in node.kubelet.registry_dir.rglob("*") if path.is_socket()]
-    if left:
+    if left := sorted(name for name, _ in node.sockets()):
         raise Failed(f"left {', '.join(left)}")
     return f"ended after {took:.2f} s"
