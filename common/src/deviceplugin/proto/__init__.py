@@ -1,1 +1,1 @@
-"""The kubelet's protocols: the ``.proto`` files and the code that is generated from them."""
+"""The kubelet's protocols and the API server's objects: ``.proto`` files and generated code."""

@@ -53,9 +53,22 @@ class Asker:
                 created.append(f"{step.path}/{last['metadata']['name']}")
             found.append([code, normal(last)])
         for path in created:
-            self.ask(Step("PATCH", path, {"metadata": {"finalizers": None}}, MERGE))
-            self.ask(Step("DELETE", path, {"gracePeriodSeconds": 0}))
+            self.remove(path)
         return found
+
+    def remove(self, path: str) -> None:
+        """Delete an object, without its finalizers."""
+        self.ask(Step("PATCH", path, {"metadata": {"finalizers": None}}, MERGE))
+        self.ask(Step("DELETE", path, {"gracePeriodSeconds": 0}))
+
+    def read(self, path: str, media: str) -> bytes:
+        """Return an object as the server has it in another format than JSON."""
+        headers = {"Accept": media, "Authorization": f"Bearer {self._token}"}
+        wanted = urllib.request.Request(self._url + path, headers=headers)
+        with urllib.request.urlopen(wanted, context=self._context, timeout=30) as answer:
+            assert media == answer.headers["Content-Type"]
+            found: bytes = answer.read()
+            return found
 
     def ask(self, step: Step) -> tuple[int, Object]:
         """Return status and body of the answer."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from deviceplugin._platform.monitor import Monitor
 from deviceplugin.simulator._control_plane.api_server.access import Access, ApiRequest, User, Wanted
-from deviceplugin.simulator._control_plane.api_server.bodies import object_of
+from deviceplugin.simulator._control_plane.api_server.bodies import object_of, options_of
 from deviceplugin.simulator._control_plane.api_server.discovery import REVIEWS, documents, review
 from deviceplugin.simulator._control_plane.api_server.faults import Faults, OverloadedError
 from deviceplugin.simulator._control_plane.api_server.objects import Objects
@@ -113,7 +113,7 @@ class Answering:
         objects, kind, media = self.objects, request.kind, asked.header("Content-Type")
         place = (kind, request.namespace, request.name)
         if verb == "delete":
-            return Answer(200, objects.delete(*place, json.loads(asked.body or b"{}")))
+            return Answer(200, objects.delete(*place, options_of(media, asked.body)))
         if verb == "patch":
             if media != MERGE:
                 message = "415: Unsupported Media Type"

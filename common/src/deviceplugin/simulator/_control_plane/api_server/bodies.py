@@ -3,10 +3,12 @@
 import json
 from typing import Any, Final
 
+from deviceplugin.simulator._control_plane.api_server import binary
 from deviceplugin.simulator._control_plane.kinds import Kind, Object
 from deviceplugin.simulator._control_plane.refusals import RefusedError, bad_request, unhandled
 
 _JSON: Final = "application/json"
+_UNKNOWN: Final = "the body of the request was in an unknown format - accepted media types include"
 _GO_TYPES: Final = {list: "array", str: "string", bool: "bool"}
 _TYPE: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
@@ -19,12 +21,41 @@ def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
     """Return the object in ``body``.
 
     Raises:
-        RefusedError: It is not JSON, or not an object of ``kind``.
+        RefusedError: It is not in a known format, or not an object of ``kind``.
     """
-    if (media or _JSON).partition(";")[0] != _JSON:
-        known = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-        message = "the body of the request was in an unknown format - accepted media types include"
-        raise RefusedError(415, "UnsupportedMediaType", f"{message}: {known}")
+    form = (media or _JSON).partition(";")[0]
+    if form not in {_JSON, binary.MEDIA}:
+        raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {binary.MEDIA}")
+    made = _of_json(kind, body) if form == _JSON else _of_binary(body)
+    _check_kind(kind, made)
+    return made
+
+
+def options_of(media: str | None, body: bytes) -> Object:
+    """Return the options of a deletion.
+
+    Raises:
+        RefusedError: They cannot be read.
+    """
+    is_binary = (media or _JSON).partition(";")[0] == binary.MEDIA
+    found: Object = _of_binary(body) if is_binary and body else json.loads(body or b"{}")
+    return found
+
+
+def _of_binary(body: bytes) -> Object:
+    try:
+        return binary.read(body)
+    except binary.UnknownKindError as kind:
+        raise _unsupported(f"the simulated server reads {kind} in JSON only") from kind
+    except ValueError as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
+
+
+def _unsupported(message: str) -> RefusedError:
+    return RefusedError(415, "UnsupportedMediaType", message)
+
+
+def _of_json(kind: Kind, body: bytes) -> Object:
     try:
         made: Any = json.loads(body)
     except ValueError as error:
@@ -35,7 +66,6 @@ def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
         shown = _GO_TYPES.get(type(made), "number")
         problem = f"json: cannot unmarshal {shown} into Go value of type {_TYPE} ({body.hex()})"
         raise _unrecognized(kind, f"json parse error: {problem}")
-    _check_kind(kind, made)
     return made
 
 

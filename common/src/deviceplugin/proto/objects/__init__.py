@@ -1,0 +1,1 @@
+"""Objects of Kubernetes in its binary format, for the simulated API server."""

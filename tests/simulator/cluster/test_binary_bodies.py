@@ -1,0 +1,203 @@
+"""The simulated API server takes Kubernetes' binary format, which clients in Go send."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import real_api_server
+from cluster.dra_api.asking import CLAIMS, SLICES, Asker, Object, Step, normal
+from cluster.dra_api.binary_objects import MEDIA, WANTED, Pair, asked, record, recorded
+from deviceplugin.proto.objects import resource_objects_pb2 as pb
+from deviceplugin.simulator import SimulatedCluster
+from deviceplugin.simulator._control_plane.api_server import binary
+
+RECORDED = recorded()
+MISSING = real_api_server.why_not()
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Asker]:
+    with SimulatedCluster(controllers=False) as cluster:
+        yield Asker(cluster.url)
+
+
+def enveloped(kind: str, raw: bytes) -> bytes:
+    names = pb.TypeMeta(api_version="resource.k8s.io/v1", kind=kind)
+    return b"k8s\0" + pb.Envelope(type_meta=names, raw=raw).SerializeToString()
+
+
+def posted(server: Asker, body: bytes, path: str = SLICES) -> tuple[int, Object]:
+    return server.ask(Step("POST", path, body, MEDIA))
+
+
+def opened(name: str) -> bytes:
+    """Return the recorded object without its envelope."""
+    envelope = pb.Envelope.FromString(RECORDED[name].binary.removeprefix(b"k8s\0"))
+    return bytes(envelope.raw)
+
+
+def as_new(name: str) -> bytes:
+    """Return what a client would send to create the recorded object."""
+    message: Any = getattr(pb, WANTED[name].kind).FromString(opened(name))
+    message.metadata.ClearField("resource_version")
+    if WANTED[name].status:
+        message.ClearField("status")
+    return enveloped(WANTED[name].kind, message.SerializeToString())
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_what_go_wrote_is_read_as_the_same_in_json(name: str) -> None:
+    pair = RECORDED[name]
+    assert pair.json == binary.read(pair.binary)
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_what_was_asked_for_is_all_in_the_recorded_objects(name: str) -> None:
+    wanted = {**WANTED[name].body(name), "status": WANTED[name].status or {}}
+    assert [] == [*lost(wanted, {"status": {}, **RECORDED[name].json})]
+
+
+def lost(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+    """Yield what ``found`` lacks; defaults may have been added to it."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from lost(value, found.get(key), f"{place}.{key}")
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from lost(one, other, f"{place}[{number}]")
+    elif wanted != found:
+        yield f"{place}: {found!r}"
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_an_object_is_created_or_refused_alike_in_either_format(
+    simulated: Asker, name: str
+) -> None:
+    path = WANTED[name].path
+    plain = simulated.answers([Step("POST", path, WANTED[name].body(name))])
+    assert plain == simulated.answers([Step("POST", path, as_new(name), MEDIA)])
+    assert (name in {"parts", "claim", "template"}) == (plain[0][0] == 422)
+
+
+def test_an_object_and_its_status_can_be_replaced(simulated: Asker) -> None:
+    claim = pb.ResourceClaim.FromString(opened("claim"))
+    # The simulated server refuses what its scheduler would ignore.
+    claim.spec.devices.ClearField("constraints")
+    claim.metadata.ClearField("resource_version")
+    assert 201 == posted(simulated, sent(claim), CLAIMS)[0]
+    address = f"{CLAIMS}/claim"
+    claim = binary_claim(simulated, address)
+    claim.metadata.labels["new"] = "label"
+    code, found = simulated.ask(Step("PUT", address, sent(claim), MEDIA))
+    assert (200, {"a": "b", "new": "label"}) == (code, found["metadata"]["labels"])
+    claim = binary_claim(simulated, address)
+    code, found = simulated.ask(Step("PUT", f"{address}/status", sent(claim), MEDIA))
+    simulated.remove(address)
+    assert (200, RECORDED["claim"].json["status"]) == (code, found["status"])
+
+
+def binary_claim(server: Asker, address: str) -> Any:
+    """Return the recorded claim with the metadata that it has at the server."""
+    claim = pb.ResourceClaim.FromString(opened("claim"))
+    claim.spec.devices.ClearField("constraints")
+    metadata = server.ask(Step("GET", address))[1]["metadata"]
+    claim.metadata.uid = metadata["uid"]
+    claim.metadata.resource_version = metadata["resourceVersion"]
+    return claim
+
+
+def sent(claim: Any) -> bytes:
+    return enveloped("ResourceClaim", claim.SerializeToString())
+
+
+def test_a_deletion_keeps_its_conditions(simulated: Asker) -> None:
+    posted(simulated, as_new("everywhere"))
+    address = f"{SLICES}/everywhere"
+    simulated.ask(Step("PATCH", address, {"metadata": {"finalizers": None}}, _MERGE))
+    options = pb.DeleteOptions(preconditions=pb.Preconditions(uid="another"))
+    other = enveloped("DeleteOptions", options.SerializeToString())
+    assert 409 == simulated.ask(Step("DELETE", address, other, MEDIA))[0]
+    assert 200 == simulated.ask(Step("DELETE", address, enveloped("DeleteOptions", b""), MEDIA))[0]
+    assert 404 == simulated.ask(Step("GET", address))[0]
+
+
+_MERGE = "application/merge-patch+json"
+TOO_LATE = pb.ResourceSlice(metadata=pb.ObjectMeta(creation_timestamp=pb.Time(seconds=1 << 62)))
+NO_JSON = pb.OpaqueConfiguration(parameters=pb.Json(raw=b"{"))
+NO_PARAMETERS = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=NO_JSON))
+REFUSED = {
+    "no magic": (400, RECORDED["slice"].binary[1:], "does not begin as the binary format does"),
+    "nothing": (400, b"", "does not begin as the binary format does"),
+    "cut": (400, RECORDED["slice"].binary[:-40], "Error parsing"),
+    "a cut object": (400, enveloped("ResourceSlice", b"\x0a\xff"), "Error parsing"),
+    "a time in no year": (
+        400,
+        enveloped("ResourceSlice", TOO_LATE.SerializeToString()),
+        "unrecognized",
+    ),
+    "parameters that are no JSON": (
+        400,
+        enveloped(
+            "DeviceClass",
+            pb.DeviceClass(spec=pb.DeviceClassSpec(config=[NO_PARAMETERS])).SerializeToString(),
+        ),
+        "Expecting property name",
+    ),
+    "another kind": (415, enveloped("Pod", b""), "reads Pod in JSON only"),
+    "no kind": (415, b"k8s\0", "in JSON only"),
+    "the kind of another place": (400, as_new("class"), "DeviceClass"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_body_that_cannot_be_read_is_refused(simulated: Asker, name: str) -> None:
+    code, body, text = REFUSED[name]
+    found, answer = posted(simulated, body)
+    assert (code, True) == (found, text in answer["message"]), answer
+
+
+def test_a_field_without_a_value_is_there_if_json_has_it() -> None:
+    pool = pb.ResourcePool(name="", generation=0, resource_slice_count=0)
+    spec = pb.ResourceSliceSpec(driver="", pool=pool, all_nodes=False)
+    metadata = pb.ObjectMeta(name="", creation_timestamp=pb.Time())
+    raw = pb.ResourceSlice(metadata=metadata, spec=spec).SerializeToString()
+    found = binary.read(enveloped("ResourceSlice", raw))
+    assert {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}.items() <= found.items()
+    assert {} == found["metadata"]
+    empty = {"name": "", "generation": 0, "resourceSliceCount": 0}
+    assert {"driver": "", "pool": empty, "allNodes": False} == found["spec"]
+
+
+def test_parameters_may_be_missing() -> None:
+    opaque = pb.OpaqueConfiguration(driver="g", parameters=pb.Json())
+    config = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=opaque))
+    spec = pb.DeviceClassSpec(config=[config])
+    found = binary.read(enveloped("DeviceClass", pb.DeviceClass(spec=spec).SerializeToString()))
+    assert [{"opaque": {"driver": "g"}}] == found["spec"]["config"]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
+@pytest.mark.xdist_group("real-api-server")
+def test_the_real_server_writes_as_recorded_and_takes_what_is_sent(tmp_path: Path) -> None:
+    """With ``RECORD`` in the environment, what it writes is recorded."""
+    with real_api_server.running(tmp_path) as server:
+        account = {"metadata": {"name": "default"}}
+        server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
+        token = (tmp_path / "account-admin" / "token").read_text()
+        real = Asker(server.url, token, tmp_path / "tls.crt")
+        if os.environ.get("RECORD"):
+            record(real)
+        found = asked(real)
+        for name, wanted in WANTED.items():
+            code, answer = posted(real, as_new(name), wanted.path)
+            assert 201 == code, (name, answer["message"])
+    assert shown(recorded()) == shown(found)
+
+
+def shown(pairs: dict[str, Pair]) -> Any:
+    return {
+        name: [normal(one.json), normal(binary.read(one.binary))] for name, one in pairs.items()
+    }
