@@ -121,7 +121,7 @@ class DualNode:
     def by_dra(self) -> set[str]:
         """What the scheduler may give to claims."""
         slices = self.cluster.list("ResourceSlice")
-        devices = [one for each in slices for one in each["spec"]["devices"]]
+        devices = [one for each in slices for one in each["spec"].get("devices", ())]
         return {one["name"] for one in devices if not one.get("taints")}
 
     def wait_for(self, *, plugin: set[str], dra: set[str]) -> None:
