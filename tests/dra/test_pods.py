@@ -113,7 +113,7 @@ def test_a_container_can_start_again_whatever_was_restarted_or_removed(cluster: 
     for happens in events:
         happens()
         cluster.wait_for_driver()
-        eventually(path.exists, timeout=1.0)
+        eventually(path.exists, "the file")
         cluster.kubelet.exit_container(pod, "main")
         got = cluster.kubelet.start_container(pod, "main")
         assert got
@@ -172,6 +172,10 @@ def test_without_its_file_a_container_does_not_start(cluster: Cluster) -> None:
     assert cluster.kubelet.start_container(pod, "main")
 
 
+PUSHED = 9.0
+"""Seconds: a driver that did not say what changed would say it after 10."""
+
+
 @newest
 def test_the_health_of_a_device_is_in_the_status_of_its_pod(cluster: Cluster) -> None:
     pod = cluster.pod("p", "gary")
@@ -181,18 +185,18 @@ def test_the_health_of_a_device_is_in_the_status_of_its_pod(cluster: Cluster) ->
         (entry,) = cluster.kubelet.dra.health(pod)["main"]["claim:claim"]
         return entry.health, entry.message
 
-    eventually(lambda: shown() == ("Healthy", ""), timeout=1.0)
+    eventually(lambda: shown() == ("Healthy", ""), timeout=PUSHED)
     cluster.node.resource.publish([gopher("gary", health=dp.Health.unhealthy("ECC error: 3"))])
     cluster.driver.changed()
-    eventually(lambda: shown() == ("Unhealthy", "ECC error: 3"), timeout=1.0)
+    eventually(lambda: shown() == ("Unhealthy", "ECC error: 3"), timeout=PUSHED)
     cluster.kubelet.restart()
     eventually(lambda: shown() == ("Unhealthy", "ECC error: 3"))
     cluster.node.resource.publish([])
     cluster.driver.changed()
-    eventually(lambda: shown() == ("Unhealthy", "the device is gone"), timeout=1.0)
+    eventually(lambda: shown() == ("Unhealthy", "the device is gone"), timeout=PUSHED)
     cluster.node.resource.publish([gopher("gary")])
     cluster.driver.changed()
-    eventually(lambda: shown() == ("Healthy", ""), timeout=1.0)
+    eventually(lambda: shown() == ("Healthy", ""), timeout=PUSHED)
 
 
 @newest
