@@ -2,12 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, Limits
+from conformant import PATIENT
+from deviceplugin.conformance import CHECKS
 from deviceplugin.tools.conformance import _cli, main
 
 BIN = Path(sys.executable).parent
@@ -15,7 +17,7 @@ GOPHER = [str(BIN / "gopher-device-plugin"), "--directory={devices_dir}"]
 TEMPLATE = [sys.executable, "-m", "deviceplugin_template"]
 TOGGLE = "rm {devices_dir}/dev0; touch {devices_dir}/new"
 
-SHORT = Limits(quiet=1, settle=0.3, look=0.5, down=0.7, restarts=3, leak_restarts=5)
+SHORT = replace(PATIENT, quiet=1, settle=0.3, look=0.5, down=0.7, restarts=3, leak_restarts=5)
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,25 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from deviceplugin.conformance import Limits
 from deviceplugin.tools.conformance import _cli, main
+from patience import PATIENCE
 
-_SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=2, leak_restarts=3, idle_cpu=0.1)
+PATIENT = Limits(
+    start=PATIENCE,
+    within=PATIENCE,
+    call=PATIENCE,
+    first_list=PATIENCE,
+    hello=PATIENCE,
+    stop=PATIENCE,
+)
+"""For a plugin that is expected to pass: it may be as late as a busy machine makes it."""
+_SHORT = replace(PATIENT, quiet=1, settle=0.3, down=0.7, restarts=2, leak_restarts=3, idle_cpu=0.1)
 """What is short is inexact, and a slow machine takes longer for the same."""
 _ALLOCATIONS = ("hot-plug", "allocation", "preferred")
 
@@ -25,7 +36,7 @@ def check(command: Sequence[str], change: str, *, all_checks: bool = True) -> No
     only = [] if all_checks else [f"--only={one}" for one in _ALLOCATIONS]
     with TemporaryDirectory() as folder, patch.object(_cli, "QUICK", _SHORT):
         report = Path(folder, "report.json")
-        flags = ["--quick", "--within=6", f"--json={report}", *only]
+        flags = ["--quick", f"--json={report}", *only]
         main([*flags, f"--trigger-change={change}", "--", *command])
         checks = json.loads(report.read_text(encoding="utf-8"))["checks"]
     assert [] == [check for check in checks if check["verdict"] == "fail"]
