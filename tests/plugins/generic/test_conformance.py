@@ -5,16 +5,18 @@ import os
 import shlex
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, Limits
+from conformant import PATIENT
+from deviceplugin.conformance import CHECKS
 from deviceplugin.tools.conformance import _cli, main
 from hardware.tree import Hardware
 
 PLUGIN = str(Path(sys.executable).with_name("generic-device-plugin"))
-SHORT = Limits(quiet=1, settle=0.3, down=0.7, restarts=3, leak_restarts=5)
+SHORT = replace(PATIENT, quiet=1, settle=0.3, down=0.7, restarts=3, leak_restarts=5)
 ENTRY = """
 name: port
 id: port

@@ -16,7 +16,8 @@ def test_the_plugin_conforms(tmp_path: Path, nvml_library: Path) -> None:
     report = tmp_path / "report.json"
     subprocess.run(
         [
-            *(BIN / "deviceplugin", "conformance", "--quick", f"--json={report}"),
+            *(BIN / "deviceplugin", "conformance", "--quick", "--within=60"),
+            f"--json={report}",
             *(f"--trigger-change={lose}", "--", BIN / "gpu-device-plugin"),
             *("--pass-device-specs", "--device-list-strategy=envvar,volume-mounts,cdi-cri"),
             *(f"--cdi-dir={tmp_path}/cdi", f"--state-file={tmp_path}/health.json"),

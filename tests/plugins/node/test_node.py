@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -15,7 +16,7 @@ import yaml
 import deviceplugin as dp
 import deviceplugin_node
 from agents.agent_node import ALL, AgentNode, agent_node
-from deviceplugin.conformance import Limits
+from conformant import PATIENT
 from deviceplugin.simulator import Container, Pod
 from deviceplugin.testing import Kubelet
 from deviceplugin.tools import doctor
@@ -222,7 +223,8 @@ def test_the_doctor_says_which_package_of_a_section_is_broken(
 def test_conformance_checks_each_resource_of_the_agent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conformance, "QUICK", Limits(quiet=1, settle=0.3, look=0.5, restarts=2))
+    limits = replace(PATIENT, quiet=1, settle=0.3, look=0.5, restarts=2)
+    monkeypatch.setattr(conformance, "QUICK", limits)
     (tmp_path / "alice").touch()
     config = tmp_path / "config.json"
     config.write_text(
