@@ -34,6 +34,7 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
+from patience import eventually
 
 RESOURCES = ("x.io/one", "x.io/two")
 IDS = ("a", "b", "c")
@@ -243,7 +244,7 @@ class Life(RuleBasedStateMachine):
         if not self.driver:
             self.driver = StubDriver(self.kubelet.registry_dir, "x.io")
             self.driver.start()
-        self.kubelet.watch()
+        eventually(self.finds_the_driver, "the driver to be registered")
         user = self.kubelet.claims.pod("user", "x.io", "pool", ["device"])
         other = replace(user, name="other", uid=f"other-{user.uid}")
         assert self.kubelet.run(user).event == ""
@@ -252,6 +253,11 @@ class Life(RuleBasedStateMachine):
         self.kubelet.delete(other)
         assert before == len(self.driver.unprepared), "the claim of a running pod was unprepared"
         self.kubelet.delete(user)
+
+    def finds_the_driver(self) -> bool:
+        """Look for it; on a busy machine it may answer too late, and is tried again later."""
+        self.kubelet.watch()
+        return "x.io" in self.kubelet.dra.connected
 
     # What must hold
 
