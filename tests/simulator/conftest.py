@@ -13,7 +13,8 @@ from deviceplugin.simulator import (
     StubDriver,
     StubPlugin,
 )
-from patience import eventually
+from deviceplugin.simulator._plugin_watcher import watcher
+from patience import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -48,13 +49,25 @@ def dial_timeout() -> float:
 
 
 @pytest.fixture
+def info_timeout() -> float:
+    """How long ``kubelet`` waits for what a plugin says of itself: here as long as is needed.
+
+    Tests of the second that a kubelet waits parametrise it.
+    """
+    return PATIENCE
+
+
+@pytest.fixture
 def kubelet(
     root: Path,
     clock: ManualClock,
     behaviour: Behaviour,
     config: KubeletConfig,
     dial_timeout: float,
+    info_timeout: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[SimulatedKubelet]:
+    monkeypatch.setattr(watcher, "GET_INFO_TIMEOUT", info_timeout)
     kubelet = SimulatedKubelet(
         root, dial_timeout=dial_timeout, clock=clock, behaviour=behaviour, config=config
     )

@@ -24,7 +24,7 @@ from deviceplugin.simulator._wire.paths import dialled_path
 log = logging.getLogger(__name__)
 
 _REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
-_GET_INFO_TIMEOUT = 1.0
+GET_INFO_TIMEOUT = 1.0
 _NOTIFY_TIMEOUT = 5.0
 _FIRST_BACKOFF = 0.5
 _MAX_BACKOFF = 122.0
@@ -250,7 +250,7 @@ class PluginWatcher:
                 self._channels.discard(channel)
 
     def _converse(self, calls: Mapping[str, Any], path: str) -> _Plugin:
-        info = calls["GetInfo"](pb.InfoRequest(), timeout=_GET_INFO_TIMEOUT)
+        info = calls["GetInfo"](pb.InfoRequest(), timeout=GET_INFO_TIMEOUT)
         registrar = self._registrars.get(info.type)
         if registrar is None:
             self._refuse(
