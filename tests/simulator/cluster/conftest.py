@@ -1,7 +1,10 @@
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from cluster import real_api_server
+from cluster.dra_api.asking import Asker
 from cluster.dra_objects import ManualTime, Objects
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.simulator import SimulatedCluster
@@ -33,3 +36,14 @@ def api(cluster: SimulatedCluster) -> ApiServer:
 @pytest.fixture
 def settle(cluster: SimulatedCluster) -> Callable[[], None]:
     return cluster.settle
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    """The API server that ``KUBE_APISERVER`` names, asked by its administrator."""
+    root: Path = tmp_path_factory.mktemp("real")
+    with real_api_server.running(root) as server:
+        account = {"metadata": {"name": "default"}}
+        server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
+        token = (root / "account-admin" / "token").read_text()
+        yield Asker(server.url, token, root / "tls.crt")

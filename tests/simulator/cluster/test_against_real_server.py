@@ -6,7 +6,6 @@ To record the answers of another release: ``RECORD=1 KUBE_APISERVER=… ETCD=…
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +23,6 @@ MISSING = real_api_server.why_not()
 def simulated() -> Iterator[Asker]:
     with SimulatedCluster(controllers=False) as cluster:
         yield Asker(cluster.url)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
-    root: Path = tmp_path_factory.mktemp("real")
-    with real_api_server.running(root) as server:
-        account = {"metadata": {"name": "default"}}
-        server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
-        token = (root / "account-admin" / "token").read_text()
-        yield Asker(server.url, token, root / "tls.crt")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster import real_api_server
-from cluster.dra_api.asking import CLAIMS, SLICES, Asker, Object, Step, normal
+from cluster.dra_api.asking import CLAIMS, MERGE, SLICES, Asker, Object, Step, normal
 from cluster.dra_api.binary_objects import MEDIA, WANTED, Pair, asked, record, recorded
 from deviceplugin.proto.objects import resource_objects_pb2 as pb
 from deviceplugin.simulator import SimulatedCluster
@@ -83,9 +82,7 @@ def test_an_object_is_created_or_refused_alike_in_either_format(
 
 
 def test_an_object_and_its_status_can_be_replaced(simulated: Asker) -> None:
-    claim = pb.ResourceClaim.FromString(opened("claim"))
-    # The simulated server refuses what its scheduler would ignore.
-    claim.spec.devices.ClearField("constraints")
+    claim = accepted_claim()
     claim.metadata.ClearField("resource_version")
     assert 201 == posted(simulated, sent(claim), CLAIMS)[0]
     address = f"{CLAIMS}/claim"
@@ -99,10 +96,16 @@ def test_an_object_and_its_status_can_be_replaced(simulated: Asker) -> None:
     assert (200, RECORDED["claim"].json["status"]) == (code, found["status"])
 
 
-def binary_claim(server: Asker, address: str) -> Any:
-    """Return the recorded claim with the metadata that it has at the server."""
+def accepted_claim() -> Any:
+    """Return the recorded claim without what the simulated scheduler would ignore."""
     claim = pb.ResourceClaim.FromString(opened("claim"))
     claim.spec.devices.ClearField("constraints")
+    return claim
+
+
+def binary_claim(server: Asker, address: str) -> Any:
+    """Return the recorded claim with the metadata that it has at the server."""
+    claim = accepted_claim()
     metadata = server.ask(Step("GET", address))[1]["metadata"]
     claim.metadata.uid = metadata["uid"]
     claim.metadata.resource_version = metadata["resourceVersion"]
@@ -116,7 +119,7 @@ def sent(claim: Any) -> bytes:
 def test_a_deletion_keeps_its_conditions(simulated: Asker) -> None:
     posted(simulated, as_new("everywhere"))
     address = f"{SLICES}/everywhere"
-    simulated.ask(Step("PATCH", address, {"metadata": {"finalizers": None}}, _MERGE))
+    simulated.ask(Step("PATCH", address, {"metadata": {"finalizers": None}}, MERGE))
     options = pb.DeleteOptions(preconditions=pb.Preconditions(uid="another"))
     other = enveloped("DeleteOptions", options.SerializeToString())
     assert 409 == simulated.ask(Step("DELETE", address, other, MEDIA))[0]
@@ -124,7 +127,6 @@ def test_a_deletion_keeps_its_conditions(simulated: Asker) -> None:
     assert 404 == simulated.ask(Step("GET", address))[0]
 
 
-_MERGE = "application/merge-patch+json"
 TOO_LATE = pb.ResourceSlice(metadata=pb.ObjectMeta(creation_timestamp=pb.Time(seconds=1 << 62)))
 NO_JSON = pb.OpaqueConfiguration(parameters=pb.Json(raw=b"{"))
 NO_PARAMETERS = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=NO_JSON))
@@ -181,19 +183,14 @@ def test_parameters_may_be_missing() -> None:
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
 @pytest.mark.xdist_group("real-api-server")
-def test_the_real_server_writes_as_recorded_and_takes_what_is_sent(tmp_path: Path) -> None:
+def test_the_real_server_writes_as_recorded_and_takes_what_is_sent(real: Asker) -> None:
     """With ``RECORD`` in the environment, what it writes is recorded."""
-    with real_api_server.running(tmp_path) as server:
-        account = {"metadata": {"name": "default"}}
-        server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
-        token = (tmp_path / "account-admin" / "token").read_text()
-        real = Asker(server.url, token, tmp_path / "tls.crt")
-        if os.environ.get("RECORD"):
-            record(real)
-        found = asked(real)
-        for name, wanted in WANTED.items():
-            code, answer = posted(real, as_new(name), wanted.path)
-            assert 201 == code, (name, answer["message"])
+    if os.environ.get("RECORD"):
+        record(real)
+    found = asked(real)
+    for name, wanted in WANTED.items():
+        code, answer = posted(real, as_new(name), wanted.path)
+        assert 201 == code, (name, answer["message"])
     assert shown(recorded()) == shown(found)
 
 

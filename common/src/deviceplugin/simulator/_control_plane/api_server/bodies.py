@@ -23,7 +23,7 @@ def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
     Raises:
         RefusedError: It is not in a known format, or not an object of ``kind``.
     """
-    form = (media or _JSON).partition(";")[0]
+    form = _form(media)
     if form not in {_JSON, binary.MEDIA}:
         raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {binary.MEDIA}")
     made = _of_json(kind, body) if form == _JSON else _of_binary(body)
@@ -37,9 +37,13 @@ def options_of(media: str | None, body: bytes) -> Object:
     Raises:
         RefusedError: They cannot be read.
     """
-    is_binary = (media or _JSON).partition(";")[0] == binary.MEDIA
-    found: Object = _of_binary(body) if is_binary and body else json.loads(body or b"{}")
+    is_binary = body and _form(media) == binary.MEDIA
+    found: Object = _of_binary(body) if is_binary else json.loads(body or b"{}")
     return found
+
+
+def _form(media: str | None) -> str:
+    return (media or _JSON).partition(";")[0]
 
 
 def _of_binary(body: bytes) -> Object:
