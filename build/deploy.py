@@ -33,6 +33,7 @@ from typing import Final
 import yaml
 
 from deviceplugin._inventory.validation import resource_name_problem
+from deviceplugin.kit import files
 
 ROOT: Final = Path(__file__).parents[1]
 DEPLOYMENTS: Final = ROOT / "deployments"
@@ -153,13 +154,10 @@ def written(given: Mapping[str, str], *, with_namespace: bool) -> Iterator[Path]
     What is applied is what was written for it, also if somebody deploys the same plugin to another
     place meanwhile.
     """
-    kept = TARGET / given["PLUGIN"]
-    kept.mkdir(parents=True, exist_ok=True)
     text = overlay(given, with_namespace=with_namespace)
+    files.write(TARGET / given["PLUGIN"] / OVERLAY, text, durable=False)
     with TemporaryDirectory(prefix=f".{given['PLUGIN']}-", dir=TARGET) as folder:
-        (Path(folder) / OVERLAY).write_text(text, encoding="utf-8")
-        (Path(folder) / "kept").write_text(text, encoding="utf-8")
-        (Path(folder) / "kept").replace(kept / OVERLAY)
+        files.write(Path(folder, OVERLAY), text, durable=False)
         yield Path(folder)
 
 
