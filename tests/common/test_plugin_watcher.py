@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import pytest
 
 from deviceplugin._kubelet import endpoint
 from deviceplugin._platform import rpc
-from deviceplugin._platform.file_identity import file_identity
+from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import by_plugin_watcher
 from deviceplugin._telemetry.metrics import Metrics
@@ -174,11 +175,33 @@ def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
     assert registry.identity() == registry.register(ended, Waiter())
 
 
-def test_a_kubelet_that_hangs_up_at_once_finds_a_new_socket(watcher: Kubelet) -> None:
-    with replaced_socket(watcher) as socket, rpc.connect(socket) as channel:
+def hang_up(socket: Path) -> None:
+    """Read one list, and end the stream."""
+    with rpc.connect(socket) as channel:
         stream = rpc.calls(channel, SERVICE)["ListAndWatch"](api.Empty(), wait_for_ready=True)
         next(stream)
         stream.cancel()
+
+
+def test_a_kubelet_that_hangs_up_at_once_finds_a_new_socket(watcher: Kubelet) -> None:
+    with replaced_socket(watcher) as socket:
+        hang_up(socket)
+
+
+def test_a_kubelet_that_hangs_up_before_the_plugin_waits_for_it_finds_a_new_socket(
+    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung_up = threading.Event()
+    identity = by_plugin_watcher.Registry.identity
+
+    def wait_before(registry: by_plugin_watcher.Registry) -> Identity:
+        assert hung_up.wait(PATIENCE)
+        return identity(registry)
+
+    monkeypatch.setattr(by_plugin_watcher.Registry, "identity", wait_before)
+    with replaced_socket(watcher) as socket:
+        hang_up(socket)
+        hung_up.set()
 
 
 def test_a_kubelet_that_registers_and_opens_no_stream_finds_a_new_socket(

@@ -77,6 +77,9 @@ class Unserved:
     was_watched: bool = False
     verdict: str | None = None
 
+    def expect_kubelet(self) -> None:
+        """Do nothing: no stream can be opened."""
+
 
 def sick(device_id: str, reason: str = "out of order") -> dp.Device:
     return dp.Device(device_id, health=dp.Health.unhealthy(reason))

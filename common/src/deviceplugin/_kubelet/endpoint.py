@@ -216,7 +216,6 @@ class Endpoint:
             if seen != self._last_seen:
                 self._last_seen = seen
                 self._backoff.reset()
-            server.servicer.streams.expect_kubelet()
             if (kubelet := self._register(server, seen, waiter)) is not None:
                 yield from self._watch(server, kubelet)
                 return

@@ -76,6 +76,7 @@ class Server:
         self.servicer = Servicer(
             offer, admission=admission, hooks=hooks, metrics=metrics, news=news
         )
+        self.expect_kubelet()  # a plugin watcher opens its stream as soon as there is a socket
         handlers = [
             rpc.service(_SERVICE, self.servicer, encoded=frozenset({"ListAndWatch"})),
             *registrar.services(resource.name, on_verdict),
@@ -86,6 +87,10 @@ class Server:
             self.servicer.streams.close()
             raise OSError(f"{directory}: cannot listen in it") from error
         self._identity = file_identity(self.path)
+
+    def expect_kubelet(self) -> None:
+        """Treat the next stream as the kubelet's."""
+        self.servicer.streams.expect_kubelet()
 
     @property
     def watched(self) -> bool:

@@ -53,7 +53,7 @@ class Streams:
         self._wake()
 
     def expect_kubelet(self) -> None:
-        """Treat the next stream as the kubelet's: the resource is about to be registered."""
+        """Treat the next stream as the kubelet's."""
         with self._lock:
             self._awaiting, self._kubelets = True, None
 

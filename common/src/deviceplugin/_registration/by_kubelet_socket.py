@@ -48,6 +48,9 @@ class Registrant(Protocol):
     def name(self) -> str:
         """The file name of its socket."""
 
+    def expect_kubelet(self) -> None:
+        """Treat the next stream as the kubelet's; without a call, the first one is."""
+
     @property
     def watched(self) -> bool:
         """Whether the kubelet's stream is open."""
@@ -143,6 +146,7 @@ class Kubelet:
         Raises:
             RegistrationRefusedError: This kubelet will never accept the resource.
         """
+        registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()
 
         def before_wait(error: BaseException | None) -> None:
