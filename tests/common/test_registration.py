@@ -23,7 +23,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet
-from patience import eventually
+from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick
 
@@ -37,6 +37,33 @@ def registered_anew(node: Node, before: int) -> None:
     simulated = node.kubelet
     simulated.wait(lambda: simulated.registration_count(RESOURCE) > before)
     node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = threading.Event()
+    register = by_kubelet_socket.Kubelet.register
+
+    def register_late(*arguments: Any) -> Any:
+        assert watching.wait(PATIENCE)
+        return register(*arguments)
+
+    monkeypatch.setattr(by_kubelet_socket.Kubelet, "register", register_late)
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        (socket,) = eventually(lambda: own_sockets(kubelet), "the socket")
+        with rpc.connect(socket) as channel:
+            calls = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])
+            stranger = calls["ListAndWatch"](pb.Empty(), wait_for_ready=True)
+            next(stranger)
+            watching.set()
+            node.wait_for(RESOURCE, {"a"})
+            server = node.host._endpoints.servers()[RESOURCE]
+            stranger.cancel()
+            streams = node.host._metrics.streams.labels(RESOURCE)
+            eventually(lambda: 1 == streams.value, "the end of the stranger's stream")
+        assert server.watched
+        assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
 @EVERY_RELEASE
