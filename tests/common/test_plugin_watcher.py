@@ -17,15 +17,14 @@ from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import by_plugin_watcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as api
 from deviceplugin.simulator import KubeletConfig
 from deviceplugin.testing import Kubelet, Node
+from kubelets.stream import stream
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved
 
 SOCKET = "example.com_thing-reg.sock"
-SERVICE = api.DESCRIPTOR.services_by_name["DevicePlugin"]
 
 
 @pytest.fixture
@@ -177,10 +176,8 @@ def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
 
 def hang_up(socket: Path) -> None:
     """Read one list, and end the stream."""
-    with rpc.connect(socket) as channel:
-        stream = rpc.calls(channel, SERVICE)["ListAndWatch"](api.Empty(), wait_for_ready=True)
-        next(stream)
-        stream.cancel()
+    with stream(socket) as one:
+        next(one)
 
 
 def test_a_kubelet_that_hangs_up_at_once_finds_a_new_socket(watcher: Kubelet) -> None:

@@ -16,13 +16,13 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._kubelet.server import remove_stale_sockets
 from deviceplugin._kubelet.streams import MAX_STREAMS
-from deviceplugin._platform import rpc
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.testing import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet
+from kubelets.stream import stream
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick
@@ -37,33 +37,6 @@ def registered_anew(node: Node, before: int) -> None:
     simulated = node.kubelet
     simulated.wait(lambda: simulated.registration_count(RESOURCE) > before)
     node.wait_for(RESOURCE, {"a", "b"})
-
-
-def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watching = threading.Event()
-    register = by_kubelet_socket.Kubelet.register
-
-    def register_late(*arguments: Any) -> Any:
-        assert watching.wait(PATIENCE)
-        return register(*arguments)
-
-    monkeypatch.setattr(by_kubelet_socket.Kubelet, "register", register_late)
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        (socket,) = eventually(lambda: own_sockets(kubelet), "the socket")
-        with rpc.connect(socket) as channel:
-            calls = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])
-            stranger = calls["ListAndWatch"](pb.Empty(), wait_for_ready=True)
-            next(stranger)
-            watching.set()
-            node.wait_for(RESOURCE, {"a"})
-            server = node.host._endpoints.servers()[RESOURCE]
-            stranger.cancel()
-            streams = node.host._metrics.streams.labels(RESOURCE)
-            eventually(lambda: 1 == streams.value, "the end of the stranger's stream")
-        assert server.watched
-        assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
 @EVERY_RELEASE
@@ -231,14 +204,6 @@ def test_fifty_kubelet_restarts_at_random_moments_leak_nothing(kubelet: Kubelet)
 # Streams.
 
 
-@contextmanager
-def stream(socket: Path) -> Iterator[Any]:
-    """Open one more ListAndWatch stream, as another client of the plugin."""
-    service = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
-    with rpc.connect(socket) as channel:
-        yield rpc.calls(channel, service)["ListAndWatch"](pb.Empty())
-
-
 def healths(message: Any) -> dict[str, str]:
     return {device.ID: device.health for device in message.devices}
 
@@ -302,6 +267,30 @@ def test_another_client_that_comes_and_goes_does_not_disturb_the_registration(
             next(other)
         plugin.set("a", "b")
         node.wait_for(RESOURCE, {"a", "b"})
+        assert 1 == node.kubelet.registration_count(RESOURCE)
+
+
+def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = threading.Event()
+    register = by_kubelet_socket.Kubelet.register
+
+    def register_late(*arguments: Any) -> Any:
+        assert watching.wait(PATIENCE)
+        return register(*arguments)
+
+    monkeypatch.setattr(by_kubelet_socket.Kubelet, "register", register_late)
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        (socket,) = eventually(lambda: own_sockets(kubelet), "the socket")
+        with stream(socket) as stranger:
+            next(stranger)
+            watching.set()
+            node.wait_for(RESOURCE, {"a"})
+            server = node.host._endpoints.servers()[RESOURCE]
+        streams = node.host._metrics.streams.labels(RESOURCE)
+        eventually(lambda: 1 == streams.value, "the end of the stranger's stream")
+        assert server.watched
         assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
