@@ -25,8 +25,8 @@ _SHORT = replace(PATIENT, quiet=1, settle=0.3, down=0.7, restarts=2, leak_restar
 _ALLOCATIONS = ("hot-plug", "allocation", "preferred")
 
 
-def check(command: Sequence[str], change: str, *, all_checks: bool = True) -> None:
-    """Check that a plugin passes all that applies.
+def check(command: Sequence[str], change: str, *, all_checks: bool = True) -> set[str]:
+    """Check that a plugin passes all that applies, and return the names of what it passed.
 
     Args:
         command: Starts the plugin.
@@ -42,3 +42,4 @@ def check(command: Sequence[str], change: str, *, all_checks: bool = True) -> No
     assert [] == [check for check in checks if check["verdict"] == "fail"]
     passed = {check["id"] for check in checks if check["verdict"] == "pass"}
     assert {"hot-plug.noticed", "allocation.every-device"} <= passed
+    return passed
