@@ -1,11 +1,13 @@
 """How the container runtime reads CDI specifications, and what a container gets of them."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import ContainerCreateError, KubeletConfig, Pod, SimulatedKubelet
@@ -56,6 +58,25 @@ def test_the_last_directory_wins_and_a_conflict_in_one_hides_the_device(tmp_path
     write(transient, document(("a", ENV), ("c", ENV)), "again.json")
     found = Specifications.read([transient], "1.0.0")
     assert {"x.io/c=c"} == found.devices.keys()
+
+
+def test_files_in_yaml_are_read_too(tmp_path: Path) -> None:
+    first = yaml.safe_dump(document(("a", ENV)))
+    write(tmp_path, f"{first}---\n{yaml.safe_dump(document(('b', ENV)))}", "x.yaml")
+    write(tmp_path, "", "empty.yaml")
+    write(tmp_path, "{", "broken.yaml")
+    found = Specifications.read([tmp_path], "1.0.0")
+    assert {"x.io/c=a"} == found.devices.keys()  # of several documents, the first one counts
+    assert {"broken.yaml", "empty.yaml"} == {path.name for path in found.problems}
+
+
+def test_without_pyyaml_that_is_the_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    write(tmp_path, yaml.safe_dump(document(("a", ENV))), "x.yaml")
+    (why,) = Specifications.read([tmp_path], "1.0.0").problems.values()
+    assert "YAML needs PyYAML: pip install 'deviceplugin[yaml]'" == why
 
 
 def test_files_of_other_names_are_not_read(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 """CDI specifications, as a container runtime reads them, and the edits that they make."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.kit.cdi import is_device_name, is_kind, least_version
+from deviceplugin.simulator._documents import documents
 from deviceplugin.simulator._host.config import CDI_VERSIONS
 
+_SUFFIXES: Final = frozenset({".json", ".yaml"})
 _FIELDS: Final = {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
 _DEVICE_FIELDS: Final = {"name", "annotations", "containerEdits"}
 _HOOKS: Final = {
@@ -36,6 +37,23 @@ class UnresolvableError(Exception):
     """Devices that no valid specification has."""
 
 
+def specification_files(directory: Path) -> list[Path]:
+    """Return the files in ``directory`` that a runtime reads, by name."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return sorted(path for path in found if path.suffix in _SUFFIXES)
+
+
+def read_specification(path: Path) -> Any:
+    """Return the document in ``path``; of several in YAML, a runtime reads the first one.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not valid JSON or YAML, or PyYAML is missing.
+    """
+    found = documents(path, path.read_text(encoding="utf-8"))
+    return found[0] if found else {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Device:
     """A device, and the edits of its specification, which count once for all its devices."""
@@ -55,7 +73,7 @@ class Specifications:
 
     @classmethod
     def read(cls, directories: Iterable[Path], newest: str) -> "Specifications":
-        """Read the ``.json`` files of ``directories``; ``newest`` is the newest version known."""
+        """Read the files in ``directories``; ``newest`` is the newest version known."""
         found = cls()
         for directory in directories:
             found.devices |= found._directory(directory, newest)
@@ -64,7 +82,7 @@ class Specifications:
     def _directory(self, directory: Path, newest: str) -> dict[str, _Device]:
         devices: dict[str, _Device] = {}
         conflicts = set()
-        for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
+        for path in specification_files(directory):
             for name, device in self._file(path, newest):
                 if name in devices:
                     conflicts.add(name)
@@ -74,7 +92,7 @@ class Specifications:
     def _file(self, path: Path, newest: str) -> Iterator[tuple[str, _Device]]:
         document: Any = {}
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_specification(path)
             complaint = next(_complaints(document, newest), "")
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             complaint = str(error) or repr(error)

@@ -1,10 +1,10 @@
 """Reading pods from manifests."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deviceplugin.simulator._documents import documents
 from deviceplugin.simulator._pods.claims import (
     ContainerClaim,
     ExtendedClaim,
@@ -38,22 +38,9 @@ def load_pods(path: Path) -> list[Pod]:
 
 def _documents(path: Path, text: str) -> Iterable[Any]:
     try:
-        if path.suffix == ".json":
-            return [json.loads(text)]
-        return _parse_yaml(text)
+        return documents(path, text)
     except ValueError as error:
         raise ManifestError(f"{path}: {error}") from None
-
-
-def _parse_yaml(text: str) -> list[Any]:
-    try:
-        import yaml
-    except ImportError:
-        raise ValueError("YAML needs PyYAML: pip install 'deviceplugin[yaml]'") from None
-    try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _pod(path: Path, document: Any) -> Pod:
