@@ -13,6 +13,7 @@ from conformant import PATIENT
 from deviceplugin.conformance import QUICK, Limits, Result, Subject, Verdict, run
 from deviceplugin.conformance.dra import DRA_CHECKS, DRA_GROUPS, DraTrial
 from deviceplugin.tools.conformance import main
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
@@ -21,9 +22,9 @@ LIMITS = replace(QUICK, start=20, within=10, quiet=0.6, settle=0.2, stop=4)
 OWN = {
     "driver.up": {"start": 3.0},
     "driver.health": {"within": 1.0},
-    "slices.again": {"within": 1.0},
+    "slices.again": {"republished": 1.0},
     "containers.pod": {"within": 2.0},
-    "losses.kubelet": {"within": 2.0},
+    "losses.kubelet": {"republished": 2.0},
     "losses.lost-files": {"start": 6.0, "within": 5.0},
 }
 """Short for drivers that never do what is waited for."""
@@ -57,8 +58,10 @@ BAD = {
     "containers.oldest-version": "NewestVersion",
     "containers.files-removed": "LeavesFiles",
     "containers.own-names": "OneNameForAll",
+    "containers.first-names": "OneFirstName",
     "losses.kubelet": "StopsWithoutSlices",
-    "losses.kill": "ForgetsOnStart",
+    "losses.kill": "NamesByProcess",
+    "losses.held": "ForgetsOnStart",
     "losses.lost-files": "AnswersFromRecord",
     "losses.shutdown": "LeavesItsSocket",
 }
@@ -98,6 +101,42 @@ def test_a_bad_driver_fails_its_check(id_: str) -> None:
     limits = replace(LIMITS, **OWN.get(id_, {}))  # type: ignore[arg-type]
     (result,) = check(BAD[id_], [id_], limits).values()
     assert Verdict.FAIL == result.verdict, result.text
+
+
+@pytest.mark.parametrize(
+    ("name", "id_", "why"),
+    [
+        ("ReadsToRelease", "claims.server-away", "not unprepared: "),
+        ("DiesOfAMissingClaim", "claims.missing", "the driver ended with status 3"),
+    ],
+)
+def test_a_bad_driver_is_told_what_it_did(name: str, id_: str, why: str) -> None:
+    (result,) = check(name, [id_]).values()
+    assert Verdict.FAIL == result.verdict
+    assert result.text.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        (
+            "FailsWholeCalls",
+            ["claims.missing", "claims.uid", "claims.not-allocated", "claims.server-away"],
+        ),
+        (
+            "WritesYaml",
+            ["containers.pod", "containers.oldest-version", "containers.files-removed"],
+        ),
+        ("OneNameForEachDevice", ["containers.own-names", "containers.first-names"]),
+        ("WaitsToPublish", ["slices.again", "losses.kubelet"]),
+    ],
+)
+def test_what_is_only_different_passes(name: str, ids: list[str]) -> None:
+    limits = replace(PATIENT, settle=LIMITS.settle, within=1.0, republished=PATIENCE)
+    results = check(name, ids, limits)
+    assert {} == {
+        id_: result.text for id_, result in results.items() if result.verdict != Verdict.PASS
+    }
 
 
 def test_the_page_has_all_checks() -> None:
@@ -157,6 +196,8 @@ sys.exit(main(sys.argv[1:]))
 """
     words = [sys.executable, "-c", code, "--list"]
     assert subprocess.run(words, check=True, capture_output=True).stdout
-    monkeypatch.setitem(sys.modules, "deviceplugin.apiserver", None)
-    assert 2 == main(["--dra", "--", *command("Good")])
-    assert "--dra needs urllib3: pip install 'deviceplugin[cluster]'" in capsys.readouterr().err
+    for module in ("yaml", "deviceplugin.apiserver"):
+        monkeypatch.setitem(sys.modules, module, None)
+        assert 2 == main(["--dra", "--", *command("Good")])
+        needs = "--dra needs urllib3 and PyYAML: pip install 'deviceplugin[cluster,yaml]'"
+        assert needs in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from tests.conformance.dra_drivers import bad, good
+from tests.conformance.dra_drivers import bad, good, others
 
-drivers = {**vars(good), **vars(bad)}
+drivers = {**vars(good), **vars(bad), **vars(others)}
 drivers[sys.argv[1]](dict(os.environ)).run()

@@ -243,6 +243,32 @@ class OneNameForAll(Good):
         return super().release_claim(claim)
 
 
+class OneFirstName(Good):
+    """Gives each device a name for all of them first."""
+
+    def response(self, uid: str, devices: Sequence[Part]) -> Response:
+        made = super().response(uid, devices)
+        for device in made.devices:
+            device.cdi_device_ids[:] = [f"{self.name}/claim=c-{uid}"]
+        return made
+
+
+class NamesByProcess(Good):
+    def response(self, uid: str, devices: Sequence[Part]) -> Response:
+        made = super().response(uid, devices)
+        for device in made.devices:
+            device.cdi_device_ids.append(f"{self.name}/claim=process-{os.getpid()}")
+        return made
+
+
+class DiesOfAMissingClaim(Good):
+    def allocated(self, claim: pb.Claim) -> list[Part]:
+        try:
+            return super().allocated(claim)
+        except DevicePluginError:
+            os._exit(3)
+
+
 class StopsWithoutSlices(Good):
     """Ends once its slices have been deleted twice."""
 

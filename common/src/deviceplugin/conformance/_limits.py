@@ -12,6 +12,9 @@ class Limits:
     """From the start of the process to its registration."""
     within: float = 10.0
     """For later reactions of the plugin: to register again, to list a change."""
+    republished: float = 75.0
+    """For slices that somebody has deleted to be published again. A driver by the library of
+    Kubernetes waits 30 s, and until a minute after it wrote them itself."""
     call: float = 1.0
     """For Allocate and the other short calls, because the node waits meanwhile."""
     first_list: float = 2.0

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Final
 
 from deviceplugin.conformance._check import Abandoned, Failed
@@ -253,10 +254,13 @@ _REQUEST: Final = {"name": "r", "exactly": {"deviceClassName": CLASS}}
 
 
 def _client() -> Any:
+    needs = "--dra needs urllib3 and PyYAML: pip install 'deviceplugin[cluster,yaml]'"
     try:  # late, because checks of device plugins do not need the extra
         from deviceplugin.apiserver import ApiServer
     except ImportError:
-        raise ConfigError("--dra needs urllib3: pip install 'deviceplugin[cluster]'") from None
+        raise ConfigError(needs) from None
+    if find_spec("yaml") is None:  # drivers in Go write their CDI files in it
+        raise ConfigError(needs)
     return ApiServer
 
 

@@ -1,14 +1,20 @@
 """Devices in containers: the CDI files that a driver writes."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance.dra._answers import prepared, released
 from deviceplugin.conformance.dra._node import CLASS, DraNode
 from deviceplugin.conformance.dra._trial import DraTrial
-from deviceplugin.conformance.dra.checks._claims import first, prepared, released
+from deviceplugin.conformance.dra.checks._claims import first
 from deviceplugin.kit.cdi import least_version
+from deviceplugin.simulator._containers.cdi import (
+    Specifications,
+    read_specification,
+    specification_files,
+)
+from deviceplugin.simulator._host.config import CDI_VERSIONS
 
 GROUP: Final = Group("containers", "Containers")
 
@@ -87,10 +93,10 @@ def _oldest_version(trial: DraTrial) -> str:
     node = trial.node()
     claim = node.claim(node.devices[0])
     prepared(node, claim)
-    found = {path.name: json.loads(path.read_text()) for path in _files(node)}
+    found = {path.name: read_specification(path) for path in _files(node)}
     released(node, claim)
     if not found:
-        raise NotApplicable("it writes no CDI file in JSON")
+        raise NotApplicable("it writes no CDI file")
     for name, document in found.items():
         version, needed = document["cdiVersion"], least_version(document)
         if version != needed:
@@ -118,23 +124,44 @@ def _files_removed(trial: DraTrial) -> str:
 
 @GROUP.check(
     "own-names",
-    "Gives each claim CDI names of its own",
-    why="Runtimes may remember a name, and the pod's status shows one device for each first name.",
+    "Gives no two claims a CDI name that means something else for each",
+    why="A container that starts late, or again, would get the device of another claim.",
 )
 def _own_names(trial: DraTrial) -> str:
     trial.once_before(first)
     node = trial.node()
-    seen: set[str] = set()
-    for _ in range(2):
-        claim = node.claim(node.devices[0])
+    meanings: dict[str, Any] = {}
+    for device in (node.devices[0], node.devices[-1]):
+        claim = node.claim(device)
         (answer,) = prepared(node, claim)
+        names = {name for each in answer.devices for name in each.cdi_device_ids}
+        found = Specifications.read(node.kubelet.cdi_dirs, CDI_VERSIONS[-1])
         released(node, claim)
-        names = {name for device in answer.devices for name in device.cdi_device_ids}
-        if again := names & seen:
-            raise Failed(f"two claims got {', '.join(sorted(again))}")
-        seen |= names
-    return f"{len(seen)} names for 2 claims"
+        for name in sorted(names & found.devices.keys()):
+            if meanings.setdefault(name, found.edits([name])) != found.edits([name]):
+                raise Failed(f"two claims got {name}, with other edits")
+    return f"{len(meanings)} names for 2 claims"
+
+
+@GROUP.check(
+    "first-names",
+    "Gives the devices of a claim different first CDI names",
+    why="The pod's status shows the health of one device for each first name.",
+)
+def _first_names(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    single = [device for device in node.devices if device.consumed is None]
+    if not single[1:]:
+        raise NotApplicable("no two devices that one claim has alone")
+    claim = node.claim(*single[:2])
+    (answer,) = prepared(node, claim)
+    released(node, claim)
+    names = [each.cdi_device_ids[0] for each in answer.devices if each.cdi_device_ids]
+    if len(names) > len(set(names)):
+        raise Failed(f"both devices have {names[0]} first")
+    return f"{len(answer.devices)} devices, {len(names)} names"
 
 
 def _files(node: DraNode) -> list[Path]:
-    return sorted(node.kubelet.cdi_dirs[0].glob("*.json"))
+    return specification_files(node.kubelet.cdi_dirs[0])

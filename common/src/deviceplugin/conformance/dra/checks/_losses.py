@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
+from deviceplugin.conformance.dra._answers import exclusive, prepared, refused, released
 from deviceplugin.conformance.dra._node import DraNode
 from deviceplugin.conformance.dra._trial import DraTrial
-from deviceplugin.conformance.dra.checks._claims import first, prepared, refused, released
+from deviceplugin.conformance.dra.checks._claims import first, one_holder
 from deviceplugin.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 
 GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
@@ -45,15 +46,17 @@ def _kubelet(trial: DraTrial) -> str:
         lambda: node.kubelet.metrics.slice_deletions[""] > wiped, "the kubelet deletes no slices"
     )
     node.require(
-        lambda: node.up and set(node.devices) == before, f"not all {len(before)} devices are back"
+        lambda: node.up and set(node.devices) == before,
+        f"not all {len(before)} devices are back",
+        trial.limits.republished,
     )
     return f"{len(before)} devices are back"
 
 
 @GROUP.check(
     "kill",
-    "Knows its claims after a kill, with the same answers",
-    why="The kubelet asks again, and a device of a running pod must not be given to another.",
+    "Gives the same answers after a kill",
+    why="The kubelet asks again, and adds the answer to the one from before.",
 )
 def _kill(trial: DraTrial) -> str:
     trial.once_before(first)
@@ -62,11 +65,28 @@ def _kill(trial: DraTrial) -> str:
     before = prepared(node, claim)
     _relaunch(node)
     node.require(lambda: node.up, "no slices after a kill", node.limits.start)
-    refused(node, node.claim(node.devices[0]), "the device of a claim from before the kill")
     if prepared(node, claim) != before:
         raise Failed("the answer differs from the one before the kill")
     released(node, claim)
     return "the same answer after a kill"
+
+
+@GROUP.check(
+    "held",
+    "Knows after a kill who holds its devices",
+    why="A device of a pod that runs must not be given to another.",
+)
+def _held(trial: DraTrial) -> str:
+    trial.once_before(one_holder)
+    node = trial.node()
+    device = exclusive(node)
+    claim = node.claim(device)
+    prepared(node, claim)
+    _relaunch(node)
+    node.require(lambda: node.up, "no slices after a kill", node.limits.start)
+    words = refused(node, node.claim(device), "the device of a claim from before the kill")
+    released(node, claim)
+    return words
 
 
 @GROUP.check(

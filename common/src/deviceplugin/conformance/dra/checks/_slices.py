@@ -97,6 +97,8 @@ def _again(trial: DraTrial) -> str:
     for one in node.slices:
         node.cluster.delete("ResourceSlice", one["metadata"]["name"])
     node.require(
-        lambda: len(node.devices) == before, f"not all {before} devices were offered again"
+        lambda: len(node.devices) == before,
+        f"not all {before} devices were offered again",
+        trial.limits.republished,
     )
     return f"{before} devices are offered again"

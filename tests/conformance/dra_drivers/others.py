@@ -1,0 +1,75 @@
+"""Drivers that do one thing differently from the good one, and as well."""
+
+import json
+import time
+from typing import Any
+
+import grpc
+import yaml
+from tests.conformance.dra_drivers.good import Good
+
+from deviceplugin.proto.dra import dra_v1_pb2 as pb
+
+
+class FailsWholeCalls(Good):
+    """Answers a call for one claim that it refuses by an error of the call."""
+
+    def prepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
+        answer = super().prepare(request, context, version)
+        errors = [one.error for one in answer.claims.values() if one.error]
+        if errors and len(request.claims) == 1:
+            context.abort(grpc.StatusCode.UNKNOWN, errors[0])
+        return answer
+
+
+class WritesYaml(Good):
+    """Writes CDI files as most drivers in Go do."""
+
+    def write_edits(self, uid: str, devices: Any) -> None:
+        super().write_edits(uid, devices)
+        for path in self.cdi.glob("*.json"):
+            path.with_suffix(".yaml").write_text(yaml.safe_dump(json.loads(path.read_text())))
+            path.unlink()
+
+    def release_claim(self, claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
+        (self.cdi / f"{self.name}-c-{claim.uid}.yaml").unlink(missing_ok=True)
+        return super().release_claim(claim)
+
+
+class OneNameForEachDevice(Good):
+    """Has a CDI file that is always there, with a name for each device."""
+
+    def restore(self) -> None:
+        self.write_all()
+
+    def work(self) -> None:
+        self.write_all()
+        super().work()
+
+    def write_all(self) -> None:
+        for name in (*self.devices_offered, "shared"):
+            self.write_cdi(name, {"env": [f"THINGS={name}"]}, version="0.3.0")
+
+    def write_edits(self, _uid: str, _devices: Any) -> None:
+        self.write_all()
+
+    def response(self, uid: str, devices: Any) -> pb.NodePrepareResourceResponse:
+        made = super().response(uid, devices)
+        for device in made.devices:
+            device.cdi_device_ids[:] = [f"{self.name}/claim={device.device_name}"]
+        return made
+
+
+class WaitsToPublish(Good):
+    """Publishes slices that somebody has deleted only after a while, as the library in Go does."""
+
+    delay = 2.0
+    seen_at: float | None = None
+
+    def publish(self) -> None:
+        now = time.monotonic()
+        if self.own_slices():
+            self.seen_at = now
+        elif self.seen_at is None or now - self.seen_at > self.delay:
+            super().publish()
+            self.seen_at = now
