@@ -49,7 +49,7 @@ def dial_timeout() -> float:
 
 
 @pytest.fixture
-def info_timeout() -> float:
+def info_timeout() -> float | None:
     """How long ``kubelet`` waits for what a plugin says of itself: here as long as is needed.
 
     Tests of the second that a kubelet waits parametrise it.
@@ -64,7 +64,7 @@ def kubelet(
     behaviour: Behaviour,
     config: KubeletConfig,
     dial_timeout: float,
-    info_timeout: float,
+    info_timeout: float | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[SimulatedKubelet]:
     monkeypatch.setattr(watcher, "GET_INFO_TIMEOUT", info_timeout)

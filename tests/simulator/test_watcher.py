@@ -373,6 +373,18 @@ def test_a_plugin_that_hangs_does_not_hold_up_the_others(
     kubelet.stop()
 
 
+@pytest.mark.parametrize("info_timeout", [None])
+def test_a_kubelet_that_stops_does_not_wait_for_a_plugin_that_hangs(
+    kubelet: SimulatedKubelet, watched: Make
+) -> None:
+    hanging = watched()
+    hanging.hold("GetInfo")
+    kubelet.watch(settle=False)
+    hanging.wait(lambda: "GetInfo" in hanging.calls)
+    kubelet.stop()
+    assert ["GetInfo"] == hanging.calls
+
+
 @pytest.fixture
 def held(kubelet: SimulatedKubelet) -> HeldClock:
     """The clock by which ``kubelet``, which is restarted, waits."""
