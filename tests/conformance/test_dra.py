@@ -92,6 +92,15 @@ def test_a_good_driver_passes_everything() -> None:
     }
 
 
+def test_a_good_driver_with_one_device_passes_all_that_applies() -> None:
+    limits = replace(PATIENT, quiet=LIMITS.quiet, settle=LIMITS.settle)
+    results = check("OneDevice", [], limits)
+    failed = {id_: one.text for id_, one in results.items() if one.verdict == Verdict.FAIL}
+    assert {} == failed
+    skipped = {id_ for id_, one in results.items() if one.verdict == Verdict.NOT_APPLICABLE}
+    assert {"claims.shares", "containers.first-names"} == skipped
+
+
 def test_there_is_a_bad_driver_for_each_check() -> None:
     assert {each.id for each in DRA_CHECKS} == BAD.keys()
 

@@ -32,7 +32,7 @@ class Good(StubDriver):
     name = "good.example.com"
     services: Sequence[str] = (V1, V1BETA1, HEALTH)
     every = 0.1
-    devices_offered = DEVICES
+    devices_offered: Sequence[str] = DEVICES
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.cdi = Path(environment["DP_CDI_DIR"])

@@ -11,6 +11,15 @@ from tests.conformance.dra_drivers.good import Good
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 
 
+class OneDevice(Good):
+    devices_offered = ("a",)
+
+    def slice(self) -> dict[str, Any]:
+        made = super().slice()
+        made["spec"]["devices"] = [{"name": "a"}]
+        return made
+
+
 class FailsWholeCalls(Good):
     """Answers a call for one claim that it refuses by an error of the call."""
 

@@ -237,6 +237,11 @@ class DraNode:
         status = made["status"]
         return self.cluster.change("ResourceClaim", name, lambda draft: draft.update(status=status))
 
+    def delete_claims(self) -> None:
+        """Delete all claims of checks: for the scheduler, their devices are in use."""
+        for claim in self.cluster.list("ResourceClaim"):
+            self.cluster.delete("ResourceClaim", claim["metadata"]["name"])
+
     def prepare(self, *claims: Claim) -> list[Any]:
         """Call NodePrepareResources, and return the answer for each of ``claims``.
 

@@ -25,6 +25,7 @@ def run_pod(node: DraNode, name: str) -> Any:
     Raises:
         Failed: It does not run.
     """
+    node.delete_claims()
     request = {"name": "r", "exactly": {"deviceClassName": CLASS}}
     spec = {"devices": {"requests": [request]}}
     node.cluster.create({"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec})
