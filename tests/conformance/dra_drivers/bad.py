@@ -253,6 +253,14 @@ class OneFirstName(Good):
         return made
 
 
+class WritesGarbage(Good):
+    """Leaves half a file beside the good one."""
+
+    def write_edits(self, uid: str, devices: Sequence[Part]) -> None:
+        super().write_edits(uid, devices)
+        (self.cdi / "half.json").write_text("{")
+
+
 class NamesByProcess(Good):
     def response(self, uid: str, devices: Sequence[Part]) -> Response:
         made = super().response(uid, devices)

@@ -94,8 +94,11 @@ def _oldest_version(trial: DraTrial) -> str:
     node = trial.node()
     claim = node.claim(node.devices[0])
     prepared(node, claim)
-    found = {path.name: read_specification(path) for path in _files(node)}
+    problems = _specifications(node).problems
+    found = {path.name: read_specification(path) for path in _files(node) if path not in problems}
     released(node, claim)
+    if problems:
+        raise Failed("; ".join(f"{path.name}: {why}" for path, why in problems.items()))
     if not found:
         raise NotApplicable("it writes no CDI file")
     for name, document in found.items():
@@ -136,7 +139,7 @@ def _own_names(trial: DraTrial) -> str:
         claim = node.claim(device)
         (answer,) = prepared(node, claim)
         names = {name for each in answer.devices for name in each.cdi_device_ids}
-        found = Specifications.read(node.kubelet.cdi_dirs, CDI_VERSIONS[-1])
+        found = _specifications(node)
         released(node, claim)
         for name in sorted(names & found.devices.keys()):
             if meanings.setdefault(name, found.edits([name])) != found.edits([name]):
@@ -162,6 +165,10 @@ def _first_names(trial: DraTrial) -> str:
     if len(names) > len(set(names)):
         raise Failed(f"both devices have {names[0]} first")
     return f"{len(answer.devices)} devices, {len(names)} names"
+
+
+def _specifications(node: DraNode) -> Specifications:
+    return Specifications.read(node.kubelet.cdi_dirs, CDI_VERSIONS[-1])
 
 
 def _files(node: DraNode) -> list[Path]:
