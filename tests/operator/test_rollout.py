@@ -1,6 +1,7 @@
 """The next step of a roll-out, on simulated nodes, by chance and by cases."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,11 @@ SETTLE, TICK = 4.0, 2.0
 
 @dataclass
 class Simulation:
-    """Nodes with a DaemonSet that makes a pod where there is none, after a tick or two."""
+    """Nodes with a DaemonSet that makes a pod where there is none, after a few ticks by chance.
+
+    A pod that is late is refused, so each wait lasts four ticks at most: both end before a deadline
+    of 30 s.
+    """
 
     rollout: Rollout
     count: int
@@ -39,6 +44,8 @@ class Simulation:
     """What the DaemonSet makes."""
     touched: set[str] = field(default_factory=set)
     most_away: int = 0
+    unlucky: Counter[str] = field(default_factory=Counter)
+    """How many ticks in a row nothing has happened on a node."""
 
     def __post_init__(self) -> None:
         self.made = self.target
@@ -73,13 +80,17 @@ class Simulation:
         return found
 
     def _lived(self, node: Node) -> Node:
-        if node.pod is None and self.chance.random() < 0.6:
+        if node.pod and node.pod.ready:
+            return node
+        if self.chance.random() > 0.6 and self.unlucky[node.name] < 3:
+            self.unlucky[node.name] += 1
+            return node
+        self.unlucky[node.name] = 0
+        if node.pod is None:
             return replace(node, pod=Pod(f"p-{self.chance.random()}", "u", self.made, ready=False))
-        if node.pod and not node.pod.ready and self.chance.random() < 0.6:
-            ready = node.name not in self.broken and node.pod.revision not in self.bad
-            devices = {RESOURCE: (3 if node.pod.revision in self.fewer else 4) if ready else 0}
-            return replace(node, pod=replace(node.pod, ready=ready), devices=devices)
-        return node
+        ready = node.name not in self.broken and node.pod.revision not in self.bad
+        devices = {RESOURCE: (3 if node.pod.revision in self.fewer else 4) if ready else 0}
+        return replace(node, pod=replace(node.pod, ready=ready), devices=devices)
 
     def _delete(self, pod: Pod) -> None:
         (name,) = (one.name for one in self.nodes.values() if one.pod == pod)
