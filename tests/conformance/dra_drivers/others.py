@@ -2,11 +2,12 @@
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 import yaml
-from tests.conformance.dra_drivers.good import Good
+from tests.conformance.dra_drivers.good import Good, Part
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 
@@ -34,7 +35,7 @@ class FailsWholeCalls(Good):
 class WritesYaml(Good):
     """Writes CDI files as most drivers in Go do."""
 
-    def write_edits(self, uid: str, devices: Any) -> None:
+    def write_edits(self, uid: str, devices: Sequence[Part]) -> None:
         super().write_edits(uid, devices)
         for path in self.cdi.glob("*.json"):
             path.with_suffix(".yaml").write_text(yaml.safe_dump(json.loads(path.read_text())))
@@ -46,23 +47,13 @@ class WritesYaml(Good):
 
 
 class OneNameForEachDevice(Good):
-    """Has a CDI file that is always there, with a name for each device."""
+    """Has a CDI file for each device, which stays when claims are released."""
 
-    def restore(self) -> None:
-        self.write_all()
-
-    def work(self) -> None:
-        self.write_all()
-        super().work()
-
-    def write_all(self) -> None:
-        for name in (*self.devices_offered, "shared"):
+    def write_edits(self, _uid: str, devices: Sequence[Part]) -> None:
+        for name, _ in devices:
             self.write_cdi(name, {"env": [f"THINGS={name}"]}, version="0.3.0")
 
-    def write_edits(self, _uid: str, _devices: Any) -> None:
-        self.write_all()
-
-    def response(self, uid: str, devices: Any) -> pb.NodePrepareResourceResponse:
+    def response(self, uid: str, devices: Sequence[Part]) -> pb.NodePrepareResourceResponse:
         made = super().response(uid, devices)
         for device in made.devices:
             device.cdi_device_ids[:] = [f"{self.name}/claim={device.device_name}"]

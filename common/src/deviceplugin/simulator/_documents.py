@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 
-def documents(path: Path, text: str) -> list[Any]:
-    """Return the documents in the ``text`` of ``path``: JSON has one, YAML any number.
+def documents(path: Path) -> list[Any]:
+    """Return the documents in ``path``: JSON has one, YAML any number.
 
     YAML needs PyYAML, which the ``yaml`` extra installs.
 
     Raises:
+        OSError: It cannot be read.
         ValueError: It is not valid, or PyYAML is missing.
     """
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return [json.loads(text)]
     try:

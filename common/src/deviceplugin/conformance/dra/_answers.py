@@ -44,9 +44,9 @@ def refused(node: DraNode, claim: Claim, what: str) -> str:
     return f"refused {what}: {answer.error}"
 
 
-def exclusive(node: DraNode) -> Offered:
-    """Return a device that one claim has alone; raise ``NotApplicable`` if there is none."""
-    for device in node.devices:
-        if device.consumed is None:
-            return device
-    raise NotApplicable("all its devices are shared")
+def exclusive(node: DraNode) -> list[Offered]:
+    """Return the devices that one claim has alone; raise ``NotApplicable`` if there is none."""
+    found = [device for device in node.devices if device.consumed is None]
+    if not found:
+        raise NotApplicable("all its devices are shared")
+    return found

@@ -9,7 +9,8 @@ from deviceplugin.kit.cdi import is_device_name, is_kind, least_version
 from deviceplugin.simulator._documents import documents
 from deviceplugin.simulator._host.config import CDI_VERSIONS
 
-_SUFFIXES: Final = frozenset({".json", ".yaml"})
+SUFFIXES: Final = frozenset({".json", ".yaml"})
+"""Endings of the files that runtimes read."""
 _FIELDS: Final = {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
 _DEVICE_FIELDS: Final = {"name", "annotations", "containerEdits"}
 _HOOKS: Final = {
@@ -40,18 +41,7 @@ class UnresolvableError(Exception):
 def specification_files(directory: Path) -> list[Path]:
     """Return the files in ``directory`` that a runtime reads, by name."""
     found = directory.iterdir() if directory.is_dir() else ()
-    return sorted(path for path in found if path.suffix in _SUFFIXES)
-
-
-def read_specification(path: Path) -> Any:
-    """Return the document in ``path``; of several in YAML, a runtime reads the first one.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: It is not valid JSON or YAML, or PyYAML is missing.
-    """
-    found = documents(path, path.read_text(encoding="utf-8"))
-    return found[0] if found else {}
+    return sorted(path for path in found if path.suffix in SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +58,8 @@ class Specifications:
     """The valid specifications in some directories; of equal devices, those in the last one win."""
 
     devices: dict[str, _Device] = field(default_factory=dict)
+    documents: dict[Path, Any] = field(default_factory=dict)
+    """What is in the valid files."""
     problems: dict[Path, str] = field(default_factory=dict)
     """The files that are ignored, and why."""
 
@@ -92,13 +84,14 @@ class Specifications:
     def _file(self, path: Path, newest: str) -> Iterator[tuple[str, _Device]]:
         document: Any = {}
         try:
-            document = read_specification(path)
+            document = next(iter(documents(path)), {})  # of several, the first one counts
             complaint = next(_complaints(document, newest), "")
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             complaint = str(error) or repr(error)
         if complaint:
             self.problems[path] = complaint
             return
+        self.documents[path] = document
         for device in document["devices"]:
             edits = device["containerEdits"]
             name = f"{document['kind']}={device['name']}"

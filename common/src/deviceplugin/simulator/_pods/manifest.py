@@ -1,6 +1,6 @@
 """Reading pods from manifests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +27,15 @@ def load_pods(path: Path) -> list[Pod]:
         ManifestError: It cannot be read, or has no pod.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        found = documents(path)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}") from None
-    pods = [_pod(path, document) for document in _documents(path, text) if document is not None]
+    except ValueError as error:
+        raise ManifestError(f"{path}: {error}") from None
+    pods = [_pod(path, document) for document in found if document is not None]
     if not pods:
         raise ManifestError(f"{path}: has no pod")
     return pods
-
-
-def _documents(path: Path, text: str) -> Iterable[Any]:
-    try:
-        return documents(path, text)
-    except ValueError as error:
-        raise ManifestError(f"{path}: {error}") from None
 
 
 def _pod(path: Path, document: Any) -> Pod:

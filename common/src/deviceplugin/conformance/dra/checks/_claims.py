@@ -110,7 +110,7 @@ def one_holder(trial: DraTrial) -> str:
     """Prepare a claim, see another one for the same device refused, and prepare it afterwards."""
     trial.once_before(first)
     node = trial.node()
-    device = exclusive(node)
+    device = exclusive(node)[0]
     one, two = node.claim(device), node.claim(device)
     prepared(node, one)
     try:

@@ -4,16 +4,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.conformance._check import Failed, Group, NotApplicable
-from deviceplugin.conformance.dra._answers import prepared, released
+from deviceplugin.conformance.dra._answers import exclusive, prepared, released
 from deviceplugin.conformance.dra._node import CLASS, DraNode
 from deviceplugin.conformance.dra._trial import DraTrial
 from deviceplugin.conformance.dra.checks._claims import first
 from deviceplugin.kit.cdi import least_version
-from deviceplugin.simulator._containers.cdi import (
-    Specifications,
-    read_specification,
-    specification_files,
-)
+from deviceplugin.simulator._containers.cdi import Specifications, specification_files
 from deviceplugin.simulator._host.config import CDI_VERSIONS
 
 GROUP: Final = Group("containers", "Containers")
@@ -94,18 +90,17 @@ def _oldest_version(trial: DraTrial) -> str:
     node = trial.node()
     claim = node.claim(node.devices[0])
     prepared(node, claim)
-    problems = _specifications(node).problems
-    found = {path.name: read_specification(path) for path in _files(node) if path not in problems}
+    found = _specifications(node)
     released(node, claim)
-    if problems:
-        raise Failed("; ".join(f"{path.name}: {why}" for path, why in problems.items()))
-    if not found:
+    if found.problems:
+        raise Failed("; ".join(f"{path.name}: {why}" for path, why in found.problems.items()))
+    if not found.documents:
         raise NotApplicable("it writes no CDI file")
-    for name, document in found.items():
+    for path, document in found.documents.items():
         version, needed = document["cdiVersion"], least_version(document)
         if version != needed:
-            raise Failed(f"{name} declares {version}, and needs {needed}")
-    return ", ".join(sorted({document["cdiVersion"] for document in found.values()}))
+            raise Failed(f"{path.name} declares {version}, and needs {needed}")
+    return ", ".join(sorted({document["cdiVersion"] for document in found.documents.values()}))
 
 
 @GROUP.check(
@@ -142,7 +137,8 @@ def _own_names(trial: DraTrial) -> str:
         found = _specifications(node)
         released(node, claim)
         for name in sorted(names & found.devices.keys()):
-            if meanings.setdefault(name, found.edits([name])) != found.edits([name]):
+            edits = found.edits([name])
+            if meanings.setdefault(name, edits) != edits:
                 raise Failed(f"two claims got {name}, with other edits")
     return f"{len(meanings)} names for 2 claims"
 
@@ -155,7 +151,7 @@ def _own_names(trial: DraTrial) -> str:
 def _first_names(trial: DraTrial) -> str:
     trial.once_before(first)
     node = trial.node()
-    single = [device for device in node.devices if device.consumed is None]
+    single = exclusive(node)
     if not single[1:]:
         raise NotApplicable("no two devices that one claim has alone")
     claim = node.claim(*single[:2])

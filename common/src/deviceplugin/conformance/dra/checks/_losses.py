@@ -79,7 +79,7 @@ def _kill(trial: DraTrial) -> str:
 def _held(trial: DraTrial) -> str:
     trial.once_before(one_holder)
     node = trial.node()
-    device = exclusive(node)
+    device = exclusive(node)[0]
     claim = node.claim(device)
     prepared(node, claim)
     _relaunch(node)

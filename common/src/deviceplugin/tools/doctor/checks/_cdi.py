@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.simulator._containers.cdi import SUFFIXES
 from deviceplugin.tools.doctor._check import Check
-from deviceplugin.tools.doctor.checks._cdi_files import READ, SpecError, UnreadableYAML, names
+from deviceplugin.tools.doctor.checks._cdi_files import SpecError, UnreadableYAML, names
 
 _STATIC: Final = "etc/cdi"
 _DYNAMIC: Final = "var/run/cdi"
@@ -34,7 +35,7 @@ def _dynamic(node: Node) -> Path:
 
 
 def _file(path: Path, owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
-    if path.suffix not in READ:
+    if path.suffix not in SUFFIXES:
         if path.suffix == ".yml":
             yield warning(
                 path,

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from deviceplugin.kit.cdi import is_device_name, is_kind
 
-READ: Final = frozenset({".json", ".yaml"})
-"""Endings of the files that runtimes read."""
 _VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+")
 _FIELDS: Final = frozenset({"cdiVersion", "kind", "annotations", "devices", "containerEdits"})
 
