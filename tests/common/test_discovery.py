@@ -17,10 +17,12 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._discovery import triggers, watched_paths
+from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet, Node
 from deviceplugin.testing._node import PLUGIN_POD
+from held_clock import HeldClock
 from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
@@ -105,8 +107,8 @@ def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_th
             "a": "not discovered for 0.1 s: the driver does not answer",
             "b": "out of order",
         }
-        assert expected == reasons(node.host)
-        assert "" == node.host.alive()
+        eventually(lambda: expected == reasons(node.host), "the reasons")
+        eventually(lambda: not node.host.alive(), "liveness")
         plugin.set("a", "b")
         node.wait_for(RESOURCE, {"a", "b"})
 
@@ -119,7 +121,7 @@ def test_a_plugin_that_cannot_look_for_too_long_is_not_ready_until_it_can(kubele
         reason = "ScriptedPlugin: the driver does not answer"
         overdue = f"no discovery has succeeded for 0.1 s: {reason}"
         eventually(lambda: overdue == node.host.ready(), overdue)
-        assert "" == node.host.alive()
+        eventually(lambda: not node.host.alive(), "liveness")
         plugin.set()
         eventually(lambda: not node.host.ready(), "readiness, even without devices")
 
@@ -156,14 +158,39 @@ def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_livene
         node.wait_for(RESOURCE, {"a"})
         hang.set()
         node.wait_for(RESOURCE, set(), {"a"})
-        assert {"a": "not discovered for 0.1 s: discover() does not return"} == reasons(node.host)
         hanging = "discover() does not return: HangingPlugin"
         eventually(lambda: hanging == node.host.alive(), hanging)
+        assert {"a": "not discovered for 0.1 s: discover() does not return"} == reasons(node.host)
         assert node.host.ready().endswith(": discover() does not return")
         hang.clear()
         release.set()
         node.wait_for(RESOURCE, {"a"})
-        assert "" == node.host.alive()
+        eventually(lambda: not node.host.alive(), "liveness")
+
+
+def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_are_published(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, told = HeldClock(), list[str]()
+    with kubelet.running(ScriptedPlugin()) as node:
+        eventually(lambda: not node.host.ready(), "readiness")
+        (discovery,) = node.host._discoveries
+        resources = discovery._resources
+
+        def update(*given: Any) -> None:
+            told.append(node.host.alive())
+            DiscoveredResources.update(resources, *given)
+
+        def discover() -> list[dp.Device]:
+            clock.advance(3600)
+            told.append(node.host.alive())
+            return [dp.Device("late")]
+
+        monkeypatch.setattr(resources, "update", update)
+        monkeypatch.setattr(discovery.plugin, "discover", discover)
+        discovery._clock = clock
+        node.wait_for(RESOURCE, {"late"})
+    assert ["discover() does not return: ScriptedPlugin", ""] == told[-2:]
 
 
 def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from deviceplugin._discovery.skipped import SkippedDevices
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
@@ -41,12 +41,14 @@ class Discovery:
         ask: Ask,
         watcher: FileWatcher,
         metrics: Metrics,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self.name = name
         """The plugin's name in logs and metrics."""
         self._timing = timing
         self._watcher = watcher
         self._metrics = metrics
+        self._clock = clock
         self._holdings = PodHoldings(name, ask, timing.retention)
         self._skipped = SkippedDevices(name, metrics)
         self._resources = DiscoveredResources(
@@ -81,7 +83,7 @@ class Discovery:
                 self._watch_paths()
                 # However many triggers there are, discovery takes at most half of the time.
                 rest = max(_REST, took)
-                self._stopping.wait(rest)
+                self._clock.pause(self._stopping, rest)
                 pause = _SOON if self.waiting else self._timing.interval
                 self._triggers.wait(max(0.0, pause - rest))
                 self._triggers.clear()
@@ -91,19 +93,25 @@ class Discovery:
 
     def discover(self) -> float:
         """Discover once, publish what has changed, and return how many seconds that took."""
-        start = self._discovering_since = time.monotonic()
+        start = self._discovering_since = self._clock.now()
         plugin = self.plugin
         try:
-            groups, problems = discover(plugin, self._resources.present())
+            groups, problems = self._found_by(plugin)
             # Values of the plugin can raise even in here, and must not end anything else.
             hooks.call(self._publish, groups, problems, plugin)
         except DevicePluginError as error:
             self._fail(error)
         finally:
             self._discovering_since = None
-            took = time.monotonic() - start
+            took = self._clock.now() - start
             self._metrics.discovery_seconds.labels(self.name).observe(took)
         return took
+
+    def _found_by(self, plugin: Plugin) -> tuple[Groups, Mapping[str, int]]:
+        try:
+            return discover(plugin, self._resources.present())
+        finally:  # it has returned, however late; what hangs from here on hangs since now
+            self._discovering_since = self._clock.now()
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:
@@ -118,7 +126,7 @@ class Discovery:
         if holdings is None and self._holdings.waiting:
             return  # a list that lacks a device held by a pod can crash the kubelet
         self._resources.update(groups, holdings)
-        self._completed_at = time.monotonic()
+        self._completed_at = self._clock.now()
         self._metrics.discovery_success.labels(self.name).set_to_current_time()
 
     def _fail(self, error: DevicePluginError) -> None:
@@ -168,7 +176,7 @@ class Discovery:
     def hanging(self) -> bool:
         """Whether a discovery has been under way for longer than the deadline."""
         since = self._discovering_since
-        return since is not None and time.monotonic() - since > self._timing.deadline
+        return since is not None and self._clock.now() - since > self._timing.deadline
 
     @property
     def completed(self) -> bool:
@@ -179,7 +187,7 @@ class Discovery:
     def overdue(self) -> bool:
         """Whether the last successful discovery is older than the deadline."""
         since = self._completed_at
-        return since is not None and time.monotonic() - since > self._timing.deadline
+        return since is not None and self._clock.now() - since > self._timing.deadline
 
     @property
     def waiting(self) -> bool:
