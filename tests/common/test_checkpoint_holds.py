@@ -212,6 +212,20 @@ def test_a_pod_that_was_never_listed_with_a_device_ends_with_all_that_were_new(
     assert devices() == recorded.held(listing(pods="opq"), OURS)
 
 
+def test_a_pod_may_have_a_device_like_the_one_whose_name_it_has(
+    tmp_path: Path, recorded: CheckpointHolds
+) -> None:
+    recorded.allocated(devices("a"), named("o"))
+    recorded.listed(recorded.moment)
+    write(tmp_path, init("a"))
+    assert devices("a") == recorded.held(listing(pods="op"), OURS)
+    for device in ("b", "a"):  # p is deleted and created again, and no list was without it
+        recorded.allocated(devices(device), named("op"))
+        recorded.listed(recorded.moment)
+        write(tmp_path, init(device, "u2"))
+        assert devices(device) == recorded.held(listing(pods="op"), OURS)
+
+
 def test_a_pod_that_was_rejected_is_not_among_the_new_ones(
     tmp_path: Path, recorded: CheckpointHolds
 ) -> None:

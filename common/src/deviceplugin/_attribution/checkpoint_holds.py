@@ -22,7 +22,7 @@ class _Device:
     allocated: int = 0
     """Which allocation of this process it was; 0 for one before its start."""
     earlier: frozenset[PodName] = frozenset()
-    """The pods that had been listed before."""
+    """The pods that had been there before."""
     containers: set[str] = field(default_factory=set)
     """The containers that were listed with it."""
     possible: frozenset[PodName] | None = None
@@ -46,9 +46,15 @@ class CheckpointHolds:
         """The last allocation before the last list was asked for."""
 
     def allocated(self, keys: Iterable[Key], earlier: frozenset[PodName]) -> None:
-        """Record that ``keys`` were allocated, when ``earlier`` were the pods of the last list."""
+        """Record that ``keys`` were allocated for another pod than ``earlier``, by their names.
+
+        A pod with the name of one that may have had a device without being listed with it, such as
+        the next one of a StatefulSet, may get one in the same way.
+        """
         with self._lock:
             self._allocations += 1
+            unlisted = (one.possible or () for one in self._devices.values() if not one.containers)
+            earlier = earlier.difference(*unlisted)
             self._devices.update((key, _Device(self._allocations, earlier)) for key in keys)
 
     @property

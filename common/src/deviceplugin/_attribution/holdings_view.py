@@ -37,6 +37,8 @@ class HoldingsView:
     """Pods that recently held a device of ours, and the time when they no longer did."""
     _taken: float = _NEVER
     _listed: float = _NEVER
+    _since: Mapping[PodName, float] = field(default_factory=dict)
+    """The pods of the last list, each with the time of the first list of those that have had it."""
     _kubelet_since: float = _NEVER
     _without_get: Identity = None
     _own_pod_listed: bool = False
@@ -46,6 +48,10 @@ class HoldingsView:
         known = self.holdings.holds is not None
         fresh = now - self._taken <= self.timing.stale
         return self.holdings if known and fresh else None
+
+    def pods_since(self, when: float) -> frozenset[PodName]:
+        """Return the pods that all lists have had since ``when``."""
+        return frozenset(pod for pod, since in self._since.items() if since <= when)
 
     def pods_to_get(
         self, kubelet: Identity, ours: Collection[str], now: float
@@ -106,6 +112,7 @@ class HoldingsView:
             self._with(replace(listed, complete=complete), ours, now),
             kubelet=kubelet,
             _listed=now,
+            _since={pod: self._since.get(pod, now) for pod in listed.pods},
             _kubelet_since=since,
             _own_pod_listed=expected_here,
         )

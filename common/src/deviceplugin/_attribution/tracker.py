@@ -259,6 +259,7 @@ class HoldingsTracker:
             AllocationError: Ownership refuses it, or the plugin is exclusive, and a pod holds one
                 of them now.
         """
+        began = time.monotonic()
         with self._changed:
             self._schedule.begin_allocation()
         given: list[Key] = []
@@ -268,11 +269,12 @@ class HoldingsTracker:
                 yield
             given = [(resource.name, device_id) for device_id in ids]
         finally:
-            defer(partial(self._end_allocation, given))
+            defer(partial(self._end_allocation, given, began))
 
-    def _end_allocation(self, given: Sequence[Key]) -> None:
+    def _end_allocation(self, given: Sequence[Key], began: float) -> None:
         if given:
-            self._recorded.allocated(given, self._view.holdings.pods)
+            # A pod may be listed before its devices are allocated.
+            self._recorded.allocated(given, self._view.pods_since(began - self._timing.arriving))
         with self._changed:
             now = time.monotonic()
             if given:
