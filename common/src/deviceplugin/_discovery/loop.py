@@ -41,14 +41,13 @@ class Discovery:
         ask: Ask,
         watcher: FileWatcher,
         metrics: Metrics,
-        clock: Clock = MONOTONIC,
     ) -> None:
         self.name = name
         """The plugin's name in logs and metrics."""
         self._timing = timing
         self._watcher = watcher
         self._metrics = metrics
-        self._clock = clock
+        self._clock: Clock = MONOTONIC
         self._holdings = PodHoldings(name, ask, timing.retention)
         self._skipped = SkippedDevices(name, metrics)
         self._resources = DiscoveredResources(

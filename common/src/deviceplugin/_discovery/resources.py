@@ -63,6 +63,8 @@ class DiscoveredResources:
         self._resources: dict[str, Resource] = {}
         self._kept: dict[str, KeptDevices] = {}
         self._troubles: dict[str, str] = {}
+        self._overdue: dict[str, str] = {}
+        """What the devices were reported unhealthy for since they have been overdue."""
         self._problems = Problems(log)
         self._topologies = Topologies()
         self._changes = HealthChanges(metrics.events)
@@ -151,6 +153,7 @@ class DiscoveredResources:
             return True
         self._kept[name] = kept
         self._troubles.pop(name, None)
+        self._overdue.pop(name, None)
         self._problems.over(name)
         self._changes.report(resource, changed)
         self._catalogue.advertise(resource)
@@ -164,6 +167,7 @@ class DiscoveredResources:
     def _forget(self, name: str) -> Resource:
         del self._kept[name]
         self._troubles.pop(name, None)
+        self._overdue.pop(name, None)
         self._holdings.forget(name)
         self._changes.forget(name)
         self._topologies.forget(name)
@@ -175,10 +179,11 @@ class DiscoveredResources:
         with self._lock:
             for name, kept in self._kept.items():
                 resource = self._resources[name]
-                overdue = now - kept.fresh_at > self._timing.deadline
-                if not overdue or not any(device.health for device in resource.devices.values()):
-                    continue
                 trouble = self._troubles.get(name, NOT_RETURNING)
+                overdue = now - kept.fresh_at > self._timing.deadline
+                if not overdue or trouble == self._overdue.get(name):
+                    continue
+                self._overdue[name] = trouble
                 reason = f"not discovered for {self._timing.deadline:g} s: {trouble}"
                 changed = resource.publish(unhealthy(kept.devices(), reason))
                 self._changes.report(resource, changed)
