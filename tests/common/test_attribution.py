@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution import holdings_view, tracker
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import (
@@ -274,7 +275,10 @@ def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
         assert looked == (pods.asked > asked)
 
 
-def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(kubelet: Kubelet) -> None:
+def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdings_view, "_LISTS", 10_000)
     with running(kubelet, ScriptedPlugin("a")) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
@@ -367,7 +371,12 @@ def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> No
     assert [] == plugin.released_ids
 
 
-def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(kubelet: Kubelet) -> None:
+def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It hears of one pod after the other, and a busy machine may be late between them.
+    timing = AttributionTiming.of(QUICK.total_seconds())._replace(confirm=2.0)
+    monkeypatch.setattr(AttributionTiming, "of", lambda _: timing)
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(POD)
@@ -554,6 +563,25 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(kubelet: Kubele
         assert 1 == len(plugin.released_ids)
 
 
+@EVERY_RELEASE
+def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_container(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracker, "_IDLE_TIMEOUT", 0.0)
+
+    class SlowPlugin(ReleasedPlugin):
+        @override
+        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+            node.host._tracker.ask()
+            return dp.Allocation()
+
+    plugin = SlowPlugin("a")
+    with running(kubelet, plugin) as node:
+        node.kubelet.run(INIT)
+        polls(node, 10)
+        assert [] == plugin.released_ids
+
+
 def test_a_device_of_an_init_container_and_another_is_released_with_the_pod(
     kubelet: Kubelet,
 ) -> None:
@@ -717,8 +745,10 @@ def test_where_it_is_not_known_what_pods_hold_a_device_is_given_out(kubelet: Kub
 
 
 def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
-    kubelet: Kubelet, hooked: threading.Event
+    kubelet: Kubelet, hooked: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tracker, "_IDLE_TIMEOUT", PATIENCE)
+
     class SlowPlugin(ScriptedPlugin):
         allocating = threading.Event()
 
@@ -737,9 +767,10 @@ def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
         thread = threading.Thread(target=node.allocate, args=("a",))
         thread.start()
         assert plugin.allocating.wait(PATIENCE)
-        asked = pods.asked
         asking = threading.Thread(target=node.host._tracker.ask)
         asking.start()
+        eventually(lambda: node.host._tracker._awaits_idle, "a list that waits")
+        asked = pods.asked
         asking.join(0.2)  # in which ten looks would have been made
         assert (asked, True) == (pods.asked, asking.is_alive())
         hooked.set()

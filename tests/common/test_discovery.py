@@ -168,6 +168,27 @@ def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_livene
         eventually(lambda: not node.host.alive(), "liveness")
 
 
+def test_the_reason_is_what_discovery_says_once_it_says_anything(kubelet: Kubelet) -> None:
+    hang, release = Event(), Event()
+
+    class HangingPlugin(ScriptedPlugin):
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            if hang.is_set():
+                release.wait(PATIENCE)
+            return super().discover()
+
+    plugin = HangingPlugin("a")
+    with kubelet.running(plugin, discovery_deadline=SHORT) as node:
+        node.wait_for(RESOURCE, {"a"})
+        hang.set()
+        for reason in ("discover() does not return", "no such bus", "no such driver"):
+            why = {"a": f"not discovered for 0.1 s: {reason}"}
+            eventually(lambda why=why: why == reasons(node.host), reason)  # type: ignore[misc]
+            plugin.fail(dp.DiscoveryError("no such driver" if release.is_set() else "no such bus"))
+            release.set()
+
+
 def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_are_published(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

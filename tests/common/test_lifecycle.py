@@ -322,9 +322,10 @@ def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
             "deviceplugin_skipped_devices ScriptedPlugin": 0.0,
         }
         eventually(lambda: expected.items() <= samples(node).items(), f"the metrics {expected}")
-        told = samples(node)
         # At least: a kubelet that is about to stop may take one more.
-        assert told["deviceplugin_registrations_total example.com/thing"] >= 2
+        registrations = "deviceplugin_registrations_total example.com/thing"
+        eventually(lambda: samples(node)[registrations] >= 2, "two registrations")
+        told = samples(node)
         assert told["deviceplugin_discovery_last_success_timestamp_seconds ScriptedPlugin"] > 1e9
         assert told["deviceplugin_discovery_duration_seconds_count ScriptedPlugin"] >= 2
 

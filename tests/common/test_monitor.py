@@ -65,6 +65,7 @@ def test_a_poke_has_all_look_again_and_those_go_on_who_wait_no_more(shared: Shar
 
 def test_each_waits_for_as_long_as_it_said(shared: Shared) -> None:
     short, long = shared.until(1, 1.0), shared.until(1, 3.0)
+    shared.clock.wait_for_wait(2)
     assert 1.0 == shared.clock.skip_wait()
     assert not short.result(PATIENCE)
     assert 2.0 == shared.clock.skip_wait()

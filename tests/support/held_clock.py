@@ -55,10 +55,11 @@ class HeldClock(Clock):
             seconds = min(self._ends(), default=self._now) - self._now
         self.advance(seconds)
 
-    def wait_for_wait(self) -> None:
-        """Return once somebody waits for the time."""
+    def wait_for_wait(self, count: int = 1) -> None:
+        """Return once ``count`` threads wait for the time."""
         with self._changed:
-            assert self._changed.wait_for(self._ends, PATIENCE), "nobody waits for the time"
+            waiting = self._changed.wait_for(lambda: len(self._ends()) >= count, PATIENCE)
+            assert waiting, f"fewer than {count} wait for the time"
 
     def _ends(self) -> list[float]:
         """Return when waits that nothing has ended yet will end by time."""
