@@ -42,7 +42,7 @@ class PatientHooks(Hooks):
     """Waits for those that do not hang for as long as a busy machine needs."""
 
     @override
-    def call(self, *args: Any, timeout: float) -> Any:  # type: ignore[override]
+    def call(self, *args: Any, timeout: float) -> Any:
         return super().call(*args, timeout=PATIENCE)
 
 
