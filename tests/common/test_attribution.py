@@ -97,6 +97,12 @@ def wait_counted(node: Node, name: str, expected: float | None) -> None:
     eventually(lambda: wanted == samples(node, name), f"{name} to be {expected}")
 
 
+def allow_late_pods(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
+    """Change the timing: a busy kubelet learns of one pod after the other, late for the usual."""
+    timing = AttributionTiming.of(QUICK.total_seconds())._replace(**changes)
+    monkeypatch.setattr(AttributionTiming, "of", lambda _: timing)
+
+
 @contextmanager
 def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
     settings = {"pod_resources_interval": QUICK, "http_address": "127.0.0.1:0", **changes}
@@ -359,7 +365,10 @@ def test_for_many_pods_a_list_is_asked_for(kubelet: Kubelet) -> None:
 
 
 @EVERY_RELEASE
-def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> None:
+def test_attribution_is_the_same_after_a_kubelet_restart(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_late_pods(monkeypatch, confirm=2.0)
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(POD)
@@ -374,9 +383,7 @@ def test_attribution_is_the_same_after_a_kubelet_restart(kubelet: Kubelet) -> No
 def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It hears of one pod after the other, and a busy machine may be late between them.
-    timing = AttributionTiming.of(QUICK.total_seconds())._replace(confirm=2.0)
-    monkeypatch.setattr(AttributionTiming, "of", lambda _: timing)
+    allow_late_pods(monkeypatch, confirm=2.0)
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(POD)
@@ -614,7 +621,10 @@ def test_without_a_sound_checkpoint_it_goes_by_what_is_listed(
         assert {(RESOURCE, "a")} == node.host._tracker.ask().recorded
 
 
-def test_a_vanished_device_that_an_init_container_holds_stays_listed(kubelet: Kubelet) -> None:
+def test_a_vanished_device_that_an_init_container_holds_stays_listed(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_late_pods(monkeypatch, settle=10.0)
     plugin = ReleasedPlugin("a", "b")
     grace = timedelta(milliseconds=1)
     with running(kubelet, plugin, vanished_grace=grace) as node:

@@ -22,7 +22,7 @@ def ran(threads: Threads, name: str) -> threading.Thread:
     threads.run(name, task)
     thread, named = who.get(timeout=PATIENCE)
     assert (name, True) == (named, thread.daemon)
-    eventually(lambda: threads._free, "the thread to be free")
+    eventually(lambda: threads._free or not thread.is_alive(), "the thread to be free")
     return thread
 
 
