@@ -557,7 +557,10 @@ INIT = Pod("nursery", [Container("main")], [Container("first", {RESOURCE: 1})])
 
 
 @EVERY_RELEASE
-def test_a_device_of_an_init_container_is_released_after_its_pod(kubelet: Kubelet) -> None:
+def test_a_device_of_an_init_container_is_released_after_its_pod(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow_late_pods(monkeypatch, admission=1.0)
     plugin = ReleasedPlugin("a", "b")
     with running(kubelet, plugin) as node:
         node.kubelet.run(INIT)

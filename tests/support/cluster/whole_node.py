@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ from patience import PATIENCE, eventually
 DRIVER: Final = "thing.example.com"
 NODE: Final = "n1"
 Protocol = Literal["device-plugin", "dra"]
-_PLUGIN_POD: Final = Pod.of("plugin", plugin={})
+_PLUGIN_POD: Final = Pod.of(socket.gethostname(), plugin={})
 """A kubelet without any pod counts as starting."""
 _TICK: Final = 2.0
 """Seconds of the kubelet's clock that pass in a step; it reports its devices every 10 s."""

@@ -53,8 +53,8 @@ class CheckpointHolds:
         """
         with self._lock:
             self._allocations += 1
-            unlisted = (one.possible or () for one in self._devices.values() if not one.containers)
-            earlier = earlier.difference(*unlisted)
+            known = (one for one in self._devices.values() if one.allocated and not one.containers)
+            earlier = earlier.difference(*(one.possible or () for one in known))
             self._devices.update((key, _Device(self._allocations, earlier)) for key in keys)
 
     @property

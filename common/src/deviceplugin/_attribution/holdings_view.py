@@ -49,9 +49,13 @@ class HoldingsView:
         fresh = now - self._taken <= self.timing.stale
         return self.holdings if known and fresh else None
 
-    def pods_since(self, when: float) -> frozenset[PodName]:
-        """Return the pods that all lists have had since ``when``."""
-        return frozenset(pod for pod, since in self._since.items() if since <= when)
+    def pods_before(self, allocation: float) -> frozenset[PodName]:
+        """Return the pods that cannot be the one of an allocation that began then."""
+        return frozenset(
+            pod
+            for pod, since in self._since.items()
+            if since <= allocation - self.timing.admission or pod[1] == self.own_pod
+        )
 
     def pods_to_get(
         self, kubelet: Identity, ours: Collection[str], now: float

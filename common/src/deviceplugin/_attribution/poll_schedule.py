@@ -30,9 +30,8 @@ class AttributionTiming(NamedTuple):
     confirm: float
     """Between two polls that find a device free."""
     admission: float
-    """From an allocation until its pod is listed or rejected."""
-    arriving: float
-    """From the first list that has a pod to the last allocation for it: plugins may be slow."""
+    """Between an allocation and the first list with its pod, whichever is first, or its rejection.
+    """
     recorded: float
     """From an allocation for which the kubelet's checkpoint shows that a device is not free. It
     may have a pod that was rejected for much longer."""
@@ -52,7 +51,6 @@ class AttributionTiming(NamedTuple):
             settle=2 * interval,
             confirm=min(interval, 5.0),
             admission=min(interval, 10.0),
-            arriving=min(20 * interval, 600.0),
             recorded=min(2880 * interval, 86400.0),
             handover_confirm=min(interval, 2.0),
         )

@@ -273,8 +273,7 @@ class HoldingsTracker:
 
     def _end_allocation(self, given: Sequence[Key], began: float) -> None:
         if given:
-            # A pod may be listed before its devices are allocated.
-            self._recorded.allocated(given, self._view.pods_since(began - self._timing.arriving))
+            self._recorded.allocated(given, self._view.pods_before(began))
         with self._changed:
             now = time.monotonic()
             if given:

@@ -1,5 +1,6 @@
 """A simulated kubelet with plugins, with methods for tests."""
 
+import socket
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ _QUICK: Final = timedelta(milliseconds=50)
 _STOP_TIMEOUT: Final = 5.0
 _ANSWER: Final = 15.0
 """Seconds. That is more than the limit of a hook, so that a test shows which one did not return."""
-PLUGIN_POD: Final = Pod.of("plugin", plugin={})
+PLUGIN_POD: Final = Pod.of(socket.gethostname(), plugin={})
 """The pod of the plugin itself, as on a real node. A kubelet without any pod counts as starting."""
 
 
