@@ -270,7 +270,7 @@ def test_a_silent_watch_is_resumed_where_it_was_and_nothing_is_wrong(script: Scr
         PATH,
         changed=lambda _objects: None,
         failed=errors.append,
-        silence=0.05,
+        silence=1.0,  # also for the first byte of an answer
         clock=clock,
     )
     thread = threading.Thread(target=watch.run)

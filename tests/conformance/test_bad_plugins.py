@@ -44,7 +44,7 @@ OWN = {
     "restart.long-down": {"within": 5.0, "down": 4.0},
     "stream-loss.again": {"within": 1.0},
     "socket-loss.again": {"within": 1.0},
-    "socket-loss.stays": {"settle": 2.0},
+    "socket-loss.stays": {"settle": 5.0},
     "hot-plug.noticed": {"within": 1.0},
     "resources.idle-cpu": SPINS,
     "resources.after-restart": SPINS,

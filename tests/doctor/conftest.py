@@ -13,6 +13,7 @@ from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.doctor import Node
 from hardware import healthy_node
 from hardware.healthy_node import RESOURCE
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -49,4 +50,4 @@ def node(root: Path, kubelet: SimulatedKubelet, stub: StubPlugin) -> Node:
     assert not stub.allocated
     assert kubelet.run(Pod.of("p", main={RESOURCE: 1}))
     room = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 10**6, 10**6, 10**6, 0, 255))
-    return replace(Node.at_root(root), statvfs=lambda _: room, timeout=0.5)
+    return replace(Node.at_root(root), statvfs=lambda _: room, timeout=PATIENCE)

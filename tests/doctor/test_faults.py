@@ -113,10 +113,11 @@ def another_socket_in_place_of_the_kubelets(node: Node) -> None:
 
 
 @fault("does not answer as a kubelet does: DEADLINE_EXCEEDED", "KUBELET-SOCKET")
-def a_kubelet_that_is_stuck(node: Node) -> None:
+def a_kubelet_that_is_stuck(node: Node) -> Node:
     path = node.plugin_dir / "kubelet.sock"
     path.unlink()
     deaf(path)
+    return replace(node, timeout=DEAF)
 
 
 @fault("nobody listens on gone.sock", "leftover-sockets")
@@ -152,9 +153,10 @@ def a_pod_resources_socket_of_an_earlier_kubelet(node: Node) -> None:
 
 
 @fault("no answer: DEADLINE_EXCEEDED", "POD-RESOURCES checkpoint")
-def a_pod_resources_socket_that_does_not_answer(node: Node) -> None:
+def a_pod_resources_socket_that_does_not_answer(node: Node) -> Node:
     node.pod_resources_socket.unlink()
     deaf(node.pod_resources_socket)
+    return replace(node, timeout=DEAF)
 
 
 @fault("is not JSON", "CHECKPOINT")
@@ -359,6 +361,8 @@ def leave_socket(path: Path) -> None:
         dead.bind(str(path))
 
 
+DEAF = 3.0
+"""Seconds after which nothing was said, and in which all others answer."""
 LISTENING: list[socket.socket] = []
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from time import monotonic
 
 import pytest
 import yaml
@@ -72,6 +71,7 @@ def test_a_pod_with_limits_runs_by_either_protocol(whole: WholeNode) -> None:
     for protocol in protocols:
         name = whole.pod(2)
         whole.step_until(partial(has_devices, whole, name, 2), "two devices")
+        whole.be_seen()
         whole.node.finish(name)
         whole.switch(protocol)
         offered(whole)
@@ -86,15 +86,13 @@ def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_
     names = [whole.pod() for _ in DEVICES]
     whole.step_until(lambda: len(whole.running()) == len(DEVICES), "pods")
     before, starts = whole.running(), whole.booked.starts
-    whole.pause(1)  # a pod that the plugin has never seen with its device holds it much longer
+    whole.be_seen()
 
     whole.switch("dra" if protocol == "device-plugin" else "device-plugin")
     other = whole.offered_by_dra if protocol == "device-plugin" else whole.offered_by_plugin
     for step, name in enumerate(names, 1):
         whole.node.finish(name)
-        began = monotonic()
         whole.step_until(partial(is_long, other, step), "the device of the pod")
-        assert monotonic() - began < 5
         held = {pod: devices for pod, devices in before.items() if pod not in names[:step]}
         assert held == whole.running()
     assert starts == whole.booked.starts
@@ -104,23 +102,19 @@ def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_
 def test_slices_are_back_after_a_kubelet_has_deleted_them(whole: WholeNode) -> None:
     in_dra(whole)
     whole.kubelet.restart()
-    began = monotonic()
     whole.step_until(lambda: whole.offered_by_dra() == DEVICES, "slices")
-    assert monotonic() - began < 2
 
 
 def test_a_slice_that_somebody_deletes_or_edits_is_restored(whole: WholeNode) -> None:
     in_dra(whole)
     (found,) = whole.cluster.list("ResourceSlice")
     whole.cluster.delete("ResourceSlice", found["metadata"]["name"])
-    began = monotonic()
     eventually(lambda: whole.offered_by_dra() == DEVICES, "the slice")
     (found,) = whole.cluster.list("ResourceSlice")
     whole.cluster.change(
         "ResourceSlice", found["metadata"]["name"], lambda one: one["spec"].update(devices=[])
     )
     eventually(lambda: whole.offered_by_dra() == DEVICES, "the device")
-    assert monotonic() - began < 2
 
 
 def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: WholeNode) -> None:
@@ -130,11 +124,9 @@ def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: Wh
     before = whole.running()
     files = sorted(path.name for path in (whole.root / "cdi").iterdir())
     whole.lose_cdi_files()
-    began = monotonic()
     eventually(
         lambda: files == sorted(path.name for path in (whole.root / "cdi").iterdir()), "the file"
     )
-    assert monotonic() - began < 1
     whole.restart_container(name)
     assert before == whole.running()
 
@@ -162,6 +154,8 @@ def test_the_plugin_asks_the_api_server_for_little(whole: WholeNode) -> None:
     in_dra(whole)
     name = whole.pod()
     whole.step_until(lambda: name in whole.running(), "the pod")
+    checked = "the list some seconds after the driver was registered"
+    whole.step_until(lambda: ours(whole)["list", "resourceslices"] == 2, checked)
     before = ours(whole)
     for _ in range(10):
         whole.step()

@@ -90,7 +90,7 @@ class EndsTheOldStreamLate(Good):
             old, self._server = self._server, None
             self.start()
             self.register()
-            time.sleep(0.05)
+            time.sleep(0.5)
             if old is not None:
                 old.stop(0).wait()
         return super().socket_lost()

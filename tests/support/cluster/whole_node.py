@@ -234,6 +234,18 @@ class WholeNode:
         """Let the plugin work for some real time."""
         self._waiter.pause(seconds)
 
+    def be_seen(self) -> None:
+        """Wait until the plugin has seen which pod has which device, if it serves the kubelet.
+
+        A pod that it has never seen with its device holds that much longer.
+        """
+        if self.protocol == "dra":
+            return
+        asked = self.kubelet.metrics.pod_resources_endpoint_requests
+        before = asked["total"]
+        # The first answer may be from before, and a List may have been too early for the pod.
+        eventually(lambda: asked["total"] >= before + 4, "questions to the kubelet")
+
     # Pods
 
     def pod(self, count: int = 1, *, by_claim: bool = False, shares: int = 0) -> str:
