@@ -138,3 +138,15 @@ def test_what_others_have_through_claims_stays_after_single_pods_are_asked_for()
     view = EMPTY.after_list(before, OLD, OURS, 100)
     view = view.after_get(replace(holdings(), claimed=frozenset({newer})), {DOOR}, OURS, 110)
     assert {of_gate, newer} == view.holdings.claimed
+
+
+def test_an_allocation_is_for_no_pod_that_was_listed_long_before_or_is_the_plugins() -> None:
+    def list_of(view: HoldingsView, *pods: PodName, at: float) -> HoldingsView:
+        return view.after_list(holdings(pods=pods), OLD, OURS, at)
+
+    view = list_of(HoldingsView(TIMING, own_pod="me"), DOOR, at=100)
+    assert [set(), {DOOR}] == [view.pods_before(at) for at in (109, 110)]
+    view = list_of(list_of(view, DOOR, GATE, ME, at=200), GATE, DOOR, ME, at=205)
+    assert [{DOOR, ME}, {DOOR, ME, GATE}] == [view.pods_before(at) for at in (209, 210)]
+    view = list_of(list_of(view, at=300), DOOR, at=305)
+    assert set() == view.pods_before(310), "another pod with the same name"

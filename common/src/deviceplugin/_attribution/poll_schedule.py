@@ -30,8 +30,8 @@ class AttributionTiming(NamedTuple):
     confirm: float
     """Between two polls that find a device free."""
     admission: float
-    """Between an allocation and the first list with its pod, whichever is first, or its rejection.
-    """
+    """From an allocation until its pod is listed or rejected; and from the first list with a pod,
+    which may be earlier, until its allocation."""
     recorded: float
     """From an allocation for which the kubelet's checkpoint shows that a device is not free. It
     may have a pod that was rejected for much longer."""
