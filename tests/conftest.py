@@ -4,9 +4,12 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from stalls import stalls
 
 # A busy machine is late with everything, and that is no defect of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,6 +24,23 @@ def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers `-n auto` starts: more than cores, as half of the time is waiting."""
     cores = len(os.sched_getaffinity(0))
     return min(2 * cores, cores + 4)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("deviceplugin", "tests of deviceplugin")
+    group.addoption(
+        "--stalls",
+        type=int,
+        metavar="SEED",
+        help="let all threads stall at random, as on a busy machine: see tests/support/stalls.py",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _stalls(request: pytest.FixtureRequest) -> Iterator[None]:
+    seed: int | None = request.config.getoption("stalls", None)
+    with nullcontext() if seed is None else stalls(seed):
+        yield
 
 
 @pytest.fixture(autouse=True)
