@@ -30,6 +30,20 @@ from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 SHORT = timedelta(milliseconds=100)
 
 
+class HangingPlugin(ScriptedPlugin):
+    """Its discovery hangs while ``hang`` is set, until ``release`` is."""
+
+    def __init__(self, *devices: dp.Device | str) -> None:
+        super().__init__(*devices)
+        self.hang, self.release = Event(), Event()
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        if self.hang.is_set():
+            self.release.wait(PATIENCE)
+        return super().discover()
+
+
 def reasons(host: object) -> dict[str, str]:
     """Return why each device of every resource is not well."""
     inventory = host.inventory()  # type: ignore[attr-defined]
@@ -145,48 +159,32 @@ def test_devices_are_looked_at_within_the_deadline_however_long_the_interval(
 def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_liveness_probe(
     kubelet: Kubelet,
 ) -> None:
-    hang, release = Event(), Event()
-
-    class HangingPlugin(ScriptedPlugin):
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            if hang.is_set():
-                release.wait(PATIENCE)
-            return super().discover()
-
-    with kubelet.running(HangingPlugin("a"), discovery_deadline=SHORT) as node:
+    plugin = HangingPlugin("a")
+    with kubelet.running(plugin, discovery_deadline=SHORT) as node:
         node.wait_for(RESOURCE, {"a"})
-        hang.set()
+        plugin.hang.set()
         node.wait_for(RESOURCE, set(), {"a"})
         hanging = "discover() does not return: HangingPlugin"
         eventually(lambda: hanging == node.host.alive(), hanging)
         assert {"a": "not discovered for 0.1 s: discover() does not return"} == reasons(node.host)
         assert node.host.ready().endswith(": discover() does not return")
-        hang.clear()
-        release.set()
+        plugin.hang.clear()
+        plugin.release.set()
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.alive(), "liveness")
 
 
 def test_the_reason_is_what_discovery_says_once_it_says_anything(kubelet: Kubelet) -> None:
-    hang, release = Event(), Event()
-
-    class HangingPlugin(ScriptedPlugin):
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            if hang.is_set():
-                release.wait(PATIENCE)
-            return super().discover()
-
     plugin = HangingPlugin("a")
     with kubelet.running(plugin, discovery_deadline=SHORT) as node:
         node.wait_for(RESOURCE, {"a"})
-        hang.set()
+        plugin.hang.set()
         for reason in ("discover() does not return", "no such bus", "no such driver"):
             why = {"a": f"not discovered for 0.1 s: {reason}"}
             eventually(lambda why=why: why == reasons(node.host), reason)  # type: ignore[misc]
-            plugin.fail(dp.DiscoveryError("no such driver" if release.is_set() else "no such bus"))
-            release.set()
+            again = plugin.release.is_set()
+            plugin.fail(dp.DiscoveryError("no such driver" if again else "no such bus"))
+            plugin.release.set()
 
 
 def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_are_published(
@@ -217,7 +215,7 @@ def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_a
 def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
     release = Event()
 
-    class HangingPlugin(dp.Plugin):
+    class StuckPlugin(dp.Plugin):
         resource = RESOURCE
 
         @override
@@ -225,9 +223,9 @@ def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: 
             release.wait(30)
             return []
 
-    with kubelet.running(HangingPlugin(), ScriptedPlugin("a", resource="example.com/b")) as node:
+    with kubelet.running(StuckPlugin(), ScriptedPlugin("a", resource="example.com/b")) as node:
         node.wait_for("example.com/b", {"a"})
-        assert "no discovery has succeeded yet: HangingPlugin" == node.host.ready()
+        assert "no discovery has succeeded yet: StuckPlugin" == node.host.ready()
     release.set()
 
 
