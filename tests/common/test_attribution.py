@@ -564,7 +564,7 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(
     plugin = ReleasedPlugin("a", "b")
     with running(kubelet, plugin) as node:
         node.kubelet.run(INIT)
-        polls(node, 10)
+        polls(node, 30)  # until long after the admission
         assert [] == plugin.released_ids
         node.kubelet.terminate(INIT)
         node.host._tracker.ask()  # has the kubelet collect the devices
@@ -573,10 +573,10 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(
         assert 1 == len(plugin.released_ids)
 
 
-@EVERY_RELEASE
 def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_container(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    allow_late_pods(monkeypatch, admission=1.0)
     monkeypatch.setattr(tracker, "_IDLE_TIMEOUT", 0.0)
 
     class SlowPlugin(ReleasedPlugin):
@@ -588,7 +588,7 @@ def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_c
     plugin = SlowPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(INIT)
-        polls(node, 10)
+        polls(node, 30)  # until long after the admission
         assert [] == plugin.released_ids
 
 

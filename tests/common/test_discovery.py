@@ -3,6 +3,7 @@
 import itertools
 import logging
 import threading
+import time
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -201,13 +202,13 @@ def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_a
             DiscoveredResources.update(resources, *given)
 
         def discover() -> list[dp.Device]:
-            clock.advance(3600)
+            discovery._clock = clock
+            clock.advance(time.monotonic() + 3600)
             told.append(node.host.alive())
             return [dp.Device("late")]
 
         monkeypatch.setattr(resources, "update", update)
         monkeypatch.setattr(discovery.plugin, "discover", discover)
-        discovery._clock = clock
         node.wait_for(RESOURCE, {"late"})
     assert ["discover() does not return: ScriptedPlugin", ""] == told[-2:]
 

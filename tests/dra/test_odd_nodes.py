@@ -13,7 +13,7 @@ import deviceplugin as dp
 from cluster.dra_objects import RESOURCE
 from deviceplugin._app.dra import Dra
 from deviceplugin._app.host import Host
-from deviceplugin.simulator import Pod
+from deviceplugin.testing._node import PLUGIN_POD
 from drivers.dual_node import IDS, DualNode, Gophers, gopher
 from patience import PATIENCE, eventually
 
@@ -38,7 +38,7 @@ def node(root: Path) -> Iterator[DualNode]:
 
 
 def test_a_node_without_pods_offers_its_devices(node: DualNode) -> None:
-    node.kubelet.delete(Pod.of("plugin", plugin={}))
+    node.kubelet.delete(PLUGIN_POD)
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)
     assert node.host
@@ -47,7 +47,7 @@ def test_a_node_without_pods_offers_its_devices(node: DualNode) -> None:
 
 
 def test_on_a_node_without_pods_the_protocol_can_be_switched(node: DualNode) -> None:
-    node.kubelet.delete(Pod.of("plugin", plugin={}))
+    node.kubelet.delete(PLUGIN_POD)
     node.start()
     node.wait_for(plugin=ALL, dra=set())
     node.switch("dra")

@@ -65,6 +65,7 @@ def test_pods_share_a_device_under_switches(root: Path) -> None:
 
         whole.switch("dra")  # the shares that pods hold are not offered
         wait_for_slices(whole, a=("2", False))
+        whole.step_until(lambda: whole.allocatable() == 0, "a node without devices of the plugin")
         new = [run(whole, 1, whole.pod()) for _ in range(2)]
         third = whole.pod(by_claim=True)
         is_pending(whole, third)

@@ -201,7 +201,7 @@ def test_a_plugin_that_hangs_answers_nothing_and_its_devices_turn_unhealthy(
     kubelet: Kubelet, write: Write, clock: HandClock
 ) -> None:
     plugin = SimulatedPlugin(write(at(1, "hang"), at(2, "resume")), clock=clock)
-    deadline = timedelta(milliseconds=300)
+    deadline = timedelta(seconds=2)  # to allocate while the device is still healthy
     with (
         running(kubelet, plugin, discovery_deadline=deadline) as node,
         ThreadPoolExecutor() as pool,

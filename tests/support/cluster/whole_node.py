@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -30,13 +29,12 @@ from deviceplugin.simulator import (
     SimulatedNode,
     double_bookings,
 )
+from deviceplugin.testing._node import PLUGIN_POD
 from patience import PATIENCE, eventually
 
 DRIVER: Final = "thing.example.com"
 NODE: Final = "n1"
 Protocol = Literal["device-plugin", "dra"]
-_PLUGIN_POD: Final = Pod.of(socket.gethostname(), plugin={})
-"""A kubelet without any pod counts as starting."""
 _TICK: Final = 2.0
 """Seconds of the kubelet's clock that pass in a step; it reports its devices every 10 s."""
 
@@ -105,7 +103,7 @@ class WholeNode:
 
     def __enter__(self) -> Self:
         self.node.__enter__()
-        self.kubelet.run(_PLUGIN_POD)
+        self.kubelet.run(PLUGIN_POD)
         self.start_plugin()
         return self
 
@@ -234,18 +232,6 @@ class WholeNode:
         """Let the plugin work for some real time."""
         self._waiter.pause(seconds)
 
-    def be_seen(self) -> None:
-        """Wait until the plugin has seen which pod has which device, if it serves the kubelet.
-
-        A pod that it has never seen with its device holds that much longer.
-        """
-        if self.protocol == "dra":
-            return
-        asked = self.kubelet.metrics.pod_resources_endpoint_requests
-        before = asked["total"]
-        # The first answer may be from before, and a List may have been too early for the pod.
-        eventually(lambda: asked["total"] >= before + 4, "questions to the kubelet")
-
     # Pods
 
     def pod(self, count: int = 1, *, by_claim: bool = False, shares: int = 0) -> str:
@@ -266,7 +252,7 @@ class WholeNode:
         found = {}
         for state in self.kubelet.pods:
             for container in state.running:
-                if state.pod.name != _PLUGIN_POD.name:
+                if state.pod.name != PLUGIN_POD.name:
                     options = state.started.get(container)
                     paths = [one.host_path for one in options.devices] if options else []
                     found[state.pod.name] = sorted(Path(path).name for path in paths)
