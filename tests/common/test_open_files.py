@@ -24,6 +24,7 @@ from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.by_kubelet_socket import Kubelet as Registrar
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.conformance._place import free_port
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.testing import Kubelet
 from patience import PATIENCE, eventually
@@ -43,12 +44,6 @@ limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 dp.main(Plugin, argv=sys.argv[2:])
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

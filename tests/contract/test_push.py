@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -18,6 +17,7 @@ import rehearsal
 import release
 from archive import Archive
 from containers.image_archive import write_image
+from deviceplugin.conformance._place import free_port
 from join import join
 
 REGISTRY = next(filter(shutil.which, rehearsal.REGISTRIES), None)
@@ -43,8 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def write_chart(folder: Path) -> None:

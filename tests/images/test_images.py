@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 import images
 from archive import Archive
 from containers.unshare import POSSIBLE, Container, first_process
+from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod, SimulatedKubelet
 from manifests.kustomize import overlay, render
 from operators import fleet_cluster
@@ -70,12 +70,6 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
         return known[name]
 
     return get
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Node:

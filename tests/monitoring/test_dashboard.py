@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, cast
 import pytest
 
 import deviceplugin as dp
+from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from drivers.dual_node import IDS, DualNode
@@ -110,9 +110,7 @@ def prometheus(ports: dict[str, int], directory: Path) -> Iterator[str]:
     scrape = {"job_name": "device-plugin", "static_configs": targets}
     config = {"global": {"scrape_interval": "300ms"}, "scrape_configs": [scrape]}
     (directory / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     words = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(

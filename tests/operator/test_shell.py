@@ -16,6 +16,7 @@ import pytest
 import deviceplugin as dp
 from cluster.kinds import DAEMON_SET, DEVICE_PLUGIN, Object
 from deviceplugin.apiserver import ApiServer
+from deviceplugin.conformance._place import free_port
 from deviceplugin_operator import liveness, shell
 from deviceplugin_operator.command_line import main
 from deviceplugin_operator.controller import Controller
@@ -35,8 +36,7 @@ def fleet() -> Iterator[Fleet]:
 
 @pytest.fixture
 def probe() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
+    return f"http://127.0.0.1:{free_port()}/healthz"
 
 
 @pytest.fixture

@@ -3,15 +3,14 @@
 import logging
 import urllib.error
 import urllib.request
-from contextlib import closing
 from datetime import timedelta
-from socket import socket
 from threading import Event, Thread
 
 import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.conformance._place import free_port
 from deviceplugin.kit.backoff import Clock
 from deviceplugin.testing import Kubelet
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
@@ -43,9 +42,7 @@ def status(address: str, path: str) -> int:
 
 @pytest.fixture
 def address() -> str:
-    with closing(socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def test_there_are_no_devices_and_one_line_says_why(

@@ -7,12 +7,11 @@ import itertools
 import json
 import time
 import urllib.request
-from contextlib import closing
 from datetime import timedelta
-from socket import socket
 
 import pytest
 
+from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
@@ -216,9 +215,7 @@ def test_7_gpus_that_come_late_are_found(rig: GpuRig, kubelet: Kubelet) -> None:
 def test_8_there_are_metrics_probes_and_an_inventory_with_reasons(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
-    with closing(socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
 
     def get(path: str) -> str:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:

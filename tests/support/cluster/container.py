@@ -7,14 +7,12 @@ put into its words and variables, and taken out again of what it says.
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import randrange
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -70,18 +68,6 @@ class View:
         for place, path in self.mounts.items():
             text = text.replace(str(path), place)
         return text.replace(str(self.root), "")
-
-
-def free_port() -> int:
-    """Return a port at which nobody listens, and that the kernel gives to nobody by itself.
-
-    One that it chose could belong to another's connection by the time the container listens.
-    """
-    while True:
-        port = randrange(10_000, 32_768)  # by default the kernel chooses higher ones
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Container:

@@ -5,9 +5,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from cluster.container import Container, Image, View, free_port
+from cluster.container import Container, Image, View
 from cluster.kinds import Object
 from cluster.quantities import number
+from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Container as Wanted
 from deviceplugin.simulator import ContainerStartError, Pod, SimulatedKubelet
 

@@ -7,7 +7,6 @@ or kubelets behind it, but for what a test starts by ``RealApiServer.run``.
 import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin.apiserver import Account, ApiServer, ApiServerError
+from deviceplugin.conformance._place import free_port
 from patience import eventually
 
 _ADMIN = "admin-token"
@@ -184,8 +184,7 @@ def _make_keys(root: Path) -> None:
 
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

@@ -1,11 +1,12 @@
 """The directories of one start of a plugin, and the placeholders for them in its command."""
 
 import os
+import random
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ class Place:
             "plugin_dir": str(self.root / "device-plugins"),
             "pod_resources_socket": str(self.root / "pod-resources" / "kubelet.sock"),
             "registry_dir": str(self.root / "plugins_registry"),
-            "http_address": f"127.0.0.1:{_free_port()}",
+            "http_address": f"127.0.0.1:{free_port()}",
             "kubelet_dir": str(self.root),
             "devices_dir": str(self.scratch / "devices"),
         }
@@ -63,9 +64,14 @@ def fill(text: str, placeholders: Mapping[str, str]) -> str:
     return text
 
 
-def _free_port() -> int:
-    """Return a TCP port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port() -> int:
+    """Return a TCP port that is free at the moment, and that the kernel gives to nobody by itself.
+
+    One that it chose could belong to a connection of others before the plugin listens, or while it
+    restarts.
+    """
+    while True:
+        port = random.randrange(10_000, 32_768)  # noqa: S311 - the kernel's are higher by default
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -1,7 +1,6 @@
 """A simulated kubelet, with the plugin as in its deployment: a process, or a container."""
 
 import json
-import socket
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from containers.pod_config import NOTHING
+from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
 from homes.case import cases
 from homes.home import Given, Plugin
@@ -35,9 +35,7 @@ class SimulatedHome:
         self._pods: dict[str, Pod] = {}
         self._logs: list[Path] = []
         self._stand_in: StandIn | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._listen = f"127.0.0.1:{free_port()}"
 
     @property
     def kubelet(self) -> SimulatedKubelet:
