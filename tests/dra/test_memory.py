@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.simulator import KubeletConfig, Pod, SimulatedCluster, SimulatedNode
+from deviceplugin.simulator import KubeletConfig, SimulatedCluster, SimulatedNode
+from deviceplugin.testing._node import PLUGIN_POD
 from patience import eventually
 from plugin_process import started
 
@@ -58,7 +59,7 @@ def memory(root: Path, protocol: str) -> int:
         spec = {"selectors": [driver], "extendedResourceName": RESOURCE}
         cluster.create({"kind": "DeviceClass", "metadata": {"name": "gopher"}, "spec": spec})
         with SimulatedNode(root, api, "n1", status_interval=0.2, config=config) as node:
-            node.kubelet.run(Pod.of("plugin", plugin={}))
+            node.kubelet.run(PLUGIN_POD)
             with started(
                 node.kubelet.plugin_dir,
                 DP_PROTOCOL=protocol,

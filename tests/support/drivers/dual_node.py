@@ -16,11 +16,11 @@ from deviceplugin._config.settings import Settings
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.simulator import (
     KubeletConfig,
-    Pod,
     SimulatedCluster,
     SimulatedNode,
     double_bookings,
 )
+from deviceplugin.testing._node import PLUGIN_POD
 from patience import PATIENCE, eventually
 from scripted_plugin import ScriptedPlugin
 
@@ -69,7 +69,7 @@ class DualNode:
             SimulatedNode(self._root, api, NODE, interval=0.05, status_interval=0.1, config=config)
         )
         self.kubelet = self.node.kubelet
-        self.kubelet.run(Pod.of("plugin", plugin={}))
+        self.kubelet.run(PLUGIN_POD)
         return self
 
     def __exit__(self, *_: object) -> None:
