@@ -179,13 +179,18 @@ def test_the_reason_is_what_discovery_says_once_it_says_anything(kubelet: Kubele
     plugin = HangingPlugin("a")
     with kubelet.running(plugin, discovery_deadline=SHORT) as node:
         node.wait_for(RESOURCE, {"a"})
+
+        def wait_for_reason(text: str) -> None:
+            expected = {"a": f"not discovered for 0.1 s: {text}"}
+            eventually(lambda: expected == reasons(node.host), text)
+
         plugin.hang.set()
-        for reason in ("discover() does not return", "no such bus", "no such driver"):
-            why = {"a": f"not discovered for 0.1 s: {reason}"}
-            eventually(lambda why=why: why == reasons(node.host), reason)  # type: ignore[misc]
-            again = plugin.release.is_set()
-            plugin.fail(dp.DiscoveryError("no such driver" if again else "no such bus"))
-            plugin.release.set()
+        wait_for_reason("discover() does not return")
+        plugin.fail(dp.DiscoveryError("no such bus"))
+        plugin.release.set()
+        wait_for_reason("no such bus")
+        plugin.fail(dp.DiscoveryError("no such driver"))
+        wait_for_reason("no such driver")
 
 
 def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_are_published(

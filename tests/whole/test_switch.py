@@ -138,7 +138,9 @@ def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: Wh
     files = sorted(path.name for path in (whole.root / "cdi").iterdir())
     whole.lose_cdi_files()
     eventually(
-        lambda: files == sorted(path.name for path in (whole.root / "cdi").iterdir()), "the file"
+        lambda: files == sorted(path.name for path in (whole.root / "cdi").iterdir()),
+        "the file",
+        timeout=10,  # long before the check for events that were lost, every 30 s
     )
     whole.restart_container(name)
     assert before == whole.running()

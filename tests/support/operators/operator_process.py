@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.real_api_server import free_ports
+from deviceplugin.conformance._place import free_port
 from operators.fleet_cluster import SPACE
 from operators.real_fleet import ROOT, RealFleet
 
@@ -29,7 +29,7 @@ class Operator:
     """Where it answers liveness probes."""
 
     def __post_init__(self) -> None:
-        self.probe = f"http://127.0.0.1:{free_ports(1)[0]}/healthz"
+        self.probe = f"http://127.0.0.1:{free_port()}/healthz"
 
     def start(self) -> None:
         """Start it, with a new token."""

@@ -53,8 +53,9 @@ class CheckpointHolds:
         """
         with self._lock:
             self._allocations += 1
-            known = (one for one in self._devices.values() if one.allocated and not one.containers)
-            earlier = earlier.difference(*(one.possible or () for one in known))
+            for device in self._devices.values():
+                if device.possible and device.allocated and not device.containers:
+                    earlier -= device.possible
             self._devices.update((key, _Device(self._allocations, earlier)) for key in keys)
 
     @property
