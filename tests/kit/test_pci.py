@@ -84,7 +84,7 @@ def test_what_the_kernel_does_not_say_is_unknown(
         gpu.numa_node,
         gpu.iommu_group,
     )
-    assert ([], []) == (gpu.group_members, gpu.virtual_functions)
+    assert [] == gpu.virtual_functions
     assert (None, False) == (gpu.physical_function, gpu.is_divided)
 
 
@@ -110,13 +110,6 @@ def test_the_function_that_a_device_is_behind_is_found(hardware: Hardware, look:
     tree = look()
     assert pci.at(tree, GPU) == pci.of(tree.subsystem("drm")[0])
     assert pci.of(tree.subsystem("misc")[0]) is None
-
-
-def test_members_of_an_iommu_group_are_told_without_bridges(hardware: Hardware, look: Look) -> None:
-    hardware.pci("0000:01:00.0", "8086:0001", "060400", group="17")
-    hardware.pci(SOUND, "8086:56c1", "040300", group="17")
-    hardware.pci(GPU, "8086:56c0", "038000", group="17")
-    assert [GPU, SOUND] == [one.address for one in only(look, SOUND).group_members]
 
 
 def test_virtual_functions_stand_for_the_physical_one(hardware: Hardware, look: Look) -> None:

@@ -60,6 +60,18 @@ def _sound(hardware: Hardware) -> None:
         make_node(hardware.dev / "snd" / name)
 
 
+def _iommufd(hardware: Hardware) -> None:
+    folder = hardware.pci("0000:03:00.0", "8086:1533", "020000", group="9", driver="mlx5_vfio_pci")
+    hardware.vfio_device(folder, 0)
+
+
+def _mediated(hardware: Hardware) -> None:
+    hardware.pci("0000:00:02.0", "8086:3e98", "030000", group="2", driver="i915")
+    path = "pci0000:00/0000:00:02.0/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
+    hardware.join(hardware.device(path, "mdev", driver="vfio_mdev", is_bus=True), "9")
+    hardware.vfio("9")
+
+
 def _recorded(name: str) -> Callable[[Hardware], object]:
     return lambda hardware: play(name, hardware)
 
@@ -110,6 +122,18 @@ EXPECTED: dict[str, tuple[Callable[[Hardware], object], int, str, list[str]]] = 
         ),
         1,
         "nic-0000:03:00.0",
+        ["/dev/vfio/vfio", "/dev/vfio/9"],
+    ),
+    "nic-iommufd": (
+        _iommufd,
+        1,
+        "nic-iommufd-0000:03:00.0",
+        ["/dev/vfio/devices/vfio0", "/dev/iommu"],
+    ),
+    "mdev": (
+        _mediated,
+        1,
+        "mdev-0000:00:02.0/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001",
         ["/dev/vfio/vfio", "/dev/vfio/9"],
     ),
     "accel": (_recorded("npu"), 10, "accel-0000:00:0b.0/accel0::0", ["/dev/accel/accel0"]),

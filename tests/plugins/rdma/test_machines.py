@@ -224,13 +224,27 @@ def test_without_an_iommu_the_node_has_the_name_that_programs_open(
     build: Build, make: Make
 ) -> None:
     tree = build()
-    (tree.sys / "kernel/iommu_groups/42/name").write_text("vfio-noiommu\n")
-    (tree.dev / "vfio/42").rename(tree.dev / "vfio/noiommu-42")
+    tree.hardware.unplug("virtual/vfio/42")
+    tree.hardware.vfio("noiommu-42")
     plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
     allocation = plugin.allocate(list(found(plugin).values()))
     assert [(f"{tree.dev}/vfio/noiommu-42", "/dev/vfio/42")] == [
         (node.host_path, node.container_path) for node in allocation.nodes[1:]
     ]
+
+
+def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(
+    build: Build, make: Make
+) -> None:
+    tree = build()
+    tree.hardware.unplug("virtual/vfio/42")
+    tree.hardware.vfio_device(tree.folders["0000:3b:00.4"], 0)
+    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
+    assert {} == unhealthy(plugin)
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert ["iommu", "vfio/devices/vfio0"] == nodes(allocation)
+    info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_NIC_INFO"])["0000:3b:00.4"]
+    assert {"mount": "/dev/iommu", "dev-mount": "/dev/vfio/devices/vfio0"} == info["vfio"]
 
 
 def test_a_uio_driver_has_its_node(build: Build, make: Make) -> None:

@@ -94,11 +94,33 @@ class Hardware:
             is_bus=True,
         )
         if group:
-            members = self.sys / "iommu" / group / "devices"
-            members.mkdir(parents=True, exist_ok=True)
-            (members / address).symlink_to(folder)
-            (folder / "iommu_group").symlink_to(self.sys / "iommu" / group)
+            self.join(folder, group)
+        if group and "vfio" in driver:
+            self.vfio(group)
         return folder
+
+    def join(self, folder: Path, group: str) -> None:
+        """Have a device in an IOMMU group."""
+        members = self.sys / "iommu" / group / "devices"
+        members.mkdir(parents=True, exist_ok=True)
+        (members / folder.name).symlink_to(folder)
+        (folder / "iommu_group").symlink_to(self.sys / "iommu" / group)
+
+    def vfio(self, group: str) -> None:
+        """Have the node of an IOMMU group that VFIO has, or that of an unsafe one."""
+        for place, subsystem, node in (
+            ("virtual/misc/vfio", "misc", "vfio/vfio"),
+            (f"virtual/vfio/{group}", "vfio", f"vfio/{group}"),
+        ):
+            if not (self.sys / "devices" / place).exists():
+                self.device(place, subsystem, node=node)
+
+    def vfio_device(self, folder: Path, number: int, *, has_node: bool = True) -> None:
+        """Have VFIO's own entry for a device, as since Linux 6.1, and its node if built so."""
+        path = f"{folder.relative_to(self.sys / 'devices')}/vfio-dev/vfio{number}"
+        self.device(path, "vfio-dev", node=f"vfio/devices/vfio{number}" if has_node else "")
+        if has_node and not (self.sys / "devices/virtual/misc/iommu").exists():
+            self.device("virtual/misc/iommu", "misc", node="iommu")
 
     def usb(self, port: str, numbers: str, device: int, *, serial: str = "") -> str:
         """Make a USB device on bus 1 and return its path below ``/sys/devices``."""

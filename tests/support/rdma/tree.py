@@ -129,9 +129,8 @@ class RdmaTree:
         link.unlink(missing_ok=True)
         link.symlink_to(folder)
         (folder / "iommu_group").symlink_to(group)
-        place = f"virtual/vfio/{port.group}"
-        if port.driver == "vfio-pci" and not (self.sys / "devices" / place).exists():
-            self.hardware.device(place, "vfio", node=f"vfio/{port.group}")
+        if port.driver == "vfio-pci":
+            self.hardware.vfio(port.group)
 
     def _rdma(self, port: Port, path: str) -> None:
         number = next(self._verbs)

@@ -23,7 +23,6 @@ _NUMBER: Final = re.compile("0x([0-9a-f]{4})")
 _COUNT: Final = re.compile("[0-9]{1,5}")
 _WIDTH: Final = re.compile("[0-9]{1,2}")
 """Of a link; the kernel writes 255 where it is not known."""
-_BRIDGE: Final = "06"
 
 
 def functions(tree: Tree) -> list["Function"]:
@@ -101,17 +100,8 @@ class Function:
 
     @property
     def iommu_group(self) -> str:
-        """The number of its IOMMU group. A reboot can change it: do not use it in ids."""
+        """The number of its IOMMU group, which a reboot can change. `kit.vfio` knows the group."""
         return self.device.tree.link(f"{self.device.path}/iommu_group")
-
-    @property
-    def group_members(self) -> list["Function"]:
-        """All functions of its IOMMU group but bridges. A container must get all of them."""
-        tree, folder = self.device.tree, f"{self.device.path}/iommu_group/devices"
-        paths = [os.path.realpath(f"{folder}/{name}") for name in tree.entries(folder)]
-        members = [Function(tree.device(path)) for path in paths]
-        members = [one for one in members if not one.pci_class.startswith(_BRIDGE)]
-        return sorted(members, key=lambda one: one.address)
 
     @property
     def siblings(self) -> list["Function"]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import deviceplugin as dp
+from deviceplugin.kit import vfio
 from deviceplugin_rdma.nics import Nic, nodes
 
 _UIO: Final = ("uio_pci_generic", "igb_uio")
-_VFIO: Final = "vfio/vfio"
 _RDMA_CM: Final = "infiniband/rdma_cm"
 _VHOST: Final = {"net-mount": "vhost-net", "tun-mount": "net/tun"}
 
@@ -48,7 +48,7 @@ def access(
         extra: What it is told besides, by address; ``*`` is for all.
     """
     found = Access(dev, info={"generic": {"deviceID": nic.address}})
-    if nic.driver.replace("_", "-").endswith("vfio-pci"):
+    if vfio.has(nic.function.device):
         _vfio(nic, found)
     if nic.driver in _UIO:
         _uio(nic, found)
@@ -62,22 +62,13 @@ def access(
 
 
 def _vfio(nic: Nic, found: Access) -> None:
-    group = nic.function.iommu_group
-    if not group:
-        found.missing.append("it has no IOMMU group")
-        return
-    tree = nic.function.device.tree
-    is_unsafe = tree.text(f"{nic.folder}/iommu_group/name").strip() == "vfio-noiommu"
-    host = f"vfio/noiommu-{group}" if is_unsafe else f"vfio/{group}"
-    found.info["vfio"] = {
-        "mount": found.give(_VFIO),
-        "dev-mount": found.give(host, f"vfio/{group}"),
-    }
-    found.missing += [
-        f"{one.address} of its IOMMU group {group} has the driver {one.driver}"
-        for one in nic.function.group_members
-        if one.driver and not one.driver.replace("_", "-").endswith(("vfio-pci", "pci-stub"))
-    ]
+    """Give what VFIO has for the function. The node of an unsafe group has another name inside."""
+    unit = vfio.Unit(nic.function.device)
+    names = [Path(node).relative_to(found.dev).as_posix() for node in unit.nodes]
+    given = [found.give(name, name.replace("noiommu-", ""), needed=False) for name in names]
+    if given:
+        found.info["vfio"] = {"mount": given[0], "dev-mount": ",".join(given[1:])}
+    found.missing += unit.problems
 
 
 def _uio(nic: Nic, found: Access) -> None:

@@ -28,7 +28,9 @@ from deviceplugin_rdma.settings import RdmaSettings
 
 log = logging.getLogger(__name__)
 
-_SUBSYSTEMS: Final = ("infiniband", "infiniband_verbs", "module", "net", "pci", "uio", "vfio")
+_SUBSYSTEMS: Final = (
+    *("infiniband", "infiniband_verbs", "module", "net", "pci", "uio", "vfio", "vfio-dev"),
+)
 _VERSION: Final = 1
 
 

@@ -71,8 +71,8 @@ class Group:
     usb: tuple[UsbSpec, ...] = ()
     select: Selector | None = None
     nodes: tuple[str | Selector, ...] = ()
-    """Subsystems whose nodes behind the device replace its own. ``vfio`` is one. A selector picks
-    some nodes of a subsystem."""
+    """Subsystems whose nodes behind the device replace its own. ``vfio`` means what VFIO has for
+    it. A selector picks some nodes of a subsystem."""
     shared: tuple[str, ...] = ()
     """Paths of device nodes that a container also gets, once for all of its devices."""
     per_match: bool = True

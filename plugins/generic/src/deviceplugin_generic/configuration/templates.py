@@ -18,7 +18,7 @@ PROPERTIES: Final = {
     "vendor": "four hexadecimal digits",
     "product": "four hexadecimal digits",
     "address": "address of the nearest PCI device",
-    "group": "IOMMU group of the nearest PCI device",
+    "group": "IOMMU group of the device, or of the nearest one above it that has one",
     "driver": "the nearest kernel driver",
 }
 """The properties. One that a device does not have is empty."""

@@ -50,10 +50,12 @@ def _bounded(health: dp.Health) -> dp.Health:
 
 
 def existence(match: Match) -> dp.Health:
-    """Return whether all nodes and mounts exist.
+    """Return whether all nodes and mounts exist, and nothing is known that makes them useless.
 
     A device in sysfs exists, even if this process cannot see its node.
     """
+    if match.problem:
+        return dp.Health.unhealthy(match.problem)
     if match.in_sysfs:
         return dp.Health()
     for node in match.nodes:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from deviceplugin.kit import pci, sharing, usb
+from deviceplugin.kit import pci, sharing, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.usb import Stem
 from deviceplugin_generic.configuration import globs
@@ -52,10 +52,9 @@ def _stem(match: Match, entry: Entry, identity: Identity, tree: Tree) -> Stem:
 
 
 def _first_in_group(device: Device) -> str:
-    """Return the first PCI address in its IOMMU group, whatever its driver."""
-    function = pci.of(device)
-    members = function.group_members if function else []
-    return members[0].address if members else device.port
+    """Return the address of the first device in its IOMMU group, whatever its driver."""
+    unit = vfio.of(device)
+    return unit.members[0].port if unit else device.port
 
 
 def rule_stem(path: str, dev: str) -> str:
@@ -89,7 +88,7 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
     found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}
     if device is None:
         return found
-    function = pci.of(device)
+    function, unit = pci.of(device), vfio.of(device)
     numbers = [device.number(which) for which in (0, 1)]
     texts = ["" if number is None else f"{number:04x}" for number in numbers]
     return found | {
@@ -98,6 +97,6 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
         "vendor": texts[0],
         "product": texts[1],
         "address": function.address if function else "",
-        "group": function.iommu_group if function else "",
+        "group": unit.group if unit else "",
         "driver": device.driver,
     }

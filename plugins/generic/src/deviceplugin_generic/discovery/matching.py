@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import deviceplugin as dp
-from deviceplugin.kit import pci, usb
+from deviceplugin.kit import pci, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
-from deviceplugin_generic.discovery.tree import VFIO, Tree
+from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Match:
     """The nodes behind the device that it has, if not the device's own."""
     parts: "tuple[Match, ...]" = ()
     """The matches that it combines, if several."""
+    problem: str = ""
+    """Why a container could not use it, as sysfs says; empty if it could."""
 
 
 def of_group(group: Group, tree: Tree) -> list[Match]:
@@ -42,8 +44,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
         found = _selected(group.select, tree) if group.select else []
     matches = [match for device in found for match in _of_device(device, group, tree)]
     if group.per_match or group.nodes or group.select:
-        # Each device of an IOMMU group finds the group. The first of them represents it.
-        matches = list({match.paths: match for match in reversed(matches)}.values())[::-1]
+        matches = _without_repeated(matches)
     if group.per_match or not matches:
         return matches
     # A USB device that two specs match counts twice in the id, as in generic-device-plugin.
@@ -54,8 +55,23 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
             device=matches[0].device,
             in_sysfs=True,
             parts=tuple({match.paths: match for match in matches}.values()),
+            problem="; ".join(match.problem for match in matches if match.problem),
         )
     ]
+
+
+def _without_repeated(matches: list[Match]) -> list[Match]:
+    """Return the matches without those that another one stands for.
+
+    Each device of an IOMMU group finds the group. The first of them represents it, or the first
+    that a container could use.
+    """
+    found: dict[object, Match] = {}
+    for match in matches:
+        key = match.paths or match.device
+        if key not in found or (found[key].problem and not match.problem):
+            found[key] = match
+    return [*found.values()]
 
 
 def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
@@ -164,22 +180,28 @@ def _pci_class(device: Device) -> str:
 
 def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
     """Yield the device itself, or the devices of the wanted subsystems behind it."""
-    if not group.nodes:
-        path = device.node or (usb.bus_node(device, tree.dev) if device.subsystem == "usb" else "")
-        if path:
-            yield _of_nodes([path], group, device, tree)
+    unit = vfio.of(device) if _is_for_vfio(device, group) else None
+    if VFIO in group.nodes:
+        if unit:
+            match = _of_nodes(unit.nodes, group, device, tree)
+            yield replace(match, problem="; ".join(unit.problems))
         return
-    if VFIO not in group.nodes:
-        if paths := _behind(device, group, tree):
-            yield _of_nodes(paths, group, device, tree)
-    elif group_number := _iommu_group(device):
-        folder = tree.roots.dev / "vfio"
-        yield _of_nodes([f"{folder}/vfio", f"{folder}/{group_number}"], group, device, tree)
+    if group.nodes:
+        paths = _behind(device, group, tree)
+    else:
+        paths = [device.node or _usb_node(device, tree)]
+    if any(paths):
+        problem = "; ".join(unit.conflicts) if unit else ""
+        yield replace(_of_nodes(paths, group, device, tree), problem=problem)
 
 
-def _iommu_group(device: Device) -> str:
-    function = pci.of(device)
-    return function.iommu_group if function else ""
+def _is_for_vfio(device: Device, group: Group) -> bool:
+    names = (one if isinstance(one, str) else one.subsystem for one in group.nodes)
+    return not {VFIO, VFIO_DEVICES}.isdisjoint({device.subsystem, *names})
+
+
+def _usb_node(device: Device, tree: Tree) -> str:
+    return usb.bus_node(device, tree.dev) if device.subsystem == "usb" else ""
 
 
 def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
@@ -191,8 +213,8 @@ def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
         for found in device.behind(*names)
         if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
     ]
-    if "usb" in names and device.subsystem == "usb" and not device.node:
-        paths.insert(0, usb.bus_node(device, tree.dev))
+    if "usb" in names and not device.node and (path := _usb_node(device, tree)):
+        paths.insert(0, path)
     return paths
 
 

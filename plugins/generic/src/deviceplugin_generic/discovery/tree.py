@@ -10,6 +10,8 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_generic.configuration.globs import Names
 
 VFIO: Final = "vfio"
+VFIO_DEVICES: Final = "vfio-dev"
+"""The subsystem of VFIO's nodes of single devices."""
 
 
 @dataclass(frozen=True)
