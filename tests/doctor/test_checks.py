@@ -89,7 +89,10 @@ def test_the_cards_of_a_fault_are_told_with_their_drivers(bare: Node) -> None:
     write(device / "class", "0x120000\n")
     write(bare.at("sys/module/vfio_pci/refcnt"))
     assert "cards: 0000:5e:00.0 (no driver)" in findings(bare, "fpga")[1].found
-    assert "loaded instead: vfio_pci" in findings(bare, "fpga")[1].found
+    write(bare.at("sys/module/nvgrace_gpu_vfio_pci/refcnt"))
+    write(bare.at("sys/module/vfio_pci_core/refcnt"))
+    found = findings(bare, "fpga")[1].found
+    assert "loaded instead: nvgrace_gpu_vfio_pci, vfio_pci; " in found
 
 
 @pytest.mark.parametrize(

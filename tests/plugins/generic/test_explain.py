@@ -203,6 +203,19 @@ def test_a_function_for_a_virtual_machine_comes_with_its_group(
     )
 
 
+def test_functions_that_variants_of_vfio_have_are_proposed_by_their_drivers(
+    hardware: Hardware, run: Explain, tmp_path: Path
+) -> None:
+    for number, driver in enumerate(("vfio-pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci"), 1):
+        hardware.pci(
+            f"0000:0{number}:00.0", "10de:2342", "030200", group=str(number), driver=driver
+        )
+    text = run()
+    drivers = {"vfio-pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci"}
+    assert drivers == {one["select"]["driver"] for one in entries(text).values()}  # type: ignore[index]
+    assert 3 == len(advertised(text, hardware, tmp_path / "config.yaml"))
+
+
 def test_a_sound_card_comes_with_all_its_nodes(
     hardware: Hardware, run: Explain, tmp_path: Path
 ) -> None:

@@ -127,11 +127,15 @@ def test_hardware_of_others_and_bridges_are_none(empty: GpuRig, name: str, value
     assert {} == devices(empty.plugin())
 
 
-def test_a_gpu_that_is_kept_for_virtual_machines_is_none(empty: GpuRig) -> None:
-    empty.has_card()
-    driver = empty.roots.sys / "bus/pci/drivers/vfio-pci"
-    driver.mkdir(parents=True)
-    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0/driver").symlink_to(driver)
+@pytest.mark.parametrize("driver", ["vfio-pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"])
+def test_a_gpu_that_is_kept_for_virtual_machines_is_none(empty: GpuRig, driver: str) -> None:
+    empty.has_card(driver=driver)
+    assert {} == devices(empty.plugin())
+
+
+def test_a_gpu_that_vfio_has_is_none_whatever_its_driver_is_called(empty: GpuRig) -> None:
+    empty.has_card(driver="nvidia")
+    (empty.roots.sys / "bus/pci/devices/0000:3b:00.0/vfio-dev/vfio0").mkdir(parents=True)
     assert {} == devices(empty.plugin())
 
 

@@ -98,6 +98,7 @@ def test_which_one_of_two_cannot_be_read_is_not_made_up(
     [
         ("", [f"GPU at 0000:3b:00.0 has no driver: {LOG}"]),
         ("vfio-pci", []),
+        ("nvgrace-gpu-vfio-pci", []),
         ("nouveau", []),
     ],
 )

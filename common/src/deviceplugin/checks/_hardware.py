@@ -48,7 +48,7 @@ class Hardware:
     """Patterns that show, without the PCI bus, that the hardware is here."""
     needs: tuple[Need, ...]
     rivals: tuple[str, ...] = ()
-    """Kernel modules that can claim the hardware in place of the right one."""
+    """Patterns of kernel modules that can claim the hardware in place of the right one."""
 
     def look(self, node: Node) -> Iterator[Finding]:
         """Yield whether the hardware is here, and which of its requirements are not met."""
@@ -91,7 +91,8 @@ class Hardware:
 
     def _missing(self, need: Need, places: str, node: Node, cards: list[str]) -> Finding:
         found = f"no {need.what}; looked {places}"
-        rivals = [name for name in self.rivals if node.exists(f"sys/module/{name}")]
+        loaded = (path for one in self.rivals for path in node.matches(f"sys/module/{one}"))
+        rivals = sorted(path.name for path in loaded)
         if need.is_driver and rivals:
             found += f"; loaded instead: {', '.join(rivals)}"
         if need.is_driver and cards:

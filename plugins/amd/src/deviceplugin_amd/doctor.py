@@ -35,7 +35,7 @@ _GPUS: Final = Hardware(
     vendor="0x1002",
     pci_class=("0x03", "0x12"),
     signs=("sys/module/amdgpu", "dev/kfd"),
-    rivals=("radeon", "vfio_pci"),
+    rivals=("radeon", "*vfio_pci"),
     needs=(
         Need(
             what="kernel driver amdgpu",

@@ -20,7 +20,7 @@ _FPGAS: Final = Hardware(
     vendor="0x8086",
     pci_class="0x1200",
     signs=_CLASSES,
-    rivals=("vfio_pci",),
+    rivals=("*vfio_pci",),
     needs=(
         Need(
             what="class directory of a driver",

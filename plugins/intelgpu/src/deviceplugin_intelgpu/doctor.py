@@ -35,7 +35,7 @@ def _hidden(found: Found) -> Iterable[Finding]:
                 means="a card that has virtual functions is not offered beside them, and these "
                 "are not offered without i915 or xe.",
                 do="bind i915 or xe to them, or remove them: echo 0 to the card's sriov_numvfs. "
-                "For virtual machines, the generic plugin offers those of vfio-pci.",
+                "For virtual machines, the generic plugin offers those that VFIO has.",
             )
 
 
@@ -45,7 +45,7 @@ _GPUS: Final = Hardware(
     vendor="0x8086",
     pci_class="0x03",
     signs=("sys/bus/pci/drivers/i915/[0-9a-f]*:*", "sys/bus/pci/drivers/xe/[0-9a-f]*:*"),
-    rivals=("vfio_pci",),
+    rivals=("*vfio_pci",),
     needs=(
         Need(
             what="kernel driver i915 or xe",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from deviceplugin.checks import Finding, Node, failure, ok, warning
-from deviceplugin.kit import pci
+from deviceplugin.kit import pci, vfio
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import nics
@@ -51,7 +51,8 @@ def _none(node: Node) -> Finding:
 
 
 def _of_sysfs(found: Sequence[Nic]) -> Iterator[Finding]:
-    on_host = [nic for nic in found if nic.driver != "vfio-pci" and not nic.is_virtual]
+    physical = [nic for nic in found if not nic.is_virtual]
+    on_host = [nic for nic in physical if not vfio.has(nic.function.device)]
     if on_host and not any(nic.interfaces for nic in on_host):
         yield warning(
             "network interfaces",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from deviceplugin.kit import vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import natural
 from deviceplugin_generic.discovery.tree import VFIO, Tree
@@ -106,7 +107,7 @@ def candidates(tree: Tree) -> list[Candidate]:
     ]
     served = {one.owner.path for one in found if one.is_common}
     found += [Candidate(one, _USB) for one in _plugged_in(tree) if one.path not in served]
-    found += [Candidate(one, VFIO) for one in tree.subsystem(_PCI) if one.own_driver == "vfio-pci"]
+    found += [Candidate(one, VFIO) for one in tree.subsystem(_PCI) if vfio.has(one)]
     return sorted(found, key=_order)
 
 

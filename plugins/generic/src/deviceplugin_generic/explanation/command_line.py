@@ -16,7 +16,7 @@ from deviceplugin_generic.explanation.writing import document
 _DESCRIPTION: Final = """\
 Print an entry of the configuration for each device of this machine that a pod may need: USB
 devices and what is behind them (tty, video4linux, sound, input, hidraw and others), PCI functions
-with device nodes or bound to vfio-pci, and /dev/kvm and the like. Comments say what it is, what it
+with device nodes or that VFIO has, and /dev/kvm and the like. Comments say what it is, what it
 is recognized by, whether that survives another port, and its id now. The output is a valid
 configuration: remove what you do not mean, and rename what you keep.
 

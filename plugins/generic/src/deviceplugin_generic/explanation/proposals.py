@@ -53,7 +53,9 @@ def proposals(chosen: Sequence[Candidate], tree: Tree) -> list[Proposal]:
 
 def _kind(one: Candidate) -> tuple[str, ...]:
     is_pci = one.bus == "pci"
-    return (one.bus, *(_numbers(one.owner).values() if is_pci else [one.owner.path]), one.subsystem)
+    driver = one.owner.own_driver if one.subsystem == VFIO else ""
+    what = _numbers(one.owner).values() if is_pci else [one.owner.path]
+    return (one.bus, *what, one.subsystem, driver)
 
 
 def _usb(some: Sequence[Candidate], tree: Tree) -> Proposal:
@@ -113,7 +115,7 @@ def _pci(some: Sequence[Candidate], tree: Tree) -> Proposal:
     if one.subsystem == "sound" and tree.is_node(_TIMER):
         group["with"] = [_TIMER]
     if one.subsystem == VFIO:
-        group["select"] |= {"driver": "vfio-pci"}
+        group["select"] |= {"driver": one.owner.own_driver}
     listed = ", ".join(f"{each.owner.name}{_listed(each)}" for each in some)
     driver = one.owner.own_driver
     number = f"{len(some)} functions at" if len(some) > 1 else "at"

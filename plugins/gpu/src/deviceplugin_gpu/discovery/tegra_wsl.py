@@ -7,8 +7,6 @@ from deviceplugin_gpu.host import pci_bus
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
 
-_PASSED_THROUGH: Final = "vfio-pci"
-"""The kernel driver of devices that are reserved for virtual machines."""
 TEGRA: Final = "tegra"
 _WSL_NODE: Final = "dxg"
 
@@ -34,10 +32,10 @@ def is_tegra(roots: Roots) -> bool:
 
 
 def has_traces(roots: Roots) -> bool:
-    """Return whether there is NVIDIA hardware, or a driver for it."""
+    """Return whether there is NVIDIA hardware that no virtual machine has, or a driver for it."""
     if (roots.proc / "driver/nvidia").exists() or any(roots.dev.glob("nvidia*")):
         return True
-    return any(driver != _PASSED_THROUGH for driver in pci_bus.cards(roots.sys).values())
+    return bool(pci_bus.cards(roots.sys))
 
 
 def _text(path: Path) -> str:

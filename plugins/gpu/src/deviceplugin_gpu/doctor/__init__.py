@@ -52,7 +52,7 @@ _GPUS: Final = Hardware(
     vendor="0x10de",
     pci_class="0x03",
     signs=("sys/module/nvidia", "proc/driver/nvidia", "dev/nvidiactl"),
-    rivals=("nouveau", "vfio_pci"),
+    rivals=("nouveau", "*vfio_pci"),
     needs=(
         Need(
             what="kernel driver nvidia",

@@ -1,9 +1,9 @@
-"""NVIDIA's GPUs on the PCI bus, whether or not NVML lists them."""
+"""NVIDIA's GPUs on the PCI bus, whether NVML lists them or not, but for those that VFIO has."""
 
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.kit import pci
+from deviceplugin.kit import pci, vfio
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs
 
@@ -15,10 +15,14 @@ _DISPLAY: Final = "03"
 
 
 def cards(sys: Path) -> dict[str, str]:
-    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver."""
+    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver.
+
+    Those that VFIO has are reserved for virtual machines and left out.
+    """
     found = pci.functions(Tree(Sysfs(sys)))
     return {card.address: card.driver for card in found if _is_gpu(card)}
 
 
 def _is_gpu(card: pci.Function) -> bool:
-    return card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
+    is_nvidia = card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
+    return is_nvidia and not vfio.has(card.device)
