@@ -30,6 +30,7 @@ from deviceplugin.kit.configuration import (
     needed,
     nothing,
     number,
+    of_file,
     of_text,
     path,
     read,
@@ -291,11 +292,38 @@ def test_a_key_may_be_given_as_an_argument_of_another_name() -> None:
     assert {"id": "a", "rate": 1} == kind.write(Port("a", 1))
 
 
-def test_a_key_that_says_nothing_may_be_as_one_that_is_not_there() -> None:
-    kind = record(Port, {"name": needed(text()), "speed": integer()}, blank=True)
+def test_a_key_that_says_nothing_is_as_one_that_is_not_there() -> None:
+    kind = record(Port, {"name": needed(text()), "speed": integer()})
     assert Port("a") == finished(of_text("{name: a, speed: }"), kind)
     with pytest.raises(ConfigError, match=r"^name is missing$"):
         finished(of_text("{name: }"), kind)
+    meant = record(Port, {"name": needed(text()), "speed": either(integer(), nothing(7))})
+    assert Port("a", 7) == finished(of_text("{name: a, speed: }"), meant)
+
+
+def test_unknown_keys_that_say_nothing_are_ignored_only_as_go_writes_them() -> None:
+    keys: dict[str, Any] = {"name": needed(text()), "speed": integer()}
+    found = finished(
+        of_text('{"Name": "a", "Speed": null, "Other": null}'), record(Port, keys, any_case=True)
+    )
+    assert Port("a") == found
+    for document, kind in (
+        ('{"name": "a", "other": null}', record(Port, keys)),
+        ('{"name": "a", "other": 0}', record(Port, keys, any_case=True)),
+    ):
+        with pytest.raises(ConfigError, match=r"^other: unknown key"):
+            finished(of_text(document), kind)
+
+
+def test_null_can_be_an_empty_list(tmp_path: Path) -> None:
+    assert () == finished(of_text("null"), list_of(text(), nullable=True))
+    assert ("a",) == finished(of_text("[a]"), list_of(text(), nullable=True))
+    with pytest.raises(ConfigError, match=r"^null is not a list$"):
+        finished(of_text("null"), list_of(text()))
+    nullable = schema(list_of(text(), nullable=True), "x")["anyOf"]
+    assert [{"type": "null"}, {"type": "array", "items": {"type": "string"}}] == nullable
+    (tmp_path / "c.json").write_text("null")
+    assert {} == of_file(tmp_path / "c.json").keys()
 
 
 def test_a_value_may_be_turned_into_another() -> None:

@@ -144,14 +144,14 @@ OWN = "is a name of the plugin's modes: choose another"
         ({**OTHER, "name": f"region-{INTERFACE}"}, f"[1].name: 'region-{INTERFACE}' {OWN}"),
         ({**OTHER, "name": "af-aes"}, f"[1].name: 'af-aes' {OWN}"),
         ({**OTHER, "name": 7}, "[1].name: 7 is not a string: put it in quotes"),
-        ({**OTHER, "name": None}, "[1].name: null is not a string"),
+        ({**OTHER, "name": None}, "[1]: name is missing"),
         (
             {**OTHER, "interface": 12345678901234567890123456789012},
             "[1].interface: 12345678901234567890123456789012 is not a string: put it in quotes",
         ),
         ({**OTHER, "interface": "ce4"}, "[1].interface: 'ce4' is not an id of 32 hex digits"),
         ({**OTHER, "function": ""}, "[1].function: '' is not an id of 32 hex digits"),
-        ({**OTHER, "function": None}, "[1].function: null is not a string"),
+        ({**OTHER, "function": 1}, "[1].function: 1 is not a string: put it in quotes"),
         (
             {**OTHER, "function": ALL_ONES},
             f"[1].function: '{ALL_ONES}' is what hardware returns that does not answer",

@@ -298,7 +298,7 @@ REFUSED = {
     VALID
     + "log-level: loud\n": "{}:2: log-level: 'loud' is not one of debug, info, warning, error",
     VALID + "plugin-directory: x\n": "{}:2: plugin-directory: 'x' is not an absolute path",
-    VALID + "overlap:\n": "{}:2: overlap: null is not one of allow, first, refuse",
+    VALID + "overlap: all\n": "{}:2: overlap: 'all' is not one of allow, first, refuse",
     VALID + "poll-interval: 5\n": "{}:2: poll-interval: 5 is not a duration above zero, such as "
     "30s, 1m30s or 24h",
 }

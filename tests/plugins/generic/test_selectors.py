@@ -38,7 +38,7 @@ BAD = {
     "{select: {subsystem: drm, not: [{subsystem: tty}]}}": f"{GROUP}.select.not[0].subsystem: "
     "unknown key: known are name, vendor, product, serial, driver, class, link, properties, "
     "attributes",
-    "{select: {subsystem: drm, name: null}}": f"{GROUP}.select.name: null is not a string",
+    "{select: {subsystem: null, name: a}}": f"{GROUP}.select: subsystem is missing",
     "{select: {subsystem: pci}, nodes: [{name: x}]}": f"{GROUP}.nodes[0]: subsystem is missing",
     "{select: {subsystem: pci}, with: [kfd]}": f"{GROUP}.with[0]: 'kfd' is not the path of one "
     "device node below /dev",

@@ -100,7 +100,20 @@ def _in_file(
         if name not in known:
             place = value if isinstance(value, Place) else root.within(name)
             place.fault(f"unknown key: {suggestions.suggestion(name, known)}")
-    return found
+    types = typing.get_type_hints(settings)
+    return {
+        name: value
+        for name, value in found.items()
+        if name in known and not is_null(known[name], types[known[name].name], value)
+    }
+
+
+def is_null(field: "Field[Any]", kind: Any, value: object) -> bool:
+    """Return whether ``value`` is a null in a file that is as absent: the field cannot be None."""
+    if not isinstance(value, Place) or value.kind != "nothing":
+        return False
+    own: Kind[Any] | None = field.metadata.get("kind")
+    return "nothing" not in own.takes if own else type(None) not in typing.get_args(kind)
 
 
 def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
@@ -113,6 +126,8 @@ def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
     own: Kind[Any] | None = field.metadata.get("kind")
     if own is not None:
         if isinstance(value, str):
+            if not value.strip() and "mapping" not in own.takes:
+                raise ConfigError(f"{where}: is empty: give {own.wanted}, or leave it out")
             return finished(places.of_text(value, where), own)
         return value.read(own) if isinstance(value, Place) else value
     found = value.plain() if isinstance(value, Place) else value

@@ -12,7 +12,7 @@ from deviceplugin._config import settings, values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
-from deviceplugin._config.loading import read_field
+from deviceplugin._config.loading import is_null, read_field
 from deviceplugin.errors import ConfigError
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def _problems(kind: Any, types: Mapping[str, Any]) -> Iterator[str]:
 def read(
     kind: type[T], found: object, name: str = "", head: Mapping[str, str] = MappingProxyType({})
 ) -> T:
-    """Return ``found``, an object of JSON, as a ``kind``; what is absent has its default.
+    """Return ``found``, an object of JSON, as a ``kind``; what is absent or null has its default.
 
     The keys in messages begin with ``name``. ``head`` has further keys, with the only value that
     is valid for each.
@@ -82,6 +82,8 @@ def read(
             _check_head(root, word, keys.pop(word, None), wanted)
         for word, place in keys.items():
             field = known[word]
+            if is_null(field, types[field.name], place):
+                continue
             with suppress(InvalidError):
                 given[field.name] = read_field(field, types[field.name], word, place)
     root.faults.refuse()

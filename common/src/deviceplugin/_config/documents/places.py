@@ -79,7 +79,8 @@ class Place:
     ) -> "dict[str, Place]":
         """Return the places in a mapping by key. If ``known`` is given, other keys are faults.
 
-        With ``any_case``, a key that differs from a known one in upper and lower case is that one.
+        With ``any_case``, a key that differs from a known one in upper and lower case is that one,
+        and unknown keys whose values are null are ignored.
 
         Raises:
             InvalidError: It is not a mapping. The fault is recorded.
@@ -92,7 +93,9 @@ class Place:
         if any_case:
             found = _renamed(found, {key.lower(): key for key in known or ()})
         for key in [] if known is None else [key for key in found if key not in known]:
-            found.pop(key).fault(f"unknown key: {suggestion(key, known or ())}")
+            place = found.pop(key)
+            if not (any_case and place.kind == "nothing"):
+                place.fault(f"unknown key: {suggestion(key, known or ())}")
         return found
 
     def within(self, key: str) -> "Place":
@@ -160,8 +163,8 @@ def _renamed(found: dict[str, Place], known: dict[str, str]) -> dict[str, Place]
 def of_file(path: Path) -> Place:
     """Return the outermost place of a file in TOML, JSON or YAML, according to its extension.
 
-    A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file is an
-    empty mapping. Duplicate keys are faults, wherever they are.
+    A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file, and one
+    that only has null, is an empty mapping. Duplicate keys are faults, wherever they are.
 
     Raises:
         ConfigError: The file cannot be read, or is not valid. A pipe is not read, because it could
@@ -177,7 +180,8 @@ def of_file(path: Path) -> Place:
         raise ConfigError(f"{path}:{line}: not valid: {error.reason} of UTF-8") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
-    return _root(path.suffix, text, faults)
+    root = _root(path.suffix, text, faults)
+    return Place(faults, Node("mapping")) if root.kind == "nothing" else root
 
 
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:

@@ -76,12 +76,15 @@ def list_of(
     least: int = 0,
     *,
     single: bool = False,
+    nullable: bool = False,
     together: Callable[[Sequence[tuple[Place, _T]]], object] = len,
 ) -> Kind[tuple[_T, ...]]:
     """Return the kind of lists of ``kind`` with ``least`` items or more.
 
-    With ``single``, a value that is not a list stands for a list of one. ``together`` gets the
-    items that are valid by themselves, and records what is wrong with several of them.
+    With ``single``, a value that is not a list stands for a list of one. With ``nullable``, null is
+    an empty list, as programs in Go write it: for a list of what is offered, where an absent one
+    has another meaning. ``together`` gets the items that are valid by themselves, and records what
+    is wrong with several of them.
     """
     wanted = f"{kind.wanted}, or a list" if single else "a list"
 
@@ -89,6 +92,8 @@ def list_of(
         before = place.faults.count
         if single and place.kind not in kind.takes and place.kind != "list":
             raise place.wrong(wanted)
+        if nullable and place.kind == "nothing":
+            return ()
         places = [place] if single and place.kind in kind.takes else place.items()
         if len(places) < least:
             raise place.fault("is empty" if least == 1 else f"needs {least} items")
@@ -101,10 +106,12 @@ def list_of(
         return tuple(value for _, value in found)
 
     schema: Schema = {"type": "array", "items": kind, **({"minItems": least} if least else {})}
+    others = [*([kind] * single), *([{"type": "null"}] * nullable)]
+    takes = {"list"} | (kind.takes if single else set()) | ({"nothing"} if nullable else set())
     return Kind(
         read,
-        {"anyOf": [kind, schema]} if single else schema,
-        kind.takes | {"list"} if single else frozenset({"list"}),
+        {"anyOf": [*others, schema]} if others else schema,
+        frozenset(takes),
         wanted,
         write=lambda values: [kind.write(one) for one in values],
     )

@@ -44,7 +44,6 @@ class _Record(Generic[_T]):
     make: Callable[..., _T]
     keys: Mapping[str, Key[Any]]
     rules: tuple[Rule, ...] = ()
-    blank: bool = False
     any_case: bool = False
 
     def argument(self, key: str) -> str:
@@ -53,8 +52,11 @@ class _Record(Generic[_T]):
     def read(self, place: Place) -> _T:
         before = place.faults.count
         given = place.keys(self.keys, any_case=self.any_case)
-        if self.blank:
-            given = {key: one for key, one in given.items() if one.kind != "nothing"}
+        given = {
+            key: one
+            for key, one in given.items()
+            if one.kind != "nothing" or "nothing" in self.keys[key].kind.takes
+        }
         for key, expected in self.keys.items():
             if expected.needed and key not in given:
                 place.fault(f"{key} is missing")
@@ -87,19 +89,19 @@ def record(
     *,
     rules: Iterable[Rule] = (),
     schema: Schema | None = None,
-    blank: bool = False,
     any_case: bool = False,
 ) -> Kind[_T]:
     """Return the kind of mappings with these keys and no others.
 
     ``make``, such as a dataclass, makes the value. It gets only the keys that are given, so it
     decides the defaults. If it raises ``ValueError``, the message is a fault of the mapping.
-    ``rules`` check several keys together; ``schema`` is the same in JSON Schema. With ``blank``, a
-    key whose value is null counts as absent. With ``any_case``, keys may be in upper or lower case,
-    as in files of programs in Go.
+    ``rules`` check several keys together; ``schema`` is the same in JSON Schema. A key whose value
+    is null is as absent, unless its kind has a meaning for null. With ``any_case``, keys may be in
+    upper or lower case and an unknown key whose value is null is ignored, as in files that programs
+    in Go write.
     """
     known = {key: one if isinstance(one, Key) else Key(one) for key, one in keys.items()}
-    made = _Record(make, known, tuple(rules), blank, any_case)
+    made = _Record(make, known, tuple(rules), any_case)
     missing = [key for key, one in known.items() if one.needed]
     described: Schema = {
         "type": "object",

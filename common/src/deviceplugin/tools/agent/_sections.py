@@ -134,7 +134,7 @@ def _kind(settings: type[Settings]) -> Kind[Section]:
     return Kind(
         lambda place: _read(settings, place),
         {"type": "object"},
-        frozenset({"mapping"}),
+        frozenset({"mapping", "nothing"}),
         "a mapping with the plugin's settings",
         write=_write,
     )

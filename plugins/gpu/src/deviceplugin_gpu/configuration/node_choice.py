@@ -60,7 +60,6 @@ _PATTERNS: Final = list_of(_TEXT, single=True)
 _MATCH: Final = record(
     _Match,
     {"node": _PATTERNS, "model": _PATTERNS, "label": mapping_of(_TEXT, least=1)},
-    blank=True,
 )
 
 

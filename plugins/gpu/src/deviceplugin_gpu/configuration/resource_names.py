@@ -41,11 +41,11 @@ class _Named:
 
 
 _PAIRS: Final = list_of(
-    record(_Named, {"pattern": needed(_PATTERN), "name": needed(RESOURCE)}, blank=True).to(
+    record(_Named, {"pattern": needed(_PATTERN), "name": needed(RESOURCE)}).to(
         lambda one: (one.pattern, one.name),
         write=lambda pair: {"pattern": pair[0], "name": pair[1]},
     )
 )
 NAMING: Final = record(
-    Naming, {"gpus": as_argument(_PAIRS, "gpus"), "mig": as_argument(_PAIRS, "migs")}, blank=True
+    Naming, {"gpus": as_argument(_PAIRS, "gpus"), "mig": as_argument(_PAIRS, "migs")}
 )

@@ -56,7 +56,6 @@ _SHARE: Final = record(
         "rename": RESOURCE,
         "devices": _DEVICES,
     },
-    blank=True,
 )
 
 
@@ -97,7 +96,6 @@ _WAY: Final = record(
         "failRequestsGreaterThanOne": boolean(),
         "resources": list_of(_SHARE, together=_distinct),
     },
-    blank=True,
 ).then(_renamed)
 
 
@@ -123,6 +121,6 @@ def _written(sharing: Sharing) -> dict[str, Any]:
 
 
 SHARING: Final = replace(
-    record(_sharing, {"timeSlicing": _WAY, "mps": _WAY}, rules=[_one_way], blank=True),
+    record(_sharing, {"timeSlicing": _WAY, "mps": _WAY}, rules=[_one_way]),
     write=_written,
 )
