@@ -219,6 +219,11 @@ def a_configuration_without_devices(node: Node) -> None:
     write(node.at("etc/generic-device-plugin/config.yaml"), "domain: example.com")
 
 
+@fault("has no devices: its list is empty", "generic")
+def a_configuration_with_an_empty_list(node: Node) -> None:
+    write(node.at("etc/generic-device-plugin/config.yaml"), "devices: []")
+
+
 @fault("line 1: devices[0].groups[0].usb[0]: product is missing", "GENERIC")
 def a_configuration_that_the_plugin_refuses(node: Node) -> None:
     entry = "{name: serial, groups: [{usb: [{vendor: '0403'}]}]}"

@@ -499,3 +499,25 @@ def test_the_shared_plugins_manifest_becomes_an_overlay_of_the_rdma_plugin(
         one.partition(": ")[0] for one in differences(text)
     }
     assert "use-cdi" not in text
+
+
+@pytest.mark.parametrize(
+    ("image", "mounted", "text", "key"),
+    [
+        (SQUAT, "/etc/generic-device-plugin", "devices: []\nlisten:\n", "devices"),
+        (SQUAT, "/etc/generic-device-plugin", "devices:\n", "devices"),
+        ("sriov-network-device-plugin", "/etc/pcidp", '{"resourceList": null}', "resourceList"),
+        ("sriov-network-device-plugin", "/etc/pcidp", '{"resourceList": []}', "resourceList"),
+    ],
+)
+def test_an_empty_list_of_a_peer_stays_one(
+    migrate: Migrate, rendered: Rendered, image: str, mounted: str, text: str, key: str
+) -> None:
+    name = "config.yaml" if image == SQUAT else "config.json"
+    migrate(daemon_set(image, **mounting("c", mounted)), config_map("c", **{name: text}))
+    assert not configuration(rendered())[key]
+
+
+def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendered) -> None:
+    migrate({"image": SMARTER, "config": []})
+    assert [] == configuration(rendered())

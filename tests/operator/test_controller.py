@@ -306,6 +306,15 @@ def test_two_objects_for_different_nodes_are_no_conflict(operator: Managed) -> N
     assert {"node-0", "node-1"} == operator.fleet.pods().keys()
 
 
+def test_two_plugins_that_offer_nothing_are_no_conflict(operator: Managed) -> None:
+    operator.fleet.apply("a", plugin="rdma", rdma={"resourceList": []})
+    operator.fleet.apply("b", plugin="generic", generic={"devices": []})
+    for name in ("a", "b"):
+        operator.wait(
+            lambda name=name: operator.fleet.condition(name, "Accepted")[0] == "True"  # type: ignore[misc]
+        )
+
+
 def test_two_plugins_that_offer_one_resource_on_a_node_are_a_conflict(operator: Managed) -> None:
     operator.install(name="a-first")
     custom = {"resources": ["example.com/*"]}

@@ -102,10 +102,28 @@ def test_what_a_component_says_of_the_manifests_own_stays_with_the_manifest() ->
             ("example.com/simple-device",),
         ),
         ({"plugin": "custom", "image": "i", "custom": {"resources": ["a.b/*"]}}, ("a.b/*",)),
+        ({"plugin": "custom", "image": "i", "custom": {"resources": []}}, ()),
+        ({"plugin": "rdma"}, ("rdma/hca",)),
+        ({"plugin": "rdma", "rdma": {"resourceList": []}}, ()),
+        ({"plugin": "rdma", "rdma": {"resourceList": None}}, ()),
+        ({"plugin": "rdma", "rdma": None, "rollout": None}, ("rdma/hca",)),
+        ({"plugin": "generic", "generic": {"devices": []}}, ()),
     ],
 )
 def test_it_is_known_what_a_plugin_offers(spec: Any, resources: tuple[str, ...]) -> None:
     assert resources == read(made(spec)).variants[0].resources
+
+
+def test_a_profile_can_offer_nothing_of_what_the_others_do() -> None:
+    profiles = {"idle": {"custom": {"resources": []}}, "other": {"custom": {"config": {"a": 1}}}}
+    found = wanted(
+        plugin="custom",
+        image="lamp:1",
+        custom={"resources": ["a.b/c"]},
+        profileLabel="l",
+        profiles=profiles,
+    )
+    assert [("a.b/c",), (), ("a.b/c",)] == [one.resources for one in found.variants]
 
 
 def test_a_plugin_of_others_has_whatever_settings_and_an_image() -> None:

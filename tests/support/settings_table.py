@@ -3,8 +3,9 @@
 from dataclasses import fields
 
 import deviceplugin as dp
-from deviceplugin._config import setting_names, values
+from deviceplugin._config import setting_names
 from deviceplugin._config.help_texts import helps
+from deviceplugin._config.settings import written
 
 
 def rows(settings: type[dp.Settings]) -> list[str]:
@@ -13,7 +14,8 @@ def rows(settings: type[dp.Settings]) -> list[str]:
     texts, found = helps(settings), []
     for field in fields(settings):
         if field.name not in common:
-            key, default = setting_names.key(field), values.write(field.default)
-            written = "none" if default in ("", []) else f"`{default}`"
-            found.append(f"| `{key}` | {written} | {texts[key]} |")
+            key, default = setting_names.key(field), written(field, field.default)
+            shown = "see meaning" if "kind" in field.metadata else f"`{default}`"
+            default = "none" if default in ("", [], {}) else shown
+            found.append(f"| `{key}` | {default} | {texts[key]} |")
     return found

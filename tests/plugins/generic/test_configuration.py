@@ -289,9 +289,6 @@ REFUSED = {
     "": f"{{}}: {NOTHING}",
     "# nothing but a comment\n": f"{{}}: {NOTHING}",
     "\ndomain: x.io\n": f"{{}}:2: {NOTHING}",
-    "domain: x.io\ndevices: []\n": f"{{}}:2: devices: {NOTHING}",
-    "[]": f"{{}}:1: {NOTHING}",
-    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n": f"{{}}:1: {NOTHING}",
     VALID + "listen: 8080\n": "{}:2: listen: 8080 is not of the form host:port or :port, or off",
     VALID + "domian: x.io\n": "{}:2: domian: unknown key: did you mean 'domain'?",
     VALID + "domain: X\n": "{}:2: domain: 'X' is not lower-case labels with dots between",
@@ -322,6 +319,50 @@ def test_the_check_the_start_and_a_reload_refuse_the_same(
     with pytest.raises(dp.ConfigError) as raised:
         GenericPlugin(GenericSettings.of_file(file))
     assert expected == str(raised.value)
+
+
+EMPTY = [
+    "domain: x.io\ndevices: []\n",
+    "domain: x.io\ndevices:\n",
+    "device: []\n",
+    "{devices: null, overlap: null, domain: null}",
+    "[]",
+    "- {devicematch: nvidia-gpu, nummaxdevices: 1}\n",
+]
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_an_empty_list_offers_nothing(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    plugin = GenericPlugin(GenericSettings.of_file(file))
+    assert [] == list(plugin.discover())
+    is_told = {"nvidia" in text: "entry skipped", "nvidia" not in text: "list of devices is empty"}
+    assert [is_told[True]] == [one.message for one in caplog.records]
+    for words in (["check", str(file)], [f"--config={file}", "--print-config"]):
+        subprocess.run([COMMAND, *words], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("text", ["[]", "null"])
+def test_an_empty_list_of_a_flag_or_a_variable_overrides_the_file(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(VALID)
+    words = [COMMAND, f"--config={file}", "--output=json", "--once"]
+    for more, environ in ([f"--device={text}"], {}), ([], {"DP_DEVICE": text}):
+        done = subprocess.run(
+            [*words, *more], capture_output=True, text=True, check=False, env=environ
+        )
+        assert (1, []) == (done.returncode, json.loads(done.stdout)["resources"]), done.stderr
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"DP_DEVICE": ""})
+    expected = "DP_DEVICE: is empty: write [] for no devices, or leave it out"
+    assert (2, f"generic-device-plugin: environment variable {expected}\n") == (
+        done.returncode,
+        done.stderr,
+    )
 
 
 def printed(*words: str, **environ: str) -> dict[str, Any]:

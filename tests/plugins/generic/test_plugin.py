@@ -177,6 +177,24 @@ def test_a_rename_of_the_domain_breaks_no_pod(kubelet: Kubelet, file: Path) -> N
         assert 1 == kubelet.simulated.registration_count("squat.ai/n1")
 
 
+@pytest.mark.parametrize("text", ["devices: []\n", "devices:\n", '{"devices": null}'])
+def test_a_file_whose_last_entry_goes_offers_nothing(
+    kubelet: Kubelet, file: Path, text: str
+) -> None:
+    file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
+    with running(kubelet, file) as process:
+        kubelet.simulated.wait_for("devic.es/n1", {"n1-null"})
+        file.write_text(text)
+        kubelet.simulated.wait_for("devic.es/n1", (), {"n1-null"})
+        file.write_text(f"devices: [{entry('n2', '/dev/null')}]")
+        kubelet.simulated.wait_for("devic.es/n2", {"n2-null"})
+        process.terminate()
+        assert process.stderr
+        told = [record["event"] for record in map(json.loads, process.stderr)]
+        assert 1 == told.count("list of devices is empty")
+        assert 2 == told.count("configuration reloaded")
+
+
 def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, file: Path) -> None:
     file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
     with running(kubelet, file) as process:

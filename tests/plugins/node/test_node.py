@@ -206,7 +206,7 @@ def test_the_doctor_reads_every_section(
 
     node.config.write_text('{"devices": []}')
     status, found = examined()
-    assert "has no devices" == found[str(node.config)]
+    assert "has no devices: its list is empty" == found[str(node.config)]
 
 
 def test_the_doctor_says_which_package_of_a_section_is_broken(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._config.loading import load
 from deviceplugin_rdma import RdmaSettings
 from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry
 from deviceplugin_rdma.selectors import Selector
@@ -116,7 +117,52 @@ def test_both_lists_and_settings_can_be_in_one_file(tmp_path: Path) -> None:
 
 
 def test_a_file_without_lists_has_the_default(tmp_path: Path) -> None:
-    assert DEFAULT == read(tmp_path, {}).entries
+    assert DEFAULT == read(tmp_path, {}).resources
+    assert DEFAULT == read(tmp_path, "null").resources
+    assert DEFAULT == read(tmp_path, "# nothing\n", "config.yaml").resources
+
+
+@pytest.mark.parametrize("name", ["config.json", "config.yaml"])
+@pytest.mark.parametrize("value", [None, []])
+@pytest.mark.parametrize("key", ["resources", "resourceList", "configList"])
+def test_an_empty_list_offers_nothing(tmp_path: Path, key: str, value: object, name: str) -> None:
+    assert () == read(tmp_path, {key: value}, name).resources
+    assert ["nic"] == [one.name for one in read(tmp_path, {**nic(), key: value}).resources] or (
+        key == "resourceList"
+    )
+
+
+@pytest.mark.parametrize("text", ["[]", "null"])
+@pytest.mark.parametrize("source", ["flag", "variable"])
+def test_an_empty_list_overrides_that_of_the_file(tmp_path: Path, source: str, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(nic()))
+    flags = {"resources": text} if source == "flag" else {}
+    environ = {"DP_RESOURCES": text} if source == "variable" else {}
+    assert () == load(RdmaSettings, flags=flags, file=path, environ=environ).resources
+    with pytest.raises(dp.ConfigError, match="is empty: give a list, or leave it out"):
+        load(RdmaSettings, flags={}, file=path, environ={"DP_RESOURCES": ""})
+
+
+def test_the_default_is_read_as_it_is_printed(tmp_path: Path) -> None:
+    assert DEFAULT == read(tmp_path, {"resources": ENTRIES.write(DEFAULT)}).resources
+
+
+def test_all_that_the_sriov_operator_writes_as_null_is_absent(tmp_path: Path) -> None:
+    names = [key for key in nulls_of_an_entry() if key != "resourceName"]
+    document = nic(**dict.fromkeys(names), SelectorObj=None)
+    assert (Entry("nic"),) == read(tmp_path, document).resources
+    inner = nic(
+        selectors=[dict.fromkeys(("vendors", "pfNames", "IsRdma", "needVhostNet", "pKeys"))]
+    )
+    assert (Selector(),) == read(tmp_path, inner).resources[0].selectors
+    assert {"*": {}} == read(tmp_path, nic(additionalInfo={"*": None})).resources[0].extra
+    assert "unknown key" in fault(tmp_path, nic(SelectorObj={}))
+    assert "unknown key" in fault(tmp_path, {**nic(), "resourcesList": None})
+
+
+def nulls_of_an_entry() -> list[str]:
+    return [*ENTRIES.schema["anyOf"][1]["items"].schema["properties"]]
 
 
 @pytest.mark.parametrize(

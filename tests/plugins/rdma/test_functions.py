@@ -96,6 +96,16 @@ def test_a_function_without_a_driver_is_not_offered(tree: RdmaTree, make: Make) 
     assert not found(plugin)[FIRST].health  # it has no group here
 
 
+@pytest.mark.parametrize("value", [[], None])
+def test_a_list_that_became_empty_takes_all_functions_back(
+    tree: RdmaTree, make: Make, caplog: pytest.LogCaptureFixture, value: object
+) -> None:
+    assert found(make(tree, {"resourceList": [{"resourceName": "nic"}]}))
+    assert found(make(tree, {}))  # the default
+    assert {} == found(make(tree, {"resourceList": value}))
+    assert ["list of resources is empty"] == [one.message for one in caplog.records]
+
+
 def test_device_information_is_there_for_multus(
     tree: RdmaTree, make: Make, tmp_path: Path, kubelet: Kubelet
 ) -> None:

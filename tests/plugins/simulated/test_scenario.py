@@ -32,6 +32,19 @@ def problems(tmp_path: Path, content: object, **settings: Any) -> list[str]:
 # Resources.
 
 
+@pytest.mark.parametrize("resources", [{}, None])
+def test_a_file_without_any_resource_offers_nothing(tmp_path: Path, resources: object) -> None:
+    given = {
+        "resources": resources,
+        "profile": None,
+        "timeline": None,
+        "random": None,
+        "seed": None,
+    }
+    assert [] == scenario(tmp_path, given).ids
+    assert 2 == len(scenario(tmp_path, {"profile": None}).ids)
+
+
 def test_a_resource_may_be_empty_of_words(tmp_path: Path) -> None:
     assert [dp.Device("gpu-0", resource=GPU)] == list(
         scenario(tmp_path, {"resources": {GPU: {}}}).devices

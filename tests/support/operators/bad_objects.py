@@ -194,10 +194,10 @@ BAD: Final = (
         "spec.simulated: number-devices -1 ",
     ),
     Bad(
-        "no devices",
-        {"plugin": "generic", "generic": {"devices": []}},
-        "devices",
-        "spec.generic: devices: no devices",
+        "another name of a list",
+        {"plugin": "rdma", "rdma": {"resources": []}},
+        "resources",
+        "spec.rdma: resources: is called resourceList here",
     ),
     Bad(
         "a device without a group",

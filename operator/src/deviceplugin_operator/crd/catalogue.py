@@ -97,7 +97,7 @@ def _of_intelgpu(settings: IntelGpuSettings) -> Iterator[str]:
 
 
 def _of_rdma(settings: RdmaSettings) -> Iterator[str]:
-    yield from (settings.resource(entry) for entry in settings.entries)
+    yield from (settings.resource(entry) for entry in settings.resources)
 
 
 PLUGINS: Final[Mapping[str, Hosted]] = {

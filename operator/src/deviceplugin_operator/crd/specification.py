@@ -90,7 +90,8 @@ class Wanted:
 @dataclass(frozen=True)
 class _Custom:
     config: Mapping[str, Any] = field(default_factory=dict)
-    resources: tuple[str, ...] = ()
+    resources: tuple[str, ...] | None = None
+    """None if there is no list: an empty one says that nothing is offered."""
 
 
 @dataclass(frozen=True)
@@ -221,10 +222,12 @@ def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, o
     if plugin == CUSTOM:
         general, special = whole or _Custom(), own or _Custom()
         config = written({**general.config, **special.config})
-        return Variant(profile, config, special.resources or general.resources)
+        resources = general.resources if special.resources is None else special.resources
+        return Variant(profile, config, resources or ())
     given = {**(whole or {}), **(own or {})}
-    kept = PLUGINS[plugin].kept
+    kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
     problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
+    problems += [f"{key}: is called {renamed[key]} here" for key in given if key in renamed]
     config = written({**before, **given})
     try:
         resources = judged(plugin, config)

@@ -71,8 +71,8 @@ def _stars(name: str) -> bool:
 
 
 def _offered(wanted: Wanted, variant: Variant) -> tuple[str, ...]:
-    """Return the resources; if none are known, the image stands for them."""
-    return variant.resources or (wanted.image,)
+    """Return the resources; if none are known of a plugin of others, the image stands for them."""
+    return variant.resources or ((wanted.image,) if wanted.plugin == CUSTOM else ())
 
 
 def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[Any]:

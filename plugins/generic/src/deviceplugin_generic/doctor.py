@@ -52,9 +52,11 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
     for reason in configuration.left_out:
         means = "the generic plugin advertises nothing for this entry."
         yield warning(path, f"{reason}; skipped", means=means, do="remove the entry.")
-    if not (configuration.entries or configuration.rules):
-        do = "add entries to the list devices."
+    do = "add entries to the list devices."
+    if not configuration.is_given:
         yield failure(path, "has no devices", means=_NONE, do=do)
+    elif not (configuration.entries or configuration.rules or configuration.left_out):
+        yield warning(path, "has no devices: its list is empty", means=_NONE, do=do)
     for entry in configuration.entries:
         yield _entry(node, path, entry)
     for rule in configuration.rules:

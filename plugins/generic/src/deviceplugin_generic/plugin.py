@@ -46,13 +46,13 @@ class GenericSettings(dp.Settings):
 
 
 def configured(settings: GenericSettings) -> Configuration:
-    """Return the entries to advertise. Start and reload both fail if there are none.
+    """Return the entries to advertise. Start and reload both fail without a list of them.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: There is no list. One that is empty is valid: it offers nothing.
     """
     configuration = settings.device.configuration
-    if not (configuration.entries or configuration.rules):
+    if not configuration.is_given:
         what = "no devices: name them with --device, or in a file with --config"
         raise dp.ConfigError(f"{configuration.place}: {what}" if configuration.place else what)
     return configuration
@@ -130,6 +130,8 @@ class GenericPlugin(dp.Plugin):
 def _tell_left_out(configuration: Configuration) -> None:
     for reason in configuration.left_out:
         log.warning("entry skipped", extra={"reason": reason})
+    if not (configuration.entries or configuration.rules or configuration.left_out):
+        log.warning("list of devices is empty", extra={"place": configuration.place})
 
 
 def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:

@@ -120,7 +120,8 @@ _ENTRY: Final = cfg.record(
         "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
         "selectors": cfg.list_of(_SELECTOR, 1, single=True),
         "additionalInfo": cfg.as_argument(
-            cfg.mapping_of(cfg.mapping_of(cfg.text(digits=True))), "extra"
+            cfg.mapping_of(cfg.either(cfg.mapping_of(cfg.text(digits=True)), cfg.nothing({}))),
+            "extra",
         ),
         "shares": cfg.integer(1, _MOST_SHARES),
     },
@@ -185,7 +186,7 @@ def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
         seen.add((entry.prefix, entry.name))
 
 
-ENTRIES: Final = cfg.list_of(_ENTRY, together=_are_different)
+ENTRIES: Final = cfg.list_of(_ENTRY, nullable=True, together=_are_different)
 """``resourceList``."""
-SHARED_ENTRIES: Final = cfg.list_of(_SHARED, 1, together=_are_different)
+SHARED_ENTRIES: Final = cfg.list_of(_SHARED, nullable=True, together=_are_different)
 """``configList``."""

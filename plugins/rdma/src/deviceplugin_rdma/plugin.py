@@ -57,6 +57,8 @@ class RdmaPlugin(dp.Plugin):
         self._started: set[str] = set()
         self._problems = Problems(log)
         self._unwritten = Problems(log)
+        if not self._settings.resources:
+            log.warning("list of resources is empty")
         dev = self._settings.dev_dir
         self.watch_paths = [dev / "infiniband", dev / "vfio"]
 
@@ -68,7 +70,7 @@ class RdmaPlugin(dp.Plugin):
         self._nics = {nic.address: nic for nic in found}
         self._links.look(self._nics)
         self._remember(found)
-        chosen = offer.chosen(settings.entries, found, self._busy())
+        chosen = offer.chosen(settings.resources, found, self._busy())
         offers = offer.offers(chosen, settings.resource, settings.dev_dir, self._judge)
         self._steady.keep({(one.nic.address, one.entry.is_shared) for one in offers})
         offered = offer.devices(offers)

@@ -16,17 +16,17 @@ from deviceplugin_rdma.entries import DEFAULT, ENTRIES, SHARED_ENTRIES, Entry
 
 LinkHealth: TypeAlias = Literal["check", "ignore"]
 
-_LISTS: Final = {"resourceList": ENTRIES, "configList": SHARED_ENTRIES}
+_LISTS: Final = {"resources": ENTRIES, "resourceList": ENTRIES, "configList": SHARED_ENTRIES}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RdmaSettings(dp.Settings):
     """What the RDMA plugin can be told."""
 
-    resources: tuple[Entry, ...] = field(default=(), metadata={"kind": ENTRIES})
+    resources: tuple[Entry, ...] = field(default=DEFAULT, metadata={"kind": ENTRIES})
     """Resources and the functions that each has, as resourceList of the SR-IOV network device
-    plugin. A file may have configList of the RDMA shared device plugin too. Without any, rdma/hca
-    has 100 shares of each physical function with RDMA."""
+    plugin. A file may have configList of the RDMA shared device plugin too. By default rdma/hca has
+    100 shares of each physical function with RDMA; with an empty list nothing is offered."""
     resource_prefix: str = field(
         default="intel.com", metadata={"flag": ("--resource-prefix", "-resource-prefix")}
     )
@@ -55,7 +55,7 @@ class RdmaSettings(dp.Settings):
     def from_file(cls, root: Place) -> Mapping[str, object]:
         given: dict[str, object] = dict(super().from_file(root))
         interval = given.pop("periodicUpdateInterval", None)
-        if isinstance(interval, Place):  # there is no need to do anything less often
+        if isinstance(interval, Place) and interval.kind != "nothing":  # needed no less often
             interval.take(cfg.integer(), 0)
         lists = {name: given.pop(name) for name in _LISTS if name in given}
         if lists:
@@ -66,11 +66,6 @@ class RdmaSettings(dp.Settings):
             ]
             given["resources"] = tuple(entry for entries in found for entry in entries)
         return given
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The resources, or the default."""
-        return self.resources or DEFAULT
 
     def resource(self, entry: Entry) -> str:
         """Return the name of the resource of an entry."""

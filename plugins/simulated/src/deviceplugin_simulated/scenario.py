@@ -23,7 +23,8 @@ from deviceplugin_simulated.resources import read_resources
 from deviceplugin_simulated.script import PROCESS, read_timeline
 from deviceplugin_simulated.settings import SimulatedSettings
 
-_KEYS: Final = ("profile", "resources", "timeline", "random", "seed")
+_RESOURCES: Final = "resources"
+_KEYS: Final = ("profile", _RESOURCES, "timeline", "random", "seed")
 _MAX_SEED: Final = 2**63
 
 
@@ -69,7 +70,8 @@ def load(settings: SimulatedSettings) -> Scenario:
 
 
 def _read(settings: SimulatedSettings, root: Place) -> Scenario:
-    given = root.keys(_KEYS)
+    found = root.keys(_KEYS)
+    given = {key: one for key, one in found.items() if one.kind != "nothing" or key == _RESOURCES}
     seed = given["seed"].take(integer(0, _MAX_SEED), 0) if "seed" in given else 0
     devices = _devices(settings, root, given)
     ids = [device.id for device in devices]
@@ -94,14 +96,14 @@ def _devices(
     name = settings.profile
     if not name and "profile" in given:
         name = given["profile"].take(text(problem=_unknown), "")
-    if not name and "resources" not in given:
+    if not name and _RESOURCES not in given:
         return [] if "profile" in given else list(classic_pattern(settings).devices())
-    resources = root.within("resources")
-    profile = of_plain({"resources": PROFILES.get(name, {})}).within("resources")
+    resources = root.within(_RESOURCES)
+    profile = of_plain({_RESOURCES: PROFILES.get(name, {})}).within(_RESOURCES)
     own: Mapping[str, Place] = {}
-    if "resources" in given:
+    if _RESOURCES in given and given[_RESOURCES].kind != "nothing":
         with suppress(InvalidError):
-            own = given["resources"].keys()
+            own = given[_RESOURCES].keys()
     return read_resources({**profile.keys(), **own}, resources, settings.node)
 
 

@@ -146,6 +146,8 @@ class Configuration:
 
     entries: tuple[Entry, ...] = ()
     rules: tuple[Rule, ...] = ()
+    is_given: bool = field(default=False, compare=False)
+    """Whether there is a list of devices, which may be empty."""
     place: str = field(default="", compare=False)
     """Where in a file they are, or would be: file, line and key."""
     left_out: tuple[str, ...] = ()

@@ -30,19 +30,18 @@ class Devices:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
             raise dp.ConfigError("a list of devices belongs here")
+        if not all(text.strip() for text in texts):
+            raise dp.ConfigError("is empty: write [] for no devices, or leave it out")
         roots = [of_text(text) for text in texts]
-        places = [
-            place for root in roots for place in (root.items() if root.kind == "list" else [root])
-        ]
-        entries = grammar.entries(places)
+        entries = grammar.entries(place for root in roots for place in entries_in(root))
         if faults := [line for root in roots for line in root.faults.lines]:
             raise dp.ConfigError("\n".join(faults))
-        return cls(Configuration(entries), tuple(texts))
+        return cls(Configuration(entries, is_given=True), tuple(texts))
 
     @staticmethod
     def schema() -> Mapping[str, Any]:
         """Return what stands in a file, for editors."""
-        return list_of(grammar.ENTRY).schema
+        return list_of(grammar.ENTRY, nullable=True).schema
 
     def write(self) -> list[str]:
         """Return the values of flags, or the names of entries from a file."""
@@ -51,6 +50,16 @@ class Devices:
             *(self.texts or (entry.name for entry in self.configuration.entries)),
             *(rule.pattern for rule in rules),
         ]
+
+
+def items(place: Place) -> list[Place]:
+    """Return the places in a list of devices; null is an empty one, as programs in Go write it."""
+    return [] if place.kind == "nothing" else place.items()
+
+
+def entries_in(flag: Place) -> list[Place]:
+    """Return the places of the entries in the value of a flag, which is one or a list of them."""
+    return items(flag) if flag.kind in {"list", "nothing"} else [flag]
 
 
 def read(root: Place) -> Mapping[str, object]:
@@ -68,8 +77,8 @@ def read(root: Place) -> Mapping[str, object]:
         if key in names:
             place.fault(f"means the same as {names[key]}, which is there too: keep one of them")
         elif key == "device":
-            entries = grammar.entries(place.items())
-            settings["device"] = Devices(Configuration(entries, place=str(place)))
+            entries = grammar.entries(items(place))
+            settings["device"] = Devices(Configuration(entries, is_given=True, place=str(place)))
         else:
             is_level = key == "log-level" and place.raw in choices.LEVELS
             settings[key] = choices.LEVELS[place.raw] if is_level else place

@@ -17,7 +17,7 @@ def read(root: Place) -> dict[str, Any]:
     """Return the domain and the configuration in a file. Faults are collected."""
     left_out: list[str] = []
     rules = tuple(_rules(root.items(), left_out))
-    found = Configuration((), rules, place=str(root), left_out=tuple(left_out))
+    found = Configuration((), rules, is_given=True, place=str(root), left_out=tuple(left_out))
     return {"domain": DOMAIN, "configuration": found}
 
 

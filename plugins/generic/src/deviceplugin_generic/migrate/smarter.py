@@ -46,7 +46,7 @@ def migrate(workload: Workload) -> Migration | None:
     rules = [anything().read(place) for place in root.items()]
     for reason in configuration.left_out:
         result.differs("devicematch", reason)
-    if not configuration.rules:
+    if rules and not configuration.rules:
         raise dp.ConfigError(f"{workload.place}: has no rules for this plugin")
     result.configuration = [rule for rule in rules if _is_kept(rule)]
     return result

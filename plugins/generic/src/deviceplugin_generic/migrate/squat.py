@@ -8,7 +8,7 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_text
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
-from deviceplugin_generic.configuration import choices, globs, grammar
+from deviceplugin_generic.configuration import choices, globs, grammar, loading
 from deviceplugin_generic.configuration.domains import Domains
 from deviceplugin_generic.configuration.entries import Entry
 
@@ -31,7 +31,7 @@ def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of squat's plugin; None for anything else, as for our own image.
 
     Raises:
-        ConfigError: A flag, a variable or the configuration is invalid, or there are no devices.
+        ConfigError: A flag, a variable or the configuration is invalid, or has no list of devices.
     """
     is_ours = _OURS in workload.variables
     if workload.values is not None or workload.name != _NAME or is_ours:
@@ -42,7 +42,7 @@ def migrate(workload: Workload) -> Migration | None:
     settings |= {name: one for name, one in given if name in _SETTINGS}
     if texts := [one for name, one in given if name == "device"]:
         entries, raw = _devices(texts)
-    if not raw:
+    if raw is None:
         raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
     result = Migration(
         peer="generic-device-plugin of squat",
@@ -66,33 +66,37 @@ def migrate(workload: Workload) -> Migration | None:
 
 def _file(
     workload: Workload, given: Sequence[tuple[str, Setting]]
-) -> tuple[dict[str, Setting], list[Entry], list[Any]]:
-    """Return the settings, the entries and the devices of its file, if it has one."""
+) -> tuple[dict[str, Setting], list[Entry], list[Any] | None]:
+    """Return the settings, the entries and the devices of its file; None without a list of them."""
     named = [str(one.value) for name, one in given if name == "config"]
     known = [f"{_DEFAULT_FILE}{ending}" for ending in _ENDINGS]
     default = next((path for path in known if path in workload.files), "")
     path = named[-1] if named else default
     if not path and workload.configuration is None:
-        return {}, [], []
+        return {}, [], None
     file = workload.file(posixpath.normpath(path), f"the file {path} of --config")
     language = posixpath.splitext(path)[1] or ".yaml"
     root = of_text(str(file.value), file.place, ".yaml" if language == ".yml" else language)
     return checked(root, _read)
 
 
-def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any]]:
+def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any] | None]:
     places = root.keys(_KEYS)
-    items = [one for name in _LISTS if name in places for one in places[name].items()]
+    lists = [places[name] for name in _LISTS if name in places]
+    items = [one for found in lists for one in loading.items(found)]
     settings = {
-        name: Setting(str(place), place.raw) for name, place in places.items() if name in _SETTINGS
+        name: Setting(str(place), place.raw)
+        for name, place in places.items()
+        if name in _SETTINGS and place.kind != "nothing"
     }
-    return settings, list(grammar.entries(items)), [anything().read(one) for one in items]
+    raw = [anything().read(one) for one in items]
+    return settings, list(grammar.entries(items)), raw if lists else None
 
 
 def _devices(texts: Sequence[Setting]) -> tuple[list[Entry], list[Any]]:
     """Return the entries and the devices of ``--device``."""
     roots = [of_text(str(one.value), one.place) for one in texts]
-    places = [one for root in roots for one in (root.items() if root.kind == "list" else [root])]
+    places = [one for root in roots for one in loading.entries_in(root)]
     entries = list(grammar.entries(places))
     if faults := [line for root in roots for line in root.faults.lines]:
         raise dp.ConfigError("\n".join(faults))

@@ -1,0 +1,117 @@
+"""What is empty or null in the settings of the plugins: the table of the page on settings."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._config.loading import load
+from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_fpga.settings import FpgaSettings
+from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_intelgpu.settings import IntelGpuSettings
+from deviceplugin_rdma import RdmaSettings
+from deviceplugin_simulated.settings import SimulatedSettings
+
+SETTINGS: Final = (
+    *(AmdSettings, FpgaSettings, GpuSettings, IntelGpuSettings, RdmaSettings, SimulatedSettings),
+)
+FILTERS: Final = (
+    *((kind, "include") for kind in (AmdSettings, GpuSettings, IntelGpuSettings)),
+    *((kind, "exclude") for kind in (AmdSettings, GpuSettings, IntelGpuSettings)),
+    *((kind, "ignore-errors") for kind in (AmdSettings, FpgaSettings)),
+)
+
+
+def of_file(
+    kind: type[dp.Settings],
+    folder: Path,
+    document: object,
+    environ: Mapping[str, str] | None = None,
+) -> Any:
+    """Return settings of a file."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(document))
+    return load(kind, flags={}, file=path, environ=environ or {})
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("document", [{}, None, {"log-level": None, "poll-interval": None}])
+def test_a_file_that_says_nothing_has_the_defaults(
+    tmp_path: Path, kind: type[dp.Settings], document: object
+) -> None:
+    assert load(kind, flags={}, environ={}) == of_file(kind, tmp_path, document)
+
+
+@pytest.mark.parametrize("value", [[], "", None])
+@pytest.mark.parametrize(("kind", "key"), FILTERS)
+def test_an_empty_filter_is_none(
+    tmp_path: Path, kind: type[dp.Settings], key: str, value: object
+) -> None:
+    assert () == getattr(of_file(kind, tmp_path, {key: value}), key.replace("-", "_"))
+    variable = f"DP_{key.upper().replace('-', '_')}"
+    environ = {} if value is None else {variable: ""}
+    assert () == getattr(of_file(kind, tmp_path, {}, environ), key.replace("-", "_"))
+
+
+@pytest.mark.parametrize("key", ["sharing", "resources", "nodes"])
+def test_an_empty_naming_or_sharing_of_gpus_is_none(tmp_path: Path, key: str) -> None:
+    default = load(GpuSettings, flags={}, environ={})
+    empty: object = [] if key == "nodes" else {}
+    assert default == of_file(GpuSettings, tmp_path, {key: empty})
+    assert default == of_file(GpuSettings, tmp_path, {key: None})
+
+
+def test_what_can_be_none_is_none_and_anything_else_is_absent(tmp_path: Path) -> None:
+    found = of_file(
+        AmdSettings, tmp_path, {"state-file": None, "shares": None, "share-policy": None}
+    )
+    assert (None, 1, "spread") == (found.state_file, found.shares, found.share_policy)
+    assert None is of_file(AmdSettings, tmp_path, {"state-file": ""}).state_file
+
+
+@pytest.mark.parametrize("key", ["shares", "share-policy", "error-patience"])
+def test_an_empty_string_for_a_setting_that_needs_a_value_is_an_error(
+    tmp_path: Path, key: str
+) -> None:
+    with pytest.raises(dp.ConfigError, match=f"{key}: '' is not"):
+        of_file(AmdSettings, tmp_path, {key: ""})
+
+
+def test_unknown_keys_are_errors_also_with_nothing_after_them(tmp_path: Path) -> None:
+    for kind in SETTINGS:
+        with pytest.raises(dp.ConfigError, match="nonsense: unknown key"):
+            of_file(kind, tmp_path, {"nonsense": None})
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"groups": []}, "groups: is empty"),
+        ({"groups": None}, "groups is missing"),
+        ({"groups": [{"paths": []}]}, "paths: is empty"),
+        ({"groups": [{"paths": None}]}, "needs one of paths, usb and select"),
+        ({"groups": [{"select": {"subsystem": "tty", "not": []}}]}, "not: is empty"),
+        ({"groups": [{"select": {"subsystem": "tty"}}], "env": {"A": None}}, "env.A: null is not"),
+        ({"groups": [{"select": {"subsystem": "tty", "serial": "", "not": None}}]}, ""),
+        ({"groups": [{"select": {"subsystem": "tty"}, "nodes": None}], "env": None}, ""),
+    ],
+)
+def test_what_an_entry_of_the_generic_plugin_needs_cannot_be_empty(
+    tmp_path: Path, entry: dict[str, object], expected: str
+) -> None:
+    document = {"devices": [{"name": "ab", **entry}]}
+    if not expected:
+        assert 1 == len(of_file(GenericSettings, tmp_path, document).device.configuration.entries)
+        return
+    with pytest.raises(dp.ConfigError, match=expected):
+        of_file(GenericSettings, tmp_path, document)
+
+
+def test_a_generic_plugin_without_any_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(dp.ConfigError, match="no devices: name them"):
+        GenericPlugin(of_file(GenericSettings, tmp_path, None))
