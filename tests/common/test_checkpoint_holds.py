@@ -12,7 +12,7 @@ from deviceplugin._attribution import checkpoint as _checkpoint
 from deviceplugin._attribution.checkpoint import Checkpoint, Entry
 from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
-from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
+from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._device_manager import checkpoint as simulated
 from deviceplugin.simulator._device_manager.records import Entry as KubeletEntry

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum, checksum_text, fnv1a
+from deviceplugin._platform.checkpoint import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.simulator._device_manager.checkpoint import CheckpointError, read, write

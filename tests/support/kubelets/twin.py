@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, cast
 
 import grpc
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator import Pod, StubError, StubPlugin

@@ -1,13 +1,12 @@
 """The kubelet's checkpoint: which devices it has recorded for which containers."""
 
-import json
 import logging
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
+from deviceplugin._platform.checkpoint import FILE_NAME, decode
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -60,9 +59,8 @@ class Checkpoint:
     def _read(self, text: bytes) -> Collection[Entry] | None:
         try:
             entries = _decoded(text)
-        except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            fields: dict[str, Any] = {"file": str(self._path), "error": reason}
+        except ValueError as error:
+            fields: dict[str, Any] = {"file": str(self._path), "error": str(error)}
             self._problems.say("checkpoint", "kubelet checkpoint ignored", **fields)
             return None
         self._problems.over("checkpoint")
@@ -70,19 +68,12 @@ class Checkpoint:
 
 
 def _decoded(text: bytes) -> Collection[Entry]:
-    """Return the entries of the checkpoint ``text``; raise if it is not a valid one."""
+    """Return the entries of the checkpoint ``text``; raise ValueError if it is not a valid one."""
     if len(text) > _MAX_BYTES:
         raise ValueError(f"is longer than {_MAX_BYTES} bytes")
-    document = json.loads(text)
-    data = document["Data"]
-    if document["Checksum"] != checksum(data):
-        raise ValueError("its contents do not fit its checksum")
-    return list(_entries(data["PodDeviceEntries"] or ()))
-
-
-def _entries(found: Any) -> Iterator[Entry]:
-    for entry in found:
-        for ids in (entry["DeviceIDs"] or {}).values():
-            for device_id in ids or ():
-                pod, container = entry["PodUID"], entry["ContainerName"]
-                yield Entry(pod, container, entry["ResourceName"], device_id)
+    return [
+        Entry(one.pod, one.container, one.resource, device)
+        for one in decode(text).entries
+        for ids in one.devices.values()
+        for device in ids
+    ]

@@ -9,7 +9,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME, checksum
+from deviceplugin._platform.checkpoint import FILE_NAME, checksum, decode
+from deviceplugin._platform.checkpoint import Entry as Recorded
 from deviceplugin.kit import files
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.simulator._device_manager.records import Entry, Grant
@@ -43,20 +44,13 @@ def write(directory: Path, entries: Iterable[Entry], healthy: Mapping[str, Itera
 def read(directory: Path) -> Checkpoint:
     """Return the checkpoint in ``directory``, or raise ``CheckpointError``."""
     try:
-        text = (directory / FILE_NAME).read_text(encoding="utf-8")
+        found = decode((directory / FILE_NAME).read_bytes())
     except FileNotFoundError:
         raise CheckpointError("checkpoint is not found") from None
-    try:
-        document = json.loads(text)
-        data = document["Data"]
-        intact = document["Checksum"] == checksum(data)
-        entries = [_decode(entry) for entry in data["PodDeviceEntries"] or ()]
-        registered = frozenset(data["RegisteredDevices"] or ())
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except ValueError:
         raise CheckpointError("checkpoint is corrupted") from None
-    if not intact:
-        raise CheckpointError("checkpoint is corrupted")
-    return Checkpoint(tuple(entry for entry in entries if entry), registered)
+    entries = tuple(_granted(entry) for entry in found.entries)
+    return Checkpoint(tuple(entry for entry in entries if entry), found.registered)
 
 
 def _encode(entry: Entry) -> dict[str, Any]:
@@ -70,14 +64,11 @@ def _encode(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _decode(entry: Mapping[str, Any]) -> Entry | None:
+def _granted(entry: Recorded) -> Entry | None:
     """Return the entry, or None if the plugin's answer in it cannot be read."""
     try:
-        response = pb.ContainerAllocateResponse.FromString(
-            base64.b64decode(entry["AllocResp"] or "")
-        )
+        response = pb.ContainerAllocateResponse.FromString(entry.response)
     except DecodeError:
         return None
-    nodes = {int(node): tuple(ids or ()) for node, ids in (entry["DeviceIDs"] or {}).items()}
-    grant = Grant(nodes, response)
-    return Entry(entry["PodUID"], entry["ContainerName"], entry["ResourceName"], grant)
+    nodes = {node: tuple(ids) for node, ids in entry.devices.items()}
+    return Entry(entry.pod, entry.container, entry.resource, Grant(nodes, response))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deviceplugin._platform import rpc
-from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2

@@ -1,15 +1,13 @@
 """The file in which the kubelet records which container has which device."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import grpc
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.checkpoint import FILE_NAME, Recorded, decode
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
-from deviceplugin.simulator._device_manager.checkpoint import Checkpoint, CheckpointError, read
 from deviceplugin.tools.doctor._check import Check
 from deviceplugin.tools.doctor._sockets import State, ask_allocatable, state_of
 from deviceplugin.tools.doctor.checks._pod_resources import allocatable
@@ -21,16 +19,9 @@ def _check(node: Node) -> Iterator[Finding]:
         yield ok(path, "does not exist; the kubelet writes it with the first list of a plugin")
         return
     try:
-        json.loads(path.read_text(encoding="utf-8"))
-        checkpoint = read(path.parent)
-    except PermissionError:
-        yield unknown(path, f"may not be read by this user ({path.owner()} may)", "run as root.")
-        return
-    except (ValueError, RecursionError) as error:
-        yield _corrupt(path, f"is not JSON: {error}")
-        return
-    except CheckpointError:
-        yield _corrupt(path, "its content does not match its checksum")
+        checkpoint = decode(path.read_bytes())
+    except ValueError as error:
+        yield _corrupt(path, str(error))
         return
     pods = len({entry.pod for entry in checkpoint.entries})
     yield ok(path, f"is intact, and has devices of {pods} pods")
@@ -48,7 +39,7 @@ def _corrupt(path: Path, how: str) -> Finding:
     )
 
 
-def _resources(node: Node, path: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding]:
     names = sorted(checkpoint.registered | {entry.resource for entry in checkpoint.entries})
     present = _present(node)
     if present is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.tools.doctor._check import Check
 

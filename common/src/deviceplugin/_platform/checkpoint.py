@@ -1,14 +1,67 @@
-"""The checksum of the kubelet's checkpoint of devices: the same in Kubernetes 1.26 to 1.36."""
+"""The kubelet's checkpoint of devices: what is in it, and its checksum.
+
+Both are the same in Kubernetes 1.26 to 1.36.
+"""
 
 import base64
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 FILE_NAME = "kubelet_internal_checkpoint"
 """The checkpoint's, in the plugin directory."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
+
+
+class Entry(NamedTuple):
+    """What one container has of one resource."""
+
+    pod: str
+    """Its uid; the checkpoint has no names of pods."""
+    container: str
+    resource: str
+    devices: Mapping[int, Sequence[str]]
+    """Ids by NUMA node. A device near several nodes occurs several times."""
+    response: bytes
+    """The plugin's answer to Allocate, as on the wire."""
+
+
+class Recorded(NamedTuple):
+    """What the kubelet restores after a restart."""
+
+    entries: Sequence[Entry]
+    registered: frozenset[str]
+    """The names of the resources that had a plugin."""
+
+
+def decode(text: bytes) -> Recorded:
+    """Return what is in the checkpoint ``text``.
+
+    Raises:
+        ValueError: A kubelet would not use it. The message says why.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    try:
+        data = document["Data"]
+        intact = document["Checksum"] == checksum(data)
+        entries = [_entry(one) for one in data["PodDeviceEntries"] or ()]
+        registered = frozenset(data["RegisteredDevices"] or ())
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"is not a checkpoint of devices: {error!r}") from None
+    if not intact:
+        raise ValueError("its content does not match its checksum")
+    return Recorded(entries, registered)
+
+
+def _entry(found: Mapping[str, Any]) -> Entry:
+    devices = {int(node): tuple(ids or ()) for node, ids in (found["DeviceIDs"] or {}).items()}
+    response = base64.b64decode(found["AllocResp"] or "")
+    return Entry(found["PodUID"], found["ContainerName"], found["ResourceName"], devices, response)
 
 
 def checksum(data: Mapping[str, Any]) -> int:
