@@ -12,15 +12,14 @@ import grpc
 import pytest
 
 from deviceplugin.checks import Finding, Hardware, Node, Verdict
+from deviceplugin.kit.cdi import _reading
 from deviceplugin.tools.doctor import _sockets, all_checks, run
 from deviceplugin.tools.doctor.checks import (
-    _cdi_files,
     _directories,
     _kubelet,
     _pod_resources,
     _versions,
 )
-from deviceplugin.tools.doctor.checks._cdi_files import SpecError
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
 from hardware.healthy_node import PROC, write
 
@@ -161,6 +160,9 @@ def test_yaml_that_cannot_be_read_here_is_not_judged(
     assert "unknown" in verdicts(bare, "cdi")
 
 
+NET = {"hostInterfaceName": "eth1", "name": "net0"}
+
+
 def device(name: object, **edits: object) -> dict[str, object]:
     return {"name": name, "containerEdits": edits}
 
@@ -169,13 +171,17 @@ def device(name: object, **edits: object) -> dict[str, object]:
     ("change", "text"),
     [
         ({"cdiVersion": "1"}, "cdiVersion '1' is not a version such as '0.5.0'"),
-        ({"kind": "gpu"}, "kind 'gpu' is not of the form vendor.example.com/class"),
-        ({"devices": []}, "has no devices"),
-        ({"extra": 1}, "has an unknown key: extra"),
-        ({"devices": [device("a", env=["A=b"])] * 2}, "has a device twice: a"),
-        ({"devices": [device("a")]}, "device a has no containerEdits"),
-        ({"devices": [device("-a", env=["A=b"])]}, "has a device without a valid name"),
-        ({"devices": [1]}, "has a device without a valid name: 1"),
+        ({"cdiVersion": None}, "cdiVersion is missing"),
+        ({"kind": "gpu"}, "invalid kind 'gpu'"),
+        ({"devices": []}, "invalid spec, no devices"),
+        ({"extra": 1}, "unknown field 'extra'"),
+        ({"devices": [device("a", env=["A=b"])] * 2}, "multiple devices of the same name"),
+        ({"devices": [device("a")]}, "invalid device a, empty device edits"),
+        ({"devices": [device("a", env=None)]}, "invalid device a, empty device edits"),
+        ({"devices": [device("-a", env=["A=b"])]}, "invalid device name '-a'"),
+        ({"devices": [device("a", hooks=[{"hookName": "x"}])]}, "device a: hooks: path is empty"),
+        ({"devices": [device("a", netDevices=[NET])]}, "the spec version must be at least v1.1.0"),
+        ({"devices": [1]}, "is not a specification: "),
     ],
 )
 def test_a_cdi_specification_that_runtimes_refuse(
@@ -184,20 +190,36 @@ def test_a_cdi_specification_that_runtimes_refuse(
     good = {
         "cdiVersion": "0.5.0",
         "kind": "example.com/gpu",
-        "devices": [device("0", env=["A=b"]), device(1, env=["A=b"])],
+        "devices": [device("0", env=["A=b"], mounts=None), device(1, env=["A=b"])],
     }
     path = write(tmp_path / "spec.json", json.dumps(good))
-    assert ["example.com/gpu=0", "example.com/gpu=1"] == _cdi_files.names(path)
+    assert ["example.com/gpu=0", "example.com/gpu=1"] == _reading.names(_reading.read(path))
     write(path, json.dumps(good | change))
-    with pytest.raises(SpecError) as raised:
-        _cdi_files.names(path)
+    with pytest.raises(_reading.SpecError) as raised:
+        _reading.read(path)
     assert str(raised.value).startswith(text)
+
+
+def test_a_cdi_specification_of_a_version_to_come_may_have_fields_to_come(tmp_path: Path) -> None:
+    later = {"cdiVersion": "v7.0.0", "kind": "example.com/gpu", "devices": [device("0", new=1)]}
+    path = write(tmp_path / "spec.json", json.dumps(later))
+    assert ["example.com/gpu=0"] == _reading.names(_reading.read(path))
+    with pytest.raises(
+        _reading.SpecError, match=r"^invalid version 'v7\.0\.0': this runtime knows "
+    ):
+        _reading.read(path, "1.0.0")
+
+
+def test_of_several_documents_in_yaml_the_first_one_counts(tmp_path: Path) -> None:
+    text = "cdiVersion: 0.5.0\nkind: a.com/b\ndevices: [{name: 0, containerEdits: {env: [A=b]}}]"
+    path = write(tmp_path / "spec.yaml", f"{text}\n---\nx: 1\n")
+    assert ["a.com/b=0"] == _reading.names(_reading.read(path))
 
 
 @pytest.mark.parametrize("text", ["[1]", "x: [", "%", "? {}\n: 1"])
 def test_no_yaml_makes_the_reader_fail(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SpecError):
-        _cdi_files.names(write(tmp_path / "spec.yaml", text))
+    with pytest.raises(_reading.SpecError):
+        _reading.read(write(tmp_path / "spec.yaml", text))
 
 
 def test_other_files_among_specifications_are_left_alone(bare: Node) -> None:

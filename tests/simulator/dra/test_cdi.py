@@ -88,7 +88,7 @@ def test_files_of_other_names_are_not_read(tmp_path: Path) -> None:
     ("content", "why"),
     [
         ("{", "Expecting property name"),
-        ("[]", "no attribute"),
+        ("[]", "is not an object with keys"),
         ({"kind": "x.io/c"}, "cdiVersion"),
         (document(("a", ENV), extra=1), "unknown field 'extra'"),
         (document(("a", ENV), version="9.0.0"), "invalid version '9.0.0'"),

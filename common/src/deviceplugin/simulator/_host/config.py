@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
+from deviceplugin.kit.cdi._reading import VERSIONS
 from deviceplugin.simulator._host.claim_source import Cluster
 from deviceplugin.simulator._host.release import NEWEST, Release
 
 TopologyPolicy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 TopologyScope = Literal["container", "pod"]
-
-CDI_VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
-"""The versions of CDI specifications, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +78,8 @@ class KubeletConfig:
         release = Release.of(self.version)
         if self.dra and not release.has_dra_gate:
             raise ValueError(f"Kubernetes {self.version} has no gate DynamicResourceAllocation")
-        if self.cdi_version not in CDI_VERSIONS:
-            known = ", ".join(CDI_VERSIONS)
+        if self.cdi_version not in VERSIONS:
+            known = ", ".join(VERSIONS)
             raise ValueError(f"{self.cdi_version!r} is not a version of CDI: use one of {known}")
 
     @property

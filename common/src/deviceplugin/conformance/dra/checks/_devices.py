@@ -9,8 +9,8 @@ from deviceplugin.conformance.dra._node import CLASS, DraNode
 from deviceplugin.conformance.dra._trial import DraTrial
 from deviceplugin.conformance.dra.checks._claims import first
 from deviceplugin.kit.cdi import least_version
-from deviceplugin.simulator._containers.cdi import Specifications, specification_files
-from deviceplugin.simulator._host.config import CDI_VERSIONS
+from deviceplugin.kit.cdi._reading import VERSIONS, specification_files
+from deviceplugin.simulator._containers.cdi import Specifications
 
 GROUP: Final = Group("containers", "Containers")
 
@@ -164,7 +164,7 @@ def _first_names(trial: DraTrial) -> str:
 
 
 def _specifications(node: DraNode) -> Specifications:
-    return Specifications.read(node.kubelet.cdi_dirs, CDI_VERSIONS[-1])
+    return Specifications.read(node.kubelet.cdi_dirs, VERSIONS[-1])
 
 
 def _files(node: DraNode) -> list[Path]:

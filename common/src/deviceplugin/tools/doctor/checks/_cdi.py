@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
-from deviceplugin.simulator._containers.cdi import SUFFIXES
+from deviceplugin.kit.cdi._reading import SUFFIXES, SpecError, UnreadableYAMLError, names, read
 from deviceplugin.tools.doctor._check import Check
-from deviceplugin.tools.doctor.checks._cdi_files import SpecError, UnreadableYAML, names
 
 _STATIC: Final = "etc/cdi"
 _DYNAMIC: Final = "var/run/cdi"
@@ -45,8 +44,8 @@ def _file(path: Path, owners: defaultdict[str, list[Path]]) -> Iterator[Finding]
             )
         return
     try:
-        devices = names(path)
-    except UnreadableYAML:
+        devices = names(read(path))
+    except UnreadableYAMLError:
         yield unknown(path, "is YAML, but PyYAML is not installed", "pip install pyyaml.")
     except SpecError as error:
         do = "remove it, and restart the plugin that wrote it, which writes it again."

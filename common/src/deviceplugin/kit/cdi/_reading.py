@@ -1,0 +1,184 @@
+"""Reading CDI specifications as a container runtime does, which ignores a file with any fault."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from deviceplugin.kit.cdi._specification import is_device_name, is_kind, least_version
+
+VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+"""The versions of CDI specifications, oldest first."""
+SUFFIXES: Final = frozenset({".json", ".yaml"})
+"""Endings of the files that runtimes read."""
+_VERSION: Final = re.compile(r"v?(\d+\.\d+\.\d+)")
+_FIELDS: Final = {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
+_DEVICE_FIELDS: Final = {"name", "annotations", "containerEdits"}
+_HOOKS: Final = {
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+}
+_REQUIRED: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "deviceNodes": (
+        frozenset({"path"}),
+        frozenset({"hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"}),
+    ),
+    "mounts": (frozenset({"hostPath", "containerPath"}), frozenset({"options", "type"})),
+    "hooks": (frozenset({"hookName", "path"}), frozenset({"args", "env", "timeout"})),
+    "netDevices": (frozenset({"hostInterfaceName", "name"}), frozenset()),
+}
+"""Lists of container edits: the fields that each entry must have, and those that it may have."""
+_OTHER: Final = {"env", "additionalGids", "intelRdt"}
+_DEPTH: Final = 6
+"""How deep the fields of a specification lie: devices[].containerEdits.mounts[].options."""
+
+
+class SpecError(Exception):
+    """A runtime would reject the file. The message says why."""
+
+
+class UnreadableYAMLError(Exception):
+    """PyYAML, which could read the file, is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("YAML needs PyYAML: pip install 'deviceplugin[yaml]'")
+
+
+def specification_files(directory: Path) -> list[Path]:
+    """Return the files in ``directory`` that a runtime reads, by name."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return sorted(path for path in found if path.suffix in SUFFIXES)
+
+
+def read(path: Path, newest: str = "") -> Mapping[str, Any]:
+    """Return the specification in ``path``.
+
+    ``newest`` is the newest version that the runtime knows. If that is unknown, a version that is
+    not among `VERSIONS` may have fields that are not known here.
+
+    Raises:
+        SpecError: A runtime would reject the file.
+        UnreadableYAMLError: It is YAML, and PyYAML is not installed.
+        OSError: It cannot be read.
+    """
+    found: object = _without_nulls(_parse(path))
+    if not isinstance(found, dict):
+        raise SpecError("is not an object with keys")
+    document = cast("Mapping[str, Any]", found)
+    try:
+        fault = next(_faults(document, newest), "")
+    except KeyError as error:
+        fault = f"{error.args[0]} is missing"
+    except (TypeError, ValueError, AttributeError) as error:
+        fault = f"is not a specification: {error}"
+    if fault:
+        raise SpecError(fault)
+    return document
+
+
+def names(document: Mapping[str, Any]) -> list[str]:
+    """Return the full names of the devices of a specification, such as ``example.com/gpu=0``."""
+    return [f"{document['kind']}={_name(device)}" for device in document["devices"]]
+
+
+def _name(device: Mapping[str, Any]) -> str:
+    name = device["name"]
+    return str(name) if isinstance(name, int) else name  # runtimes take a number for its text
+
+
+def _without_nulls(found: object, depth: int = _DEPTH) -> Any:
+    """Return ``found`` without keys that are null, which a Go program takes for absent."""
+    if depth and isinstance(found, dict):
+        items = cast("Mapping[str, Any]", found).items()
+        return {key: _without_nulls(one, depth - 1) for key, one in items if one is not None}
+    if depth and isinstance(found, list):
+        return [_without_nulls(one, depth - 1) for one in cast("Sequence[Any]", found)]
+    return found
+
+
+def _parse(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return json.loads(text) if path.suffix == ".json" else _parse_yaml(text)
+    except (ValueError, RecursionError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise SpecError(f"is not valid {path.suffix[1:].upper()}: {reason}") from error
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise UnreadableYAMLError from error
+    try:
+        return next(iter(yaml.safe_load_all(text)), None)  # of several, the first one counts
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def _faults(document: Mapping[str, Any], newest: str) -> Iterator[str]:
+    """Yield why a runtime rejects the file."""
+    found, kind, devices = document["cdiVersion"], document["kind"], document.get("devices", ())
+    version = _VERSION.fullmatch(found)
+    if version is None:
+        yield f"cdiVersion {found!r} is not a version such as '0.5.0'"
+    elif newest and version[1] not in VERSIONS[: VERSIONS.index(newest) + 1]:
+        yield f"invalid version {found!r}: this runtime knows {newest} at most"
+    if not is_kind(kind):
+        yield f"invalid kind {kind!r}: not of the form vendor.example.com/class"
+    if not devices:
+        yield "invalid spec, no devices"
+    named = [_name(device) for device in devices]
+    yield from (f"invalid device name {name!r}" for name in named if not is_device_name(name))
+    if len({*named}) < len(named):
+        yield "multiple devices of the same name"
+    if version and version[1] in VERSIONS:
+        yield from _faults_of_fields(document, version[1])
+
+
+def _faults_of_fields(document: Mapping[str, Any], version: str) -> Iterator[str]:
+    yield from (f"unknown field {name!r}" for name in document.keys() - _FIELDS)
+    yield from _faults_of_edits(document.get("containerEdits", {}))
+    for device in document["devices"]:
+        yield from _faults_of_device(device)
+    named = [{**device, "name": _name(device)} for device in document["devices"]]
+    needed = least_version({**document, "devices": named})
+    if VERSIONS.index(version) < VERSIONS.index(needed):
+        yield f"the spec version must be at least v{needed}"
+
+
+def _faults_of_device(device: Mapping[str, Any]) -> Iterator[str]:
+    name = device["name"]
+    yield from (f"device {name}: unknown field {key!r}" for key in device.keys() - _DEVICE_FIELDS)
+    edits: Mapping[str, Any] = device.get("containerEdits", {})
+    if not any(edits.values()):
+        yield f"invalid device {name}, empty device edits"
+    yield from (f"device {name}: {fault}" for fault in _faults_of_edits(edits))
+
+
+def _faults_of_edits(edits: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"unknown field {key!r}" for key in edits.keys() - _REQUIRED.keys() - _OTHER)
+    for variable in edits.get("env", ()):
+        if "=" not in variable.removeprefix("="):
+            yield f"invalid environment variable {variable!r}"
+    for key, (required, optional) in _REQUIRED.items():
+        for entry in edits.get(key, ()):
+            yield from (f"{key}: {name} is empty" for name in required if not entry.get(name))
+            unknown = entry.keys() - required - optional
+            yield from (f"{key}: unknown field {name!r}" for name in unknown)
+    yield from _faults_of_values(edits)
+
+
+def _faults_of_values(edits: Mapping[str, Any]) -> Iterator[str]:
+    for node in edits.get("deviceNodes", ()):
+        permissions = node.get("permissions", "")
+        if not set(permissions) <= set("rwm") and permissions != "none":
+            yield f"device {node['path']!r} has invalid permissions {permissions!r}"
+    for hook in edits.get("hooks", ()):
+        if hook["hookName"] not in _HOOKS:
+            yield f"invalid hook name {hook['hookName']!r}"
