@@ -40,6 +40,37 @@ def test_an_unknown_command_is_answered_with_the_nearest(
     assert f"deviceplugin: unknown command {name!r}: {hint}\n" == capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("lacking", "command", "said"),
+    [
+        ("deviceplugin.tools.bench", "bench", "is not in this image: pip install deviceplugin"),
+        ("urllib3", "fleet", "needs urllib3: pip install 'deviceplugin[cluster]'"),
+    ],
+)
+def test_a_command_that_is_not_installed_says_which_package_has_it(
+    lacking: str, command: str, said: str
+) -> None:
+    done = without(lacking, command)
+    assert (2, "", f"deviceplugin: {command} {said}\n") == done
+
+
+def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
+    status, _, err = without("deviceplugin.tools.doctor._report", "doctor")
+    assert 1 == status
+    assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._report halted" in err
+
+
+def without(module: str, command: str) -> tuple[int, str, str]:
+    """Run a command in a process that cannot import ``module``."""
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None; "
+        "from deviceplugin.__main__ import main; sys.exit(main(sys.argv[2:]))"
+    )
+    words = [sys.executable, "-c", program, module, command, "--help"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
 def test_a_command_gets_the_words_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["bench", "--help"])
     assert capsys.readouterr().out.startswith("usage: deviceplugin bench")

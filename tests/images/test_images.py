@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 
 import images
 from archive import Archive
+from containers import image_commands
+from containers.image_tree import judge, small_node
 from containers.unshare import POSSIBLE, Container, first_process
 from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod, SimulatedKubelet
@@ -189,6 +192,32 @@ def test_the_documented_sizes_are_those_of_the_image(
     sizes = json.loads(image(name).path.with_suffix(".sizes.json").read_text())
     names = ("plugin", "plugin_compressed", "whole", "whole_compressed")
     assert shown == pytest.approx([sizes[name] / 2**20 for name in names], rel=0.1)
+
+
+@running
+@each
+def test_every_command_of_an_image_runs_or_says_that_the_image_lacks_it(
+    name: str, image: Callable[[str], Image]
+) -> None:
+    made = image(name)
+    node = small_node(made.root / "tmp/node")
+    done = subprocess.run(
+        [
+            "chroot",
+            made.root,
+            "python3",
+            "-c",
+            Path(image_commands.__file__).read_text(),
+            "/tmp/node",
+        ],
+        env=dict(entry.split("=", 1) for entry in made.config["config"]["Env"]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shutil.rmtree(node)
+    assert "" == done.stderr
+    judge(json.loads(done.stdout))
 
 
 @running

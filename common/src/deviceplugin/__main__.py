@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the sub-command that ``argv`` (by default the process's arguments) names.
 
     Returns:
-        The exit status: the sub-command's, or 2 for a wrong command line.
+        The exit status: the sub-command's, or 2 for a wrong command line, and for a command that is
+        not installed, as some are not in images of plugins.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
@@ -105,8 +106,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"deviceplugin: {_unknown(name)}\n")
         return _USAGE
-    run = cast("Callable[[Sequence[str]], int]", import_module(COMMANDS[name].module).main)
+    try:
+        run = cast("Callable[[Sequence[str]], int]", import_module(COMMANDS[name].module).main)
+    except ModuleNotFoundError as error:
+        if not (reason := _missing(COMMANDS[name], error.name or "")):
+            raise
+        sys.stderr.write(f"deviceplugin: {name} {reason}\n")
+        return _USAGE
     return run(rest)
+
+
+def _missing(command: Command, module: str) -> str:
+    """Return why a command cannot run without ``module``; empty if it should have it."""
+    if f"{command.module}.".startswith(f"{module}."):
+        return "is not in this image: pip install deviceplugin"
+    if module == "urllib3":
+        return "needs urllib3: pip install 'deviceplugin[cluster]'"
+    return ""
 
 
 def _help() -> str:

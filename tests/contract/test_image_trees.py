@@ -1,0 +1,35 @@
+"""Every command of every image runs, or says what it lacks: on packages as an image has them.
+
+`tests/images` does the same in the images themselves.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import images
+from containers import image_commands
+from containers.image_tree import ABSENT, judge, lay_out, small_node
+
+
+@pytest.mark.parametrize("name", [*images.plugins(), images.OPERATOR])
+def test_every_command_of_an_image_runs_or_says_that_the_image_lacks_it(
+    name: str, tmp_path: Path
+) -> None:
+    folder, node = lay_out(name, tmp_path / "packages"), small_node(tmp_path / "node")
+    done = subprocess.run(
+        [sys.executable, "-S", image_commands.__file__, node],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    judge(json.loads(done.stdout))
+
+
+def test_images_lack_the_commands_for_developers() -> None:
+    assert {"bench", "conformance", "kubelet", "new", "stub"} == ABSENT

@@ -1,0 +1,76 @@
+"""Import every module of an image and run every command that its help lists. Prints JSON.
+
+It runs in the image, or on the folder of its packages: as ``python3 -c``, with the root of a node
+for the doctor as argument.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, distributions, entry_points
+from pathlib import Path
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Yield the modules that cannot be imported, and why."""
+    folder = Path(importlib.import_module("deviceplugin").__file__ or "").parents[1]
+    for path in sorted(folder.glob("deviceplugin*/**/*.py")):
+        name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        if not name.endswith("__main__"):  # which would run
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                yield name, str(error)
+
+
+def run(script: EntryPoint, *words: str) -> tuple[int, str, str]:
+    """Run a command; return its exit status and what it printed, or a traceback."""
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, [script.name, *words]
+    status: object = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = script.load()()
+        except SystemExit as done:
+            status = done.code
+        except BaseException:
+            status = 1
+            traceback.print_exc()
+    sys.argv = before
+    return (status if isinstance(status, int) else 0), out.getvalue(), err.getvalue()
+
+
+def listed(text: str) -> list[str]:
+    """Return the commands that a help lists."""
+    rest = re.split("^(?:commands|positional arguments):", text, maxsplit=1, flags=re.MULTILINE)[1:]
+    return re.findall(r"^ {2,4}([a-z][a-z-]+) {2,}\S", "".join(rest), re.MULTILINE)
+
+
+def commands() -> Iterator[tuple[str, tuple[int, str]]]:
+    """Yield each command line with its exit status and the errors that it printed."""
+    plugins = [one.name for one in entry_points(group="deviceplugin.plugins")]
+    own = [one for one in distributions() if one.name.startswith("deviceplugin")]
+    scripts = [each for one in own for each in one.entry_points if each.group == "console_scripts"]
+    for script in scripts:
+        status, out, err = run(script, "--help")
+        yield script.name, (status, err)
+        for name in plugins if script.name == "device-plugins" else listed(out):
+            status, _, err = run(script, name, "--help")
+            yield f"{script.name} {name}", (status, err)
+
+
+def findings(node: str) -> object:
+    """Return what the doctor finds on a node, or the errors that it printed."""
+    (script,) = entry_points(group="console_scripts", name="deviceplugin")
+    _, out, err = run(script, "doctor", f"--root={node}", "--json")
+    return json.loads(out)["findings"] if out else err
+
+
+if __name__ == "__main__":
+    report = {"commands": dict(commands()), "doctor": findings(sys.argv[-1])}
+    sys.stdout.write(json.dumps({**report, "modules": dict(modules())}))

@@ -1,0 +1,106 @@
+"""The packages of an image as its Dockerfile lays them out, without a build; and their commands.
+
+The workspace's packages come from their sources, and what they need from where it is installed.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+import images
+from deviceplugin.__main__ import COMMANDS
+from deviceplugin.kit.cdi import Edits, Specification
+from deviceplugin.simulator._device_manager import checkpoint
+from trim import UNUSED, trim
+
+ABSENT = {
+    name
+    for name, one in COMMANDS.items()
+    if one.module.rpartition(".")[0].replace(".", "/") in UNUSED
+}
+"""The commands of ``deviceplugin`` that images lack."""
+
+
+def lay_out(name: str, folder: Path) -> Path:
+    """Make the folder of the packages of the image ``name``, trimmed; return it."""
+    wanted = ["deviceplugin-operator"]
+    if name != images.OPERATOR:
+        wanted = [f"deviceplugin-{name}", "deviceplugin[cluster]"]  # as build/Dockerfile says
+    for package in _closure(wanted):
+        for path, place in _files(distribution(package)):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            _copy(path, folder / place)
+    trim(folder)
+    return folder
+
+
+def _closure(wanted: list[str]) -> set[str]:
+    """Return the packages that ``wanted`` need, with themselves, by the names that they have."""
+    found: set[tuple[str, str]] = set()
+    waiting = [Requirement(text) for text in wanted]
+    while waiting:
+        one = waiting.pop()
+        new = {(one.name, extra) for extra in ("", *one.extras)} - found
+        found |= new
+        for name, extra in new:
+            needed = [Requirement(text) for text in distribution(name).requires or ()]
+            waiting += [
+                each for each in needed if not each.marker or each.marker.evaluate({"extra": extra})
+            ]
+    return {re.sub(r"[-_.]+", "_", name).lower() for name, _ in found}
+
+
+def _files(package: Distribution) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a package, with their places in the folder."""
+    for file in package.files or ():
+        path = Path(str(package.locate_file(file)))
+        if file.parts[0] == "..":  # a command
+            continue
+        if file.suffix != ".pth":
+            yield path, Path(file)
+            continue
+        sources = Path(path.read_text(encoding="utf-8").strip())  # it is installed for editing
+        for source in sources.rglob("*"):
+            if source.is_file():
+                yield source, source.relative_to(sources)
+
+
+def _copy(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:  # on another file system
+        shutil.copyfile(path, target)
+
+
+def small_node(root: Path) -> Path:
+    """Make the root of a node with files that the doctor reads, and return it."""
+    plugin_dir, cdi = root / "var/lib/kubelet/device-plugins", root / "etc/cdi"
+    plugin_dir.mkdir(parents=True)
+    checkpoint.write(plugin_dir, [], {"example.com/gopher": ["gary"]})
+    cdi.mkdir(parents=True)
+    document = Specification("example.com/gopher", {"gary": Edits({"A": "1"})}).document()
+    (cdi / "a.json").write_text(json.dumps(document))
+    (cdi / "b.yaml").write_text(json.dumps({**document, "kind": "example.com/b"}))
+    return root
+
+
+def judge(report: Any) -> None:
+    """Assert that what ``image_commands.py`` printed in an image is right."""
+    assert {} == report["modules"]
+    found = {words: tuple(answer) for words, answer in report["commands"].items()}
+    absent = "deviceplugin: {} is not in this image: pip install deviceplugin\n"
+    expected = dict.fromkeys(found, (0, ""))
+    expected |= {f"deviceplugin {name}": (2, absent.format(name)) for name in ABSENT}
+    assert expected == found
+    assert {f"deviceplugin {name}" for name in COMMANDS} < found.keys()
+    said = {(one["check"], one["found"]) for one in report["doctor"]}
+    assert [] == [text for _, text in said if "check fails" in text]
+    assert said > {("checkpoint", "is intact, and has devices of 0 pods"), ("cdi", "has 1 devices")}
+    assert {"mode", "open-files", "selinux"} < {check for check, _ in said}
