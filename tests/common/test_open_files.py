@@ -40,14 +40,15 @@ class Plugin(dp.Plugin):
     def discover(self):
         return [dp.Device("a")]
 
-limit = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-dp.main(Plugin, argv=sys.argv[2:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+dp.main(Plugin, argv=sys.argv[3:])
 """
 
 
 @contextmanager
-def running(kubelet: Kubelet, limit: int, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    kubelet: Kubelet, limit: int, port: int, soft: int = 0
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a plugin in a process of its own that may have ``limit`` files open."""
     words = {
         "plugin-dir": kubelet.simulated.plugin_dir,
@@ -55,7 +56,9 @@ def running(kubelet: Kubelet, limit: int, port: int) -> Iterator[subprocess.Pope
         "http-address": f"127.0.0.1:{port}",
     }
     flags = [f"--{name}={value}" for name, value in words.items()]
-    process = subprocess.Popen([sys.executable, "-c", PLUGIN, str(limit), *flags])
+    process = subprocess.Popen(
+        [sys.executable, "-c", PLUGIN, str(soft or limit), str(limit), *flags]
+    )
     try:
         yield process
     finally:
@@ -102,6 +105,32 @@ def test_a_plugin_with_too_few_open_files_says_so_and_does_not_abort(kubelet: Ku
         assert 200 == status(port, "/healthz")
         assert process.poll() is None
     assert 0 == process.returncode
+
+
+def test_a_plugin_may_open_as_many_files_as_the_hard_limit_allows(kubelet: Kubelet) -> None:
+    with running(kubelet, 64, free_port(), soft=13) as process:
+        kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
+        assert (64, 64) == resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+
+
+def test_so_may_the_tools_beside_it() -> None:
+    program = (
+        "import resource, sys; from deviceplugin.__main__ import main; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 2048)); sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program, "doctor", "--only=open-files", "--verbose"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert "a process may have 2048" in done.stdout
+
+
+def test_a_limit_that_may_not_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_kind: int, _limits: tuple[int, int]) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    open_files.raise_limit()
+    assert before == resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def told(port: int) -> str:

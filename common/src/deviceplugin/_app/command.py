@@ -31,6 +31,7 @@ from deviceplugin._config import environment, loading, setting_names, settings_c
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
+from deviceplugin._platform import open_files
 from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
@@ -44,7 +45,6 @@ S = TypeVar("S", bound=Settings)
 
 _RELOAD_REST: Final = 0.1
 """Least seconds between reloads."""
-
 
 Command = Callable[[Sequence[str]], int]
 """A further command: it gets the arguments after its name, and returns its exit status."""
@@ -75,8 +75,6 @@ def main(
     description: str = ...,
     argv: Sequence[str] | None = ...,
 ) -> NoReturn: ...
-
-
 def main(
     *plugins: Callable[..., Plugin],
     settings: type[Settings] | None = None,
@@ -148,6 +146,7 @@ class _Command:
             plugins = self._make(settings)
             check_plugins(plugins)
             return preview(plugins, options.output, settings)
+        open_files.raise_limit()
         signals = Signals()  # first, because an unhandled signal kills, or is lost for pid 1
         for maker in self._makers:
             if isinstance(maker, Retrying):
@@ -197,8 +196,7 @@ class _Command:
         given = {name: value for name, value in vars(options).items() if name in keys}
         file = options.config or environment.config_file()
         other = None if file else self._default_config
-        watched = [path for path in (file, other) if path]
-        self._changes.note(watched)
+        self._changes.note([path for path in (file, other) if path])
         if other and other.exists():
             file = other
         settings = loading.load(self._settings, flags=given, file=file)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+from contextlib import suppress
 from typing import Final
 
 NEEDED: Final = 8
@@ -9,6 +10,16 @@ NEEDED: Final = 8
 RESERVE: Final = 2 * NEEDED
 """Files that everything off the device path leaves free for it."""
 _OPEN: Final = "/proc/self/fd"
+
+
+def raise_limit() -> None:
+    """Raise the soft limit to the hard one, if that is allowed.
+
+    The soft one is low for programs that use select(); a pod cannot set either.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def spare() -> int:

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from deviceplugin._app.exit_status import FAILED, USAGE, complain
 from deviceplugin._config import suggestions, values
+from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
 _LONGEST_TIMEOUT: Final = 60.0
@@ -51,6 +52,7 @@ def run(
         options = parser.parse_args(argv)
     except SystemExit as done:  # --help, or a usage error that argparse has printed
         return int(done.code or 0)
+    open_files.raise_limit()
     try:
         status = act(options)
         sys.stdout.flush()
