@@ -84,6 +84,15 @@ def test_a_directory_that_is_a_file_is_named(node: Node) -> None:
 
 
 @pytest.mark.usefixtures("listening")
+def test_a_record_of_another_version_is_not_to_be_deleted(node: Node) -> None:
+    path = claims(node) / "uid-1.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    (failed,) = [one for one in _dra.CHECK.run(node) if one.verdict == "failure"]
+    assert failed.found.startswith("is of version 2, and this release reads 1: ")
+    assert "use the release that wrote it, or delete the pod that has the claim." == failed.do
+
+
+@pytest.mark.usefixtures("listening")
 def test_records_that_cannot_be_read_are_failures(node: Node) -> None:
     (claims(node) / "uid-2.json.bad").touch()
     (claims(node) / "uid-3.json").write_text("{}")

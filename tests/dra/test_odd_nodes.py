@@ -1,7 +1,7 @@
 """A node of a simulated cluster in odd states: no pods, lost records, two processes."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,14 +82,17 @@ def records(root: Path) -> list[str]:
     return sorted(one.name for one in (root / "plugins" / DRIVER / "claims").iterdir())
 
 
-def damage_the_record(node: DualNode, root: Path) -> str:
-    """Let a pod run by a claim, damage its record while the plugin is away, and start that."""
+def damage_the_record(
+    node: DualNode, root: Path, damaged: Callable[[str], str] = lambda _: "{"
+) -> str:
+    """Let a pod run by a claim, stop the plugin, and damage the claim's record."""
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)
     (held,) = node.run("one")
     node.stop()
     (name,) = records(root)
-    (root / "plugins" / DRIVER / "claims" / name).write_text("{")
+    file = root / "plugins" / DRIVER / "claims" / name
+    file.write_text(damaged(file.read_text()))
     return held
 
 
@@ -123,6 +126,30 @@ def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
     node.wait_for(plugin=ALL, dra=set())
     eventually(lambda: not node.sockets(), "the end of the driver")
     eventually(lambda: not list(folder.iterdir()), "the removal")
+
+
+@pytest.mark.parametrize("older", ["dra", "device-plugin"])
+def test_a_claim_outlives_a_downgrade_to_a_release_that_cannot_read_its_record(
+    node: DualNode, root: Path, older: str
+) -> None:
+    version, newer = '"version": 1,', '"version": 99,'
+    held = damage_the_record(node, root, lambda text: text.replace(version, newer))
+    node.start(protocol=older)
+    withheld = ALL - {held}
+    node.wait_for(
+        plugin=set() if older == "dra" else withheld, dra=withheld if older == "dra" else set()
+    )
+    node.stop()
+    (name,) = records(root)
+    file = root / "plugins" / DRIVER / "claims" / name
+    assert newer in file.read_text()
+    file.write_text(file.read_text().replace(newer, version))  # what the newer release makes of it
+    node.start(protocol="dra")
+    node.wait_for(plugin=set(), dra=ALL)  # the API server knows that the claim has it
+    assert [name.removesuffix(".bad")] == records(root)
+    node.end("one")
+    node.wait_for(plugin=set(), dra=ALL)
+    eventually(lambda: not records(root), "the release")
 
 
 # Two processes of one driver.

@@ -76,9 +76,9 @@ def test_admin_access_and_what_the_claim_had_before_are_told_apart() -> None:
     assert [DEVICE, admin] == both.given
 
 
-def test_what_a_newer_version_adds_is_ignored(records: Records) -> None:
+def test_what_a_newer_release_adds_is_ignored(records: Records) -> None:
     written = record().written()
-    written["version"], written["more"] = 2, True
+    written["more"] = True
     written["devices"][0]["more"] = written["claim"]["more"] = "yes"
     records.directory.mkdir()
     (records.directory / "uid-1.json").write_text(json.dumps(written))
@@ -99,6 +99,8 @@ def changed(**changes: Any) -> str:
         "[" * 100_000,
         "\udcff",
         changed(state="lost"),
+        changed(version=2),
+        changed(version=None),
         changed(document=[]),
         changed(boot=None),
         changed(claim={"namespace": "a", "name": "b"}),
@@ -124,6 +126,31 @@ def test_a_file_that_is_not_a_record_is_set_aside_and_the_others_are_used(
     assert 1 == len(caplog.records)
     records.remove("uid-1")  # the kubelet releases it
     assert [] == records.set_aside()
+
+
+def test_a_record_of_another_version_is_named_with_what_to_do(
+    records: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.directory.mkdir()
+    (records.directory / "uid-1.json").write_text(changed(version=99))
+    assert {} == records.load()
+    (logged,) = caplog.records
+    said = "is of version 99, and this release reads 1: start the release that wrote it"
+    assert said == logged.__dict__["error"]
+    assert str(records.directory / "uid-1.json") == logged.__dict__["file"]
+
+
+def test_a_record_that_an_older_release_has_set_aside_is_used_again(records: Records) -> None:
+    for uid in ("uid-1", "uid-2"):
+        records.write(record(uid))
+        path = records.directory / f"{uid}.json"
+        path.with_name(f"{uid}.json.bad").write_bytes(path.read_bytes())
+    (records.directory / "uid-1.json").unlink()
+    (records.directory / "uid-3.json.bad").write_text(changed())  # of another claim
+    (records.directory / "uid-4.json.bad").write_text("{")
+    assert {"uid-1": record("uid-1"), "uid-2": record("uid-2")} == records.load()
+    kept = [f"uid-{number}.json.bad" for number in (2, 3, 4)]
+    assert kept == [path.name for path in records.set_aside()]
 
 
 def test_a_file_that_cannot_even_be_set_aside_hinders_nothing(

@@ -10,8 +10,19 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import device_name
 
 _VERSION: Final = 1
+"""Raise it when an older release would take a record for something else than it is."""
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
 State = Literal["preparing", "prepared"]
+
+
+class OtherVersionError(ValueError):
+    """A record of another version. The release that wrote it can read it."""
+
+    def __init__(self, found: object) -> None:
+        super().__init__(
+            f"is of version {found!r}, and this release reads {_VERSION}: "
+            "start the release that wrote it"
+        )
 
 
 def is_uid(text: str) -> bool:
@@ -122,11 +133,14 @@ class Record:
 
     @classmethod
     def read(cls, found: Any) -> Self:
-        """Return the record that `written` made. What a newer version has added is ignored.
+        """Return the record that `written` made. What a newer release has added is ignored.
 
         Raises:
             ValueError: It is not a record.
+            OtherVersionError: It is not of the version that this release reads.
         """
+        if isinstance(found, dict) and found.get("version", _VERSION) != _VERSION:
+            raise OtherVersionError(found["version"])
         try:
             state, document = found["state"], found["document"]
             record = cls(

@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,16 +40,19 @@ class Records:
     def load(self) -> Mapping[str, Record]:
         """Read all records, in place of those known before; return them by uid.
 
-        A file that is not a record is renamed, so that the others can be used. A directory that
-        does not exist has none.
+        A file that is not a record is renamed, so that the others can be used. One that was renamed
+        and is a record is used again: an older release could not read it. A directory that does not
+        exist has none.
 
         Raises:
             OSError: The directory cannot be read.
         """
+        for path in self.set_aside():
+            _take_back(path)
         found: dict[str, Record] = {}
         for path in _files(self.directory, _ENDING):
             try:
-                found[path.stem] = _read(path)
+                found[path.stem] = _read(path, path.stem)
             except (OSError, ValueError, RecursionError) as error:
                 _set_aside(path, error)
         with self._lock:
@@ -113,11 +117,21 @@ def _files(directory: Path, ending: str) -> list[Path]:
     return sorted(p for p in found if p.name.endswith(ending) and not p.name.startswith("."))
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path, uid: str) -> Record:
     record = Record.read(json.loads(path.read_bytes()))
-    if record.claim.uid != path.stem or not is_uid(path.stem):
+    if record.claim.uid != uid or not is_uid(uid):
         raise ValueError(f"it is of claim {record.claim.uid!r}")
     return record
+
+
+def _take_back(path: Path) -> None:
+    """Give a file that was set aside its name again, if it is a record and that name is free."""
+    place = path.with_suffix("")
+    if place.exists():
+        return
+    with suppress(OSError, ValueError, RecursionError):
+        _read(path, place.stem)
+        path.replace(place)
 
 
 def _set_aside(path: Path, error: Exception) -> None:

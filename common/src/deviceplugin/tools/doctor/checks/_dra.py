@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._dra.claims.cdi_files import file_of
-from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.claims.record import OtherVersionError, Record
 from deviceplugin._dra.serving.server import SERVICE_SOCKET
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.tools.doctor._check import Check
@@ -23,6 +23,7 @@ _ASIDE: Final = (
     "the devices of a claim that the kubelet names are given to nobody else, and are not cleaned "
     "up."
 )
+_OTHER: Final = "use the release that wrote it, or delete the pod that has the claim."
 
 
 def _check(node: Node) -> Iterator[Finding]:
@@ -64,6 +65,8 @@ def _driver(node: Node, directory: Path) -> Iterator[Finding]:
         elif path.suffix == ".json" and not path.name.startswith("."):
             try:
                 records[path] = Record.read(json.loads(path.read_bytes()))
+            except OtherVersionError as error:
+                yield failure(path, str(error), means=_ASIDE, do=_OTHER)
             except (ValueError, RecursionError) as error:
                 do = "delete the pod that has the claim, then this file, and restart the driver."
                 yield failure(path, str(error), means=_LOST, do=do)
