@@ -184,6 +184,16 @@ def test_nothing_can_be_changed_over_http() -> None:
             assert 501 == ask(server, "/devices", method=method)[0]
 
 
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\x02\x00\x01", b"\0", b"\x80.\x01", b"{}"])
+def test_bytes_that_begin_no_request_are_refused_without_waiting_for_a_line(sent: bytes) -> None:
+    with serving() as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.settimeout(PATIENCE)
+        client.sendall(sent)
+        answer = client.makefile("rb").read().decode()
+        assert answer.startswith("HTTP/1.0 400 Not an HTTP request: this port has no TLS\r\n")
+        assert 200 == ask(server, "/healthz")[0]
+
+
 def test_a_client_that_says_nothing_keeps_nobody_waiting() -> None:
     with serving() as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader
 from itertools import islice
 from typing import Any, Final, Protocol, cast
 
@@ -184,6 +185,17 @@ def _handler(
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _CLIENT_TIMEOUT
+
+        @override
+        def handle_one_request(self) -> None:
+            begin = cast("BufferedReader", self.rfile).peek(1)[:1]  # empty if the client is gone
+            if begin and not begin.isalpha():
+                # Such as TLS, in which the end of a line might never come.
+                self.requestline = self.request_version = self.command = ""
+                self.close_connection = True
+                self.send_error(400, "Not an HTTP request: this port has no TLS")
+            else:
+                super().handle_one_request()
 
         def do_GET(self) -> None:
             route = routes.get(self.path.partition("?")[0])
