@@ -204,6 +204,17 @@ def test_a_wrong_command_line_is_told(
     assert capsys.readouterr().err.startswith(expected)
 
 
+def test_an_interrupt_before_it_serves_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(**_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_installed, "entry_points", interrupt)
+    assert 130 == command("gopher")
+    assert "" == capsys.readouterr().err
+
+
 def test_help_lists_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == command("--help")
     assert "installed plugins: amd, " in capsys.readouterr().out

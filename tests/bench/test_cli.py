@@ -121,4 +121,4 @@ def test_an_interrupt_ends_it_without_a_trace(monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_cli, "_run", interrupt)
-    assert 1 == main([])
+    assert 130 == main([])

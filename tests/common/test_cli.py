@@ -16,6 +16,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._config.setting_names import key
 from deviceplugin.testing import Kubelet
+from patience import PATIENCE
 from plugin_process import run, started
 
 RESOURCE = "example.com/gopher"
@@ -540,7 +541,10 @@ def test_an_interrupt_ends_a_discovery_that_is_shown(
         """)
     with started(plugin_dir, "--once", command=command) as process:
         process.wait_for("looking")
-        assert -signal.SIGINT == process.stop(signal.SIGINT)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.stderr is not None
+        assert "" == process.process.stderr.read()
+        assert -signal.SIGINT == process.process.wait(PATIENCE)
 
 
 # Plugins of other makes.

@@ -35,7 +35,7 @@ def run(*words: str, error: BaseException | None = None) -> int:
             "deviceplugin measure: size: none\ndeviceplugin measure: depth: none\n",
         ),
         (OSError("no disk"), 1, "deviceplugin measure: no disk\n"),
-        (KeyboardInterrupt(), 1, ""),
+        (KeyboardInterrupt(), 130, ""),
     ],
 )
 def test_how_a_command_ends_is_its_status(

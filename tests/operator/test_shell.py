@@ -241,3 +241,15 @@ def test_the_command_runs_the_shell_with_what_it_is_told(
         main(words)
     assert 0 == raised.value.code
     assert ["Controller", "n", "http://a:1", {"liveness": probe}] == told
+
+
+def test_an_interrupt_before_it_watches_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shell, "run", interrupt)
+    with pytest.raises(SystemExit) as raised:
+        main(["run", "--namespace", "n", "--api-server", "http://a:1"])
+    assert 130 == raised.value.code

@@ -4,19 +4,22 @@ Derive a class from ``Plugin``, return the devices and their health from its ``d
 ``main``. Everything else has a default.
 """
 
-from deviceplugin._app.command import main
-from deviceplugin._app.run import run
-from deviceplugin._config.settings import Settings
-from deviceplugin.errors import (
-    AllocationError,
-    ConfigError,
-    DevicePluginError,
-    DiscoveryError,
-    UnhealthyDeviceError,
-    UnknownDeviceError,
-)
-from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology, Version
-from deviceplugin.plugin import Plugin
+from deviceplugin._app import signals as _signals
+
+with _signals.ending_at_once():
+    from deviceplugin._app.command import main
+    from deviceplugin._app.run import run
+    from deviceplugin._config.settings import Settings
+    from deviceplugin.errors import (
+        AllocationError,
+        ConfigError,
+        DevicePluginError,
+        DiscoveryError,
+        UnhealthyDeviceError,
+        UnknownDeviceError,
+    )
+    from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology, Version
+    from deviceplugin.plugin import Plugin
 
 __all__ = [
     "Allocation",

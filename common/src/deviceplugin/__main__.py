@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, cast
 
+from deviceplugin._app.signals import ending_at_once
 from deviceplugin._config.suggestions import suggestion
 
 _USAGE: Final = 2
@@ -107,12 +108,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"deviceplugin: {_unknown(name)}\n")
         return _USAGE
     try:
-        run = cast("Callable[[Sequence[str]], int]", import_module(COMMANDS[name].module).main)
+        with ending_at_once():
+            found = import_module(COMMANDS[name].module)
     except ModuleNotFoundError as error:
         if not (reason := _missing(COMMANDS[name], error.name or "")):
             raise
         sys.stderr.write(f"deviceplugin: {name} {reason}\n")
         return _USAGE
+    run = cast("Callable[[Sequence[str]], int]", found.main)
     return run(rest)
 
 

@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except dp.ConfigError as error:
         sys.stderr.write(f"deviceplugin-operator: {error}\n")
         raise SystemExit(2) from None
+    except KeyboardInterrupt:  # before kopf has taken the signals
+        raise SystemExit(130) from None
     raise SystemExit(0)
 
 

@@ -26,7 +26,7 @@ from typing import (
 
 from deviceplugin._app import exit_status, flags
 from deviceplugin._app.file_changes import FileChanges
-from deviceplugin._app.signals import Signals
+from deviceplugin._app.signals import Signals, end_by
 from deviceplugin._config import environment, loading, setting_names, settings_check
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
@@ -104,6 +104,8 @@ def main(
     except ConfigError as error:
         exit_status.complain(command.name, error)
         status = exit_status.USAGE
+    except KeyboardInterrupt:  # before it serves, or in another command
+        end_by(signal.SIGINT)
     raise SystemExit(status)
 
 

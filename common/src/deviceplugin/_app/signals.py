@@ -1,13 +1,49 @@
 """Signals: SIGTERM and SIGINT stop the process, SIGHUP makes it read its settings again."""
 
+import os
 import select
 import signal
 import socket
-from contextlib import suppress
-from typing import Final
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """In the order in which they are handled: a stop goes first."""
+
+
+_DEFAULTS: Final[Mapping[int, Any]] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """In the context, let SIGTERM and SIGINT end the process, unless it has handlers of its own.
+
+    It is for imports: there is nothing to stop, and a traceback would be of no use. By itself the
+    first process of a container would not even notice SIGTERM.
+    """
+    ours = []
+    if threading.current_thread() is threading.main_thread():
+        ours = [kind for kind, usual in _DEFAULTS.items() if signal.getsignal(kind) == usual]
+    for kind in ours:
+        signal.signal(kind, end_by)
+    try:
+        yield
+    finally:
+        for kind in ours:
+            signal.signal(kind, _DEFAULTS[kind])
+
+
+def end_by(number: int, _frame: FrameType | None = None) -> NoReturn:
+    """End the process as the signal ``number`` does, which is what its shell looks for."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+    os._exit(128 + number)  # the first process of a container survives its own signals
 
 
 class Signals:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Final, cast
 
-from deviceplugin._app.exit_status import FAILED, USAGE, complain
+from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
 from deviceplugin._config import suggestions, values
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
@@ -46,7 +46,7 @@ def run(
     """Parse ``argv``, call ``act`` with the options, and return the exit status.
 
     0 after ``--help``; 2 for a wrong command line or a ``ConfigError``; 1 if ``act`` raises one of
-    ``failures``, is interrupted, or writes to a closed pipe. Errors are printed.
+    ``failures`` or writes to a closed pipe; 130 if it is interrupted. Errors are printed.
     """
     try:
         options = parser.parse_args(argv)
@@ -67,7 +67,7 @@ def run(
         complain(parser.prog, error)
         return FAILED
     except KeyboardInterrupt:
-        return FAILED
+        return INTERRUPTED
     return status
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 from typing_extensions import override
 
 from deviceplugin._app import command
-from deviceplugin._app.exit_status import USAGE, complain
+from deviceplugin._app.exit_status import INTERRUPTED, USAGE, complain
 from deviceplugin._config import environment
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.settings import Settings
@@ -64,10 +64,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         if not names:
             raise SystemExit(_explain(words))
         _installed.check(names)
+        parts = {name: _part(name) for name in names}
     except ConfigError as error:
         complain(_NAME, error)
         raise SystemExit(USAGE) from None
-    parts = {name: _part(name) for name in names}
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
     settings = settings_of(
         {name: settings for name, (_, settings) in parts.items()},
         {*_installed.names()} - {*names},
