@@ -131,6 +131,7 @@ def _description(device: Device) -> _Kinds:
     return (
         ("resource", str, (device.resource,)),
         ("share_of", str, (device.share_of,)),
+        ("piece of hardware", str, device.hardware),
         ("health", Health, (device.health,)),
         ("topology", Topology, () if device.topology is None else (device.topology,)),
         ("attribute", str, device.attributes),

@@ -111,6 +111,11 @@ class Device:
     share_of: str = ""
     """If it is a share, the id of what is shared, which is not that of another device. All shares
     of it are equal but for their ids. With DRA slices have it once, and its shares are counted."""
+    hardware: Sequence[str] = ()
+    """The pieces of hardware that it is: paths of device nodes, which count by device number, and
+    names, such as a PCI address. While a pod has one of them, no other device with it is given out,
+    whatever its id or resource. By default, its ``nodes``. Devices that are there at the same time
+    may have pieces in common, such as a control node."""
     numbered: bool = False
     """Whether ``{position}`` is replaced by the number of the device, from 0, among the devices of
     one container: in container paths, and in names and values of environment and annotations."""
@@ -121,6 +126,7 @@ class Device:
             type(self.nodes) is tuple
             and type(self.mounts) is tuple
             and type(self.cdi_names) is tuple
+            and type(self.hardware) is tuple
             and type(self.envs) is MappingProxyType
             and type(self.annotations) is MappingProxyType
             and type(self.attributes) is MappingProxyType
@@ -128,7 +134,7 @@ class Device:
         ):
             return
         mappings = ("envs", "annotations", "attributes", "capacity")
-        freeze(self, lists=("nodes", "mounts", "cdi_names"), mappings=mappings)
+        freeze(self, lists=("nodes", "mounts", "cdi_names", "hardware"), mappings=mappings)
 
     @classmethod
     def from_path(cls, path: Path | str, *, sysfs: Path = _topology.SYSFS) -> "Device":

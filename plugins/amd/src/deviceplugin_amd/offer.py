@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import numa, sharing
+from deviceplugin.kit import numa, pieces, sharing
 from deviceplugin.kit.selection import Selection
 from deviceplugin_amd.gpus import Gpu
 from deviceplugin_amd.settings import AmdSettings
@@ -59,6 +59,7 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
     return dp.Device(
         unit.id,
         resource=f"{DOMAIN}/{name}",
+        hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in unit.nodes)],
         health=health,
         topology=numa.topology(gpu.numa),
         nodes=[

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import numa, sharing
+from deviceplugin.kit import numa, pieces, sharing
 from deviceplugin_intelgpu.gpus import DRIVERS, Gpu
 from deviceplugin_intelgpu.settings import DOMAIN, DRIVER, IntelGpuSettings
 
@@ -64,6 +64,7 @@ def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Devic
         nodes=[_node(settings, name) for name in gpu.nodes],
         mounts=list(_mounts(gpu, settings)),
         attributes=attributes,
+        hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in gpu.nodes)],
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import deviceplugin as dp
-from deviceplugin.kit import numa, sharing
+from deviceplugin.kit import numa, pieces, sharing
 from deviceplugin_rdma.access import Access, access
 from deviceplugin_rdma.entries import Entry
 from deviceplugin_rdma.nics import Nic
@@ -109,7 +109,12 @@ def _device(offer: Offer) -> dp.Device:
         topology=numa.topology(node),
         nodes=offer.access.nodes,
         attributes=dict(_attributes(nic)),
+        hardware=_hardware(offer),
     )
+
+
+def _hardware(offer: Offer) -> list[str]:
+    return [pieces.pci(offer.nic.address), *(node.host_path for node in offer.access.nodes)]
 
 
 def _attributes(nic: Nic) -> Iterator[tuple[str, str]]:
@@ -141,6 +146,7 @@ def _together(members: Sequence[Offer]) -> Iterator[Offered]:
         health=dp.Health(bool(usable), reasons),
         nodes=[node for one in usable or members for node in one.access.nodes],
         attributes={"pci": ",".join(one.nic.address for one in members)},
+        hardware=[piece for one in members for piece in _hardware(one)],
     )
     whole = entry.name if entry.shares > 1 else ""
     for number in range(entry.shares):

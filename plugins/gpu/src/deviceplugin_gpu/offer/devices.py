@@ -28,6 +28,7 @@ def describe(
             unit.id,
             resource=unit.resource,
             share_of="" if unit.replica is None else unit.uuid,
+            hardware=list(dict.fromkeys((unit.gpu.uuid, unit.uuid))),
             health=health[unit.id],
             topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
