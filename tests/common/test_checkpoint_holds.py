@@ -11,6 +11,7 @@ import pytest
 from deviceplugin._attribution import checkpoint as _checkpoint
 from deviceplugin._attribution.checkpoint import Checkpoint, Entry
 from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
+from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -23,13 +24,18 @@ OURS = {R}
 UNSOUND = "kubelet checkpoint ignored"
 
 
+RESPONSE = pb.ContainerAllocateResponse(
+    envs={"A": "<&>\u2028\u00fc"}, devices=[pb.DeviceSpec(host_path="/dev/a")]
+)
+ANSWER = RESPONSE.SerializeToString()
+
+
 def write(directory: Path, *entries: Entry) -> None:
     """Write a checkpoint as the kubelet does, with two entries for two NUMA nodes each."""
-    response = pb.ContainerAllocateResponse(envs={"A": "<&>\u2028\u00fc"})
     simulated.write(
         directory,
         [
-            KubeletEntry(e.pod, e.container, e.resource, Grant({0: (e.device,), -1: ()}, response))
+            KubeletEntry(e.pod, e.container, e.resource, Grant({0: (e.device,), -1: ()}, RESPONSE))
             for e in entries
         ],
         {R: ["a", "b"]},
@@ -37,11 +43,11 @@ def write(directory: Path, *entries: Entry) -> None:
 
 
 def init(device: str, pod: str = "u1") -> Entry:
-    return Entry(pod, "first", R, device)
+    return Entry(pod, "first", R, device, ANSWER)
 
 
 def main(device: str, pod: str = "u1") -> Entry:
-    return Entry(pod, "main", R, device)
+    return Entry(pod, "main", R, device, ANSWER)
 
 
 def listing(*holds: tuple[str, str], complete: bool = True, pods: str = "p") -> Holdings:
@@ -260,3 +266,16 @@ def test_a_pod_with_one_container_left_is_still_there(
     write(tmp_path, main("a"), Entry("u1", "side", R, "b"))
     recorded.held(listing(("main", "a"), ("side", "b")), OURS)
     assert devices("a", "b") == recorded.held(listing(("side", "b")), OURS)
+
+
+def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:
+    write(tmp_path, init("a"), init("b"), main("c"))
+    recorded = CheckpointHolds(Checkpoint(tmp_path))
+
+    assert Given(["/dev/a"], [(R, "a"), (R, "b")]) == recorded.given((R, "a"))
+    assert Given(["/dev/a"], [(R, "c")]) == recorded.given((R, "c"))
+    assert recorded.given((R, "d")) is None
+
+
+def test_an_answer_that_cannot_be_read_names_no_device_nodes() -> None:
+    assert () == Entry("u1", "main", R, "a", b"\xff").paths

@@ -111,6 +111,7 @@ class Host:
                 timing=timing,
                 catalogue=self._catalogue,
                 ask=self._tracker.ask,
+                ownership=self._ownership,
                 watcher=self._watcher,
                 metrics=self._metrics,
             )

@@ -6,8 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from deviceplugin._platform.checkpoint import FILE_NAME, decode
 from deviceplugin.kit.log import Problems
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +26,17 @@ class Entry(NamedTuple):
     container: str
     resource: str
     device: str
+    answer: bytes = b""
+    """What the container got with its devices of the resource, as on the wire."""
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The device nodes on the host that the container got; empty if that cannot be read."""
+        try:
+            answer = pb.ContainerAllocateResponse.FromString(self.answer)
+        except DecodeError:
+            return ()
+        return [node.host_path for node in answer.devices]
 
 
 class Checkpoint:
@@ -72,7 +86,7 @@ def _decoded(text: bytes) -> Collection[Entry]:
     if len(text) > _MAX_BYTES:
         raise ValueError(f"is longer than {_MAX_BYTES} bytes")
     return [
-        Entry(one.pod, one.container, one.resource, device)
+        Entry(one.pod, one.container, one.resource, device, one.response)
         for one in decode(text).entries
         for ids in one.devices.values()
         for device in ids

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from deviceplugin._attribution.checkpoint import Checkpoint, Entry
+from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Holdings, PodName
 from deviceplugin._attribution.poll_schedule import Key
 
@@ -67,6 +68,17 @@ class CheckpointHolds:
         """Record that all pods were listed, as asked for at ``moment``."""
         with self._lock:
             self._known = moment
+
+    def given(self, key: Key) -> Given | None:
+        """Return what a container got with the device ``key``, if that is recorded."""
+        with self._lock:
+            entries = self._checkpoint.entries()
+        mine = next((one for one in entries if (one.resource, one.device) == key), None)
+        if mine is None:
+            return None
+        same = (mine.pod, mine.container, mine.resource)
+        together = [one for one in entries if (one.pod, one.container, one.resource) == same]
+        return Given(mine.paths, [(one.resource, one.device) for one in together])
 
     def is_free(self, ours: Collection[str]) -> bool:
         """Return whether nothing of the resources ``ours`` is recorded for any pod.

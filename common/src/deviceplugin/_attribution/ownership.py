@@ -1,17 +1,17 @@
 """Who may give out a device: the device plugin or the DRA driver."""
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
 from deviceplugin._attribution import protocol_state
-from deviceplugin._attribution.claim_holders import Claim, ClaimHolders, Unreadable
+from deviceplugin._attribution.claim_holders import Claim, Unreadable
 from deviceplugin._attribution.device_choice import Choice, choose, refuse
 from deviceplugin._attribution.handover import Handover
-from deviceplugin._attribution.pod_holders import PodHolders
+from deviceplugin._attribution.hardware import Records, no_records
+from deviceplugin._attribution.holders import Holders
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._attribution.protocol_state import HELD, UNHEALTHY, UNKNOWN, Mode, OfferState
@@ -30,9 +30,8 @@ _TIMING: Final = AttributionTiming.of(30.0)
 class Ownership:
     """Who owns each device and who holds it. Thread-safe.
 
-    The owner is the protocol that may give a device out. An Allocate and a Prepare are decided and
-    recorded under one lock, so no device ever gets two holders, however often the mode changes. See
-    `Handover` for how a device changes its owner.
+    The owner is the protocol that may give a device out; `Handover` says how it changes. Allocate
+    and Prepare are decided and recorded under one lock, so no device ever gets two holders.
 
     Args:
         mode: The protocol that offers devices.
@@ -52,11 +51,12 @@ class Ownership:
         self._mode: Mode = mode
         self._resources, self._clock = resources, clock
         self._lock = threading.Lock()
-        self._pods = PodHolders(timing)
-        self._allocating: Counter[Key] = Counter()
-        self._claims = ClaimHolders()
+        self._holders = Holders(timing)
+        self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
+        self.hardware = self._holders.hardware  # discoveries say what that is
+        self.hardware.changes.add(self._listeners.call)
 
     # For the device plugin.
 
@@ -70,24 +70,22 @@ class Ownership:
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
             refuse({key: why for key in keys if (why := self._closed_to_pods(key))}, resource)
-            self._allocating.update(keys)
+            others = self._holders.begin(keys)
+            same = {key: why for key in keys if (why := self._holders.elsewhere(key))}
         given: Collection[Key] = ()
         try:
+            refuse(same, resource)
             yield
             given = keys
         finally:
             with self._lock:
-                self._pods.allocated(given, self._clock.now())
-                self._allocating.subtract(keys)  # faster than the difference of two Counters
-                for key in (key for key in keys if not self._allocating[key]):
-                    del self._allocating[key]
-            if self._mode == "dra":
-                self._listeners.call()
+                others |= self._holders.end(keys, given, self._clock.now())
+            self._call(others=others, changed=self._mode == "dra")
 
     def withheld(self, resource: str, ids: Iterable[str]) -> Mapping[str, str]:
         """Return which of ``ids`` the device plugin must not offer, each with the reason."""
         with self._lock:
-            if self._mode == "device-plugin" and not self._claims and not self._handover:
+            if not (self._mode == "dra" or self._claims or self._handover or self.hardware.rivals):
                 return _NOTHING  # so that a node without DRA does not pay for it
             keys = ((resource, device_id) for device_id in ids)
             return {key[1]: why for key in keys if (why := self._withheld(key))}
@@ -95,10 +93,9 @@ class Ownership:
     def _closed_to_pods(self, key: Key) -> str:
         """Return why no Allocate may give out the device; empty if one may.
 
-        That a pod holds it is no reason: the kubelet decides among pods, and notices their end
-        sooner. It may still have chosen a device that it has been told to be unhealthy.
+        The kubelet may still have chosen a device that it has been told to be unhealthy.
         """
-        if why := self._claims.closed(key):
+        if why := self._holders.closed_to_pods(key):
             return why
         if self._owner_is_plugin(key):
             return ""
@@ -128,17 +125,19 @@ class Ownership:
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:
             held = self._claims.held(claim.uid)
-            closed = lambda key: "" if key in held else self._closed_to(claim, key)  # noqa: E731
+            closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
             self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
-        self._listeners.call()
+            others = self._holders.compare()
+        self._call(others=others)
         return chosen
 
     def unprepare(self, uid: str) -> frozenset[Key]:
         """Forget the claim ``uid``, and return the devices that are free now; none if unknown."""
         with self._lock:
             free = self._claims.forget(uid)
-        self._listeners.call()
+            others = self._holders.compare()
+        self._call(others=others)
         return free
 
     def restore(
@@ -147,6 +146,7 @@ class Ownership:
         shares: _Keys = (),
         *,
         unreadable: Unreadable | None = None,
+        records: Records = no_records,
     ) -> None:
         """Count what ``claims`` have as held by them, whoever else does: it was prepared before.
 
@@ -157,39 +157,25 @@ class Ownership:
                 self._claims.respect(unreadable)
             for claim, keys in claims.items():
                 self._claims.record(claim, frozenset(keys), shares)
-        self._listeners.call()
+            others = self._holders.compare(records)
+        self._call(others=others)
 
     def claims(self) -> Mapping[Key, Claim]:
         """Return the claims that hold devices, by device."""
         return self._claims.by_device
 
     def offered(self, resource: Resource) -> Mapping[str, OfferState]:
-        """Return what DRA says of each device of ``resource``, by its id.
-
-        Until it is known what pods hold, nothing is offered.
-        """
+        """Return what DRA says of each device of ``resource``, by id; nothing until it is known."""
         with self._lock:
             return {
                 device_id: self._offer(device, (resource.name, device_id))
                 for device_id, device in resource.devices.items()
             }
 
-    def _closed_to(self, claim: Claim, key: Key) -> str:
-        """Return why ``claim``, perhaps of the other mode, may not get it; empty if it may."""
-        if why := self._claims.closed(key, claim):
-            return why
-        if not self._pods.known:
-            return UNKNOWN
-        return self._held_by_pod(key)
-
-    def _held_by_pod(self, key: Key) -> str:
-        if key in self._allocating or key in self._pods.held:
-            return f"held by {self._pods.name(key)} through the device plugin"
-        return ""
-
     def _offer(self, device: Device, key: Key) -> OfferState:
         offered = self._mode == "dra" and self._pods.known
-        held = self._held_by_pod(key) or self._claims.unreadable_holder(key)
+        held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
+        held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
         closed = held or (protocol_state.LEAVING_PLUGIN if is_leaving else "")
         return protocol_state.of(
@@ -212,8 +198,8 @@ class Ownership:
         """Return whether DRA offers devices of ``resource``, or did and is not done with them."""
         with self._lock:
             keys = self._claims.by_device.keys() | self._handover.keys
-            is_served = self._mode == "dra" or self._driver_runs
-            return is_served or any(name == resource for name, _ in keys)
+            named = any(name == resource for name, _ in keys)
+            return named or self._mode == "dra" or self._driver_runs
 
     def driver_runs(self, *, runs: bool) -> None:
         """Record whether the DRA driver runs. As long as it does, DRA concerns every resource."""
@@ -232,14 +218,15 @@ class Ownership:
         """Whether DRA waits for devices that the device plugin, or a pod of it, has."""
         with self._lock:
             ours = self._resources()
-            held = bool(self._handover) or any(name in ours for name, _ in self._pods.held)
-            return self._mode == "dra" and held
+            held = any(name in ours for name, _ in self._pods.held)
+            return self._mode == "dra" and (held or bool(self._handover))
 
     @property
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            return bool(self._mode == "dra" or self._handover or self._claims)
+            held = self._handover or self._claims or self.hardware.rivals
+            return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
         """Offer devices by the protocol of ``mode``, each as soon as the other gives it up."""
@@ -247,24 +234,22 @@ class Ownership:
             if mode == self._mode:
                 return
             self._mode = mode
-            present = self._resources().values()
-            self._handover.turn((each.name, one) for each in present for one in each.devices)
+            ours = self._resources().values()
+            self._handover.turn((each.name, one) for each in ours for one in each.devices)
         self._listeners.call()
 
-    def observe(self, holdings: Holdings, kubelet: Identity) -> None:
+    def observe(self, holdings: Holdings, kubelet: Identity, records: Records = no_records) -> None:
         """Take account of what ``kubelet`` says that pods hold."""
         with self._lock:
             before = self._state()
             now = self._clock.now()
-            self._claims.observe(holdings)
-            self._pods.observe(holdings, kubelet, self._allocating, now)
+            others = self._holders.observe(holdings, kubelet, now, records)
             if self._mode == "dra" and holdings.holds is not None:
-                held = self._pods.held | self._allocating.keys()
+                held = self._pods.held | self._holders.allocating.keys()
                 listed, complete = self._pods.listed, holdings.complete
                 self._handover.observe(listed, held, kubelet, now, complete=complete)
             changed = before != self._state()
-        if changed:
-            self._listeners.call()
+        self._call(others=others, changed=changed)
 
     def acknowledged(self, allocatable: Collection[Key]) -> None:
         """Record that the kubelet would give out only ``allocatable`` to pods now.
@@ -291,6 +276,20 @@ class Ownership:
         """Return what an observation can change of what is offered."""
         held = frozenset(self._pods.held) if self._mode == "dra" else frozenset()
         return self._pods.known, held, len(self._handover), self._claims.state
+
+    def elsewhere(self, resource: str) -> Mapping[str, str]:
+        """Return the devices of ``resource`` that are held under another id, each with by whom."""
+        if not self.hardware.rivals:
+            return _NOTHING
+        with self._lock:
+            ours = (key for key in self.hardware.rivals if key[0] == resource)
+            return {key[1]: self._holders.elsewhere(key) for key in ours}
+
+    def _call(self, *, others: bool, changed: bool = True) -> None:
+        if others:
+            self.hardware.changes.call()
+        elif changed:
+            self._listeners.call()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed``, from any thread, when what is offered may have changed.

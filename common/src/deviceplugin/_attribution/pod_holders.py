@@ -51,11 +51,11 @@ class PodHolders:
             return
         self._last, self._kubelet = holdings, kubelet
         self.known = self.known or holdings.complete
-        held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
+        seen = Observation.of(holdings, kubelet)
+        held = seen.held
         self._disbelieved &= holdings.recorded
         found = holdings.recorded - held - self.held - self._disbelieved
         self._ledger.allocated(found, kubelet, now)
-        seen = Observation(held, kubelet, holdings.complete, holdings.recorded)
         over = self._ledger.observe(seen, busy, now)
         self._disbelieved |= holdings.recorded & frozenset(over)
         self._ledger.forget(over)

@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._platform.file_identity import Identity
 
@@ -19,6 +20,12 @@ class Observation(NamedTuple):
     """Whether that kubelet knows all pods. After a restart it does not at first."""
     recorded: AbstractSet[Key] = frozenset()
     """What that kubelet has recorded for pods that may still be there, listed or not."""
+
+    @classmethod
+    def of(cls, holdings: Holdings, kubelet: Identity) -> "Observation":
+        """Return what ``kubelet`` says that pods hold."""
+        held = frozenset((hold.resource, hold.device) for hold in holdings.holds or ())
+        return cls(held, kubelet, holdings.complete, holdings.recorded)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._discovery.found import NOT_RETURNING, Groups, discover
 from deviceplugin._discovery.pod_holdings import Ask, PodHoldings
 from deviceplugin._discovery.resources import Catalogue, DiscoveredResources
@@ -31,7 +32,7 @@ _SOON: Final = 0.25
 class Discovery:
     """Discovers the devices of one plugin. ``run`` is its thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that meet here
         self,
         plugin: Plugin,
         *,
@@ -39,6 +40,7 @@ class Discovery:
         timing: DiscoveryTiming,
         catalogue: Catalogue,
         ask: Ask,
+        ownership: Ownership,
         watcher: FileWatcher,
         metrics: Metrics,
     ) -> None:
@@ -56,9 +58,11 @@ class Discovery:
             timing=timing,
             catalogue=catalogue,
             holdings=self._holdings,
+            ownership=ownership,
             metrics=metrics,
         )
         self._triggers = Triggers(watcher)
+        ownership.hardware.changes.add(self._triggers.fire)
         self._replacing = threading.Lock()
         self._stopping = threading.Event()
         self._problems = Problems(log)

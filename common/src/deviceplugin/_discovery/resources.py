@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._discovery.found import NOT_RETURNING, Groups
 from deviceplugin._discovery.health_changes import HealthChanges
@@ -50,6 +51,7 @@ class DiscoveredResources:
         timing: DiscoveryTiming,
         catalogue: Catalogue,
         holdings: PodHoldings,
+        ownership: Ownership,
         metrics: Metrics,
     ) -> None:
         self.plugin = plugin
@@ -58,6 +60,7 @@ class DiscoveredResources:
         self._timing = timing
         self._catalogue = catalogue
         self._holdings = holdings
+        self._ownership = ownership
         self._metrics = metrics
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
@@ -124,6 +127,8 @@ class DiscoveredResources:
         """
         with self._lock:
             names = sorted(groups.keys() & self._resources.keys())
+            # Before they are offered, so that nobody is given what somebody has under another id.
+            self._ownership.hardware.identify(self._name, {name: groups[name] for name in names})
             over = [name for name in names if not self._update(name, groups[name], holdings)]
             withdrawn = [self._forget(name) for name in over]
         for resource in withdrawn:
@@ -147,7 +152,7 @@ class DiscoveredResources:
         if not kept and name != self.plugin.resource:
             return False
         try:
-            changed = resource.publish(self._topologies.even(name, kept.devices()))
+            changed = resource.publish(self._topologies.even(name, self._listed(name, kept)))
         except DiscoveryError as error:
             self._refused(name, str(error))
             return True
@@ -158,6 +163,11 @@ class DiscoveredResources:
         self._changes.report(resource, changed)
         self._catalogue.advertise(resource)
         return True
+
+    def _listed(self, name: str, kept: KeptDevices) -> list[Device]:
+        became = self._ownership.hardware.became
+        closed = self._ownership.elsewhere(name)
+        return kept.devices(lambda device: became((name, device.id), device), closed)
 
     def _refused(self, name: str, error: str) -> None:
         self._troubles[name] = error
@@ -185,5 +195,5 @@ class DiscoveredResources:
                     continue
                 self._overdue[name] = trouble
                 reason = f"not discovered for {self._timing.deadline:g} s: {trouble}"
-                changed = resource.publish(unhealthy(kept.devices(), reason))
+                changed = resource.publish(unhealthy(self._listed(name, kept), reason))
                 self._changes.report(resource, changed)

@@ -4,13 +4,15 @@ A 1.36 kubelet can crash when a device that a pod holds disappears from the list
 device is kept as unhealthy until no pod can hold it any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from deviceplugin.model import Device, Health
 
+NOTHING_CLOSED: Final[Mapping[str, str]] = MappingProxyType({})
 VANISHED = "it is gone"
 RECORDED_BUT_ABSENT = (
     "the kubelet has recorded it for a pod, but it has not been found since the plugin started"
@@ -48,7 +50,7 @@ class KeptDevices:
         vanished = {i: entry for i, entry in self.vanished.items() if i not in present}
         if not self.present.keys() <= present.keys():
             for device_id in self.present.keys() - present.keys():
-                vanished[device_id] = _gone(self.present[device_id], VANISHED), now
+                vanished[device_id] = reported(self.present[device_id], VANISHED), now
         return KeptDevices(now, present, vanished)
 
     def expecting(
@@ -56,7 +58,7 @@ class KeptDevices:
     ) -> "KeptDevices":
         """Return this with the devices added that pods hold but that were never discovered."""
         absent = held - self.present.keys() - self.vanished.keys()
-        lost = {device_id: (_gone(Device(device_id), reason), now) for device_id in absent}
+        lost = {device_id: (reported(Device(device_id), reason), now) for device_id in absent}
         return replace(self, vanished={**self.vanished, **lost})
 
     def retired(
@@ -83,15 +85,30 @@ class KeptDevices:
         }
         return replace(self, vanished=kept)
 
-    def devices(self) -> list[Device]:
-        """Return all devices, in no particular order."""
-        return [*self.present.values(), *(device for device, _ in self.vanished.values())]
+    def devices(
+        self,
+        became: Callable[[Device], str] = lambda _device: "",
+        closed: Mapping[str, str] = NOTHING_CLOSED,
+    ) -> list[Device]:
+        """Return all devices, in no particular order.
+
+        Args:
+            became: Returns what became of a device that has vanished; empty if it is gone.
+            closed: Devices that must not be given out, each with the reason.
+        """
+        gone = (device for device, _ in self.vanished.values())
+        vanished = [reported(device, became(device)) for device in gone]
+        if not closed:
+            return [*self.present.values(), *vanished]
+        there = [reported(one, closed.get(one.id, "")) for one in self.present.values()]
+        return [*there, *vanished]
 
 
 def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
     """Return ``devices``, with the healthy ones made unhealthy for ``reason``."""
-    return [_gone(device, reason) if device.health else device for device in devices]
+    return [reported(device, reason) if device.health else device for device in devices]
 
 
-def _gone(device: Device, reason: str) -> Device:
-    return replace(device, health=Health.unhealthy(reason))
+def reported(device: Device, reason: str) -> Device:
+    """Return ``device``, unhealthy for ``reason`` unless that is empty."""
+    return replace(device, health=Health.unhealthy(reason)) if reason else device

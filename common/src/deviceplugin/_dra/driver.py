@@ -11,6 +11,7 @@ from deviceplugin._attribution.claims_by_pod import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords
+from deviceplugin._dra.claims import booking
 from deviceplugin._dra.claims.cdi_files import ClaimFiles
 from deviceplugin._dra.claims.device_lookup import Locator
 from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
@@ -192,9 +193,7 @@ class Driver:
         """
         before = self._records.all()
         found = self._records.load()
-        held = {record.claim: record.held for record in found.values()}
-        shares = {key for one in found.values() for key in one.shares}
-        self._ownership.restore(held, shares, unreadable=self._unrecorded)
+        booking.restore(self._ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
             self._ownership.unprepare(uid)
         self._metrics.claims_prepared.labels(self._settings.name).set(len(found))

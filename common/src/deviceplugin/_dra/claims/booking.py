@@ -1,8 +1,10 @@
 """Which devices of the inventory a claim gets for the names that it is allocated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from deviceplugin._attribution.claim_holders import Unreadable
 from deviceplugin._attribution.device_choice import Choice
+from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims.device_lookup import Candidates, Located
@@ -31,6 +33,14 @@ def book(
         for one, keys in ranked
         for located in one.located(next(chosen) if _is_choice(one) else keys[: one.count])
     ]
+
+
+def restore(ownership: Ownership, records: Collection[Record], unreadable: Unreadable) -> None:
+    """Count what ``records`` have as held by their claims, and ``unreadable`` ones as unknown."""
+    held = {one.claim: one.held for one in records}
+    shares = {key for one in records for key in one.shares}
+    given = {key: Given(one.paths, one.held) for one in records for key in one.held}
+    ownership.restore(held, shares, unreadable=unreadable, records=given.get)
 
 
 def _is_choice(one: Candidates) -> bool:

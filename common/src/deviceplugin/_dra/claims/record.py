@@ -119,6 +119,16 @@ class Record:
         """Those of ``held`` that are held as shares of another device."""
         return frozenset(one.key for one in self.devices if not one.admin and one.is_share)
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The device nodes on the host that its containers get."""
+        try:
+            edits = [device["containerEdits"] for device in (self.document or {})["devices"]]
+            nodes = [node for one in edits for node in one.get("deviceNodes", ())]
+            return [str(node.get("hostPath", node["path"])) for node in nodes]
+        except (LookupError, TypeError, AttributeError):
+            return ()
+
     def written(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {

@@ -1,0 +1,84 @@
+"""Who holds which devices: pods through the device plugin, and claims through DRA."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from deviceplugin._attribution.claim_holders import Claim, ClaimHolders
+from deviceplugin._attribution.hardware import HeldHardware, Records, no_records, shown
+from deviceplugin._attribution.pod_holders import PodHolders
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.protocol_state import UNKNOWN
+from deviceplugin._platform.file_identity import Identity
+
+
+class Holders:
+    """All that hold devices, and why others may not have them. Not thread-safe.
+
+    Times are monotonic seconds.
+    """
+
+    def __init__(self, timing: AttributionTiming) -> None:
+        self.pods = PodHolders(timing)
+        self.claims = ClaimHolders()
+        self.allocating: Counter[Key] = Counter()
+        """The devices of which allocations are under way."""
+        self.hardware = HeldHardware()
+
+    def begin(self, keys: Collection[Key]) -> bool:
+        """Begin an allocation of ``keys``. Return whether other devices are closed by it."""
+        self.allocating.update(keys)
+        return self.hardware.hold(keys)
+
+    def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
+        """End the allocation of ``keys``, of which pods got ``given``: all or none.
+
+        Return whether it changes which other devices are closed.
+        """
+        self.pods.allocated(given, now)
+        self.allocating.subtract(keys)  # faster than the difference of two Counters
+        for key in keys:
+            if not self.allocating[key]:
+                del self.allocating[key]
+        return not given and self.compare()
+
+    def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
+        """Take account of what ``kubelet`` says. Return whether other devices are closed now."""
+        self.claims.observe(holdings)
+        self.pods.observe(holdings, kubelet, self.allocating, now)
+        return self.compare(records)
+
+    def compare(self, records: Records = no_records) -> bool:
+        """Find out which devices are closed by what is held now; return whether others are."""
+        held = self.pods.held | self.allocating.keys() | self.claims.by_device.keys()
+        return self.hardware.keep(held, records)
+
+    def by_pod(self, key: Key) -> str:
+        """Return which pod holds the device, in words; empty if none does."""
+        if key in self.allocating or key in self.pods.held:
+            return f"held by {self.pods.name(key)} through the device plugin"
+        return ""
+
+    def elsewhere(self, key: Key, claim: Claim | None = None) -> str:
+        """Return who else than ``claim`` holds the device under another id; empty if nobody."""
+        for other in self.hardware.rivals.get(key, ()):
+            holder = self.claims.by_device.get(other)
+            if holder is None or holder != claim:
+                return f"held as {shown(other, key)} by {holder or self.pods.name(other)}"
+        return ""
+
+    def closed_to_pods(self, key: Key) -> str:
+        """Return why no pod may get the device; empty if one may.
+
+        That a pod holds it under this id is no reason: the kubelet decides among pods, and notices
+        their end sooner.
+        """
+        return self.claims.closed(key) or self.elsewhere(key)
+
+    def closed_to(self, claim: Claim, key: Key) -> str:
+        """Return why ``claim`` may not get the device; empty if it may."""
+        if why := self.claims.closed(key, claim):
+            return why
+        if not self.pods.known:
+            return UNKNOWN
+        return self.by_pod(key) or self.elsewhere(key, claim)
