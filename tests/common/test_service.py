@@ -501,6 +501,12 @@ class Register(Admission):
     def may_wait(self, resource: Resource) -> bool:
         return False
 
+    @override
+    def remembered(self, resource: str) -> Collection[str]:
+        return ()
+
+    avoided = remembered
+
 
 class ReluctantPlugin(ScriptedPlugin):
     """Gives nothing but d0."""

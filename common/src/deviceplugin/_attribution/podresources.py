@@ -152,7 +152,7 @@ class PodResources:
         )
 
     def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> Holdings:
-        """Return what ``pods`` hold; inactive ones hold nothing. It has no side effect.
+        """Return what ``pods`` hold, and which of them there are. It has no side effect.
 
         ``timeout`` is for all of them together.
 
@@ -161,6 +161,7 @@ class PodResources:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         found: set[Hold] = set()
+        known: set[PodName] = set()
         claimed: set[ClaimedDevice] = set()
         deadline = time.monotonic() + timeout
         with self._connected() as call:
@@ -168,9 +169,10 @@ class PodResources:
                 request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
                 answer = call("Get", request, max(0.0, deadline - time.monotonic()))
                 if answer is not None:
+                    known.add((namespace, name))
                     found.update(_holds(answer.pod_resources))
                     claimed.update(_claimed(answer.pod_resources))
-        return Holdings(frozenset(found), claimed=frozenset(claimed))
+        return Holdings(frozenset(found), frozenset(known), claimed=frozenset(claimed))
 
     def _exists(self, path: Path) -> bool:
         try:

@@ -18,6 +18,7 @@ from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.claims_by_pod import Place, with_claims
 from deviceplugin._attribution.exclusive import refuse_held
+from deviceplugin._attribution.forgotten import Forgotten
 from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
@@ -87,6 +88,8 @@ class HoldingsTracker:
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         self._recorded = CheckpointHolds(checkpoint)
+        self._forgotten = Forgotten(service.socket)
+        self.remembered, self.avoided = self._forgotten.remembered, self._forgotten.of
         self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
@@ -146,12 +149,11 @@ class HoldingsTracker:
             return
         self._problems.over("poll")
         self._failures.over("poll")
-        self._ownership.observe(holdings, kubelet)
+        self._ownership.observe(holdings, kubelet, self._recorded.given)
         self._interval.note(holdings, self._resources())
         self._poll_in(self._interval.seconds)
         if holdings.holds is not None:
-            held = frozenset((hold.resource, hold.device) for hold in holdings.holds)
-            self._releases.observe(Observation(held, kubelet, holdings.complete, holdings.recorded))
+            self._releases.observe(Observation.of(holdings, kubelet))
 
     def _matters(self, resource: Resource) -> bool:
         plugin = resource.plugin
@@ -167,14 +169,14 @@ class HoldingsTracker:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._asking:
-            return self._with_claims(self._with_recorded(self._list()))
+            holdings, kubelet = self._with_recorded(self._list()), self._view.kubelet
+        self._ownership.observe(holdings, kubelet, self._recorded.given)
+        return self._with_claims(holdings)
 
     def _poll(self) -> tuple[Holdings, Identity]:
         """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
         with self._asking:
-            holdings = self._get()
-            if holdings is None:
-                holdings = self._list()
+            holdings = self._get() or self._list()
             return self._with_recorded(holdings), self._view.kubelet
 
     def _with_recorded(self, holdings: Holdings) -> Holdings:
@@ -197,7 +199,7 @@ class HoldingsTracker:
         if list_due or pods is None:
             return None
         try:
-            found = self._service.get(pods)
+            found = self._forgotten.among(self._service.get(pods), asked=pods)
         except NoGetError:
             self._view = self._view.without_get(kubelet)
             return None
@@ -223,14 +225,14 @@ class HoldingsTracker:
         with self._changed:
             self._schedule.listed(listed, expected)
         self._recorded.listed(moment)
-        self._view = self._view.after_list(listed, kubelet, self._resources(), time.monotonic())
+        now = time.monotonic()
+        self._view = self._forgotten.after_list(self._view, listed, kubelet, self._resources(), now)
         return self._view.holdings
 
     def _check_same(self, kubelet: Identity) -> None:
-        if file_identity(self._service.socket) != kubelet:
-            raise KubeletUnavailableError(
-                f"{self._service.socket}: the kubelet restarted meanwhile"
-            )
+        socket = self._service.socket
+        if file_identity(socket) != kubelet:
+            raise KubeletUnavailableError(f"{socket}: the kubelet restarted meanwhile")
 
     # For other threads.
 
@@ -286,7 +288,7 @@ class HoldingsTracker:
         with self._releases.allocating(resource, ids):
             if resource.plugin.exclusive:
                 remembered = self._view.current(time.monotonic())
-                refuse_held(resource.name, ids, remembered, self._service)
+                refuse_held(resource.name, ids, remembered, self._service, self._forgotten)
             yield
 
     def _wake_if_needed(self, now: float) -> None:

@@ -30,6 +30,12 @@ class Admission(Protocol):
     def may_wait(self, resource: Resource) -> bool:
         """Return whether entering the context for devices of ``resource`` may take long."""
 
+    def remembered(self, resource: str) -> Collection[str]:
+        """Return the devices of ``resource`` that pods hold, as far as is known."""
+
+    def avoided(self, resource: str) -> Collection[str]:
+        """Return those of ``remembered`` that the kubelet may take for free."""
+
 
 class _AdmitAll(Admission):
     @override
@@ -41,6 +47,12 @@ class _AdmitAll(Admission):
     @override
     def may_wait(self, resource: Resource) -> bool:
         return False
+
+    @override
+    def remembered(self, resource: str) -> Collection[str]:
+        return ()
+
+    avoided = remembered
 
 
 ADMIT_ALL: Final[Admission] = _AdmitAll()

@@ -272,7 +272,7 @@ class Endpoint:
     def _own_loss(self, server: Server) -> str:
         if server.gone:
             return "the plugin's socket was removed"
-        if server.servicer.options != self._offer.options:
+        if not server.servicer.has_latest_options:
             return "the options of the registration changed"
         return "another plugin had the resource and is gone" if self._rival_left else ""
 

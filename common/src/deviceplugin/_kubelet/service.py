@@ -59,7 +59,10 @@ class Servicer:
         news: Callable[[], None],
     ) -> None:
         self.options = offer.options
-        """Those that the kubelet is told at the registration."""
+        """Those that the kubelet is told at the registration. If it has restarted, it may have lost
+        what pods hold, and is kept from these devices by preferring others."""
+        if admission.remembered(offer.resource.name):
+            self.options = self.options._replace(prefer=True)
         self._offer = offer
         self._resource = resource = offer.resource
         self._admission = admission
@@ -77,7 +80,13 @@ class Servicer:
     @property
     def up_to_date(self) -> bool:
         """Whether the kubelet has been sent the latest list, with the latest options."""
-        return self.streams.up_to_date and self.options == self._offer.options
+        return self.streams.up_to_date and self.has_latest_options
+
+    @property
+    def has_latest_options(self) -> bool:
+        """Whether the kubelet has the options of now. Being asked for a preference does no harm."""
+        now = self._offer.options
+        return self.options in {now, now._replace(prefer=True)}
 
     # The service, in the order of the protocol.
 
@@ -214,10 +223,12 @@ class Servicer:
         size = request.allocation_size
         available = sorted(set(request.available_deviceIDs), key=natural_key)
         required = sorted(set(request.must_include_deviceIDs), key=natural_key)
-        wish = await self._wish(available, required, size)
+        avoided = self._admission.avoided(self._resource.name)
+        free = [i for i in available if i in required or i not in avoided]
+        wish = await self._wish(free if len(free) >= size else available, required, size)
         offered = {*available, *required}
         answer = dict.fromkeys(itertools.chain(required, filter(offered.__contains__, wish)))
-        answer.update(dict.fromkeys(available))
+        answer.update(dict.fromkeys((*free, *available)))
         return list(answer)[: max(size, len(required))]
 
     async def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:

@@ -1,0 +1,106 @@
+"""Holders that the kubelet has forgotten: its checkpoint was lost while it restarted."""
+
+import logging
+import threading
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from deviceplugin._attribution.holdings_view import HoldingsView
+from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin.kit.log import Problems
+
+log = logging.getLogger(__name__)
+
+
+class Forgotten:
+    """What pods held before the kubelet restarted, as long as they are there. Thread-safe.
+
+    A kubelet without its checkpoint lists pods that go on running, but not what they hold, and
+    would give that to others. What a pod held is forgotten with the pod, and once the kubelet says
+    that the pod holds devices of the same resource. ``socket`` identifies the kubelet.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._lock = threading.Lock()
+        self._kubelet: Identity = None
+        self._last: frozenset[Hold] = frozenset()
+        """What the last list had, with what was forgotten."""
+        self._lost: frozenset[Hold] = frozenset()
+        """What earlier kubelets said that this one has not confirmed."""
+        self._problems = Problems(log)
+
+    def after_list(
+        self,
+        view: HoldingsView,
+        listed: Holdings,
+        kubelet: Identity,
+        ours: Collection[str],
+        now: float,
+    ) -> HoldingsView:
+        """Return the view after ``kubelet`` gave this list, with what it has forgotten."""
+        after = view.after_list(listed, kubelet, ours, now)
+        if found := self._listed(after.holdings, kubelet):
+            listed = replace(listed, holds=(listed.holds or frozenset()) | found)
+            after = view.after_list(listed, kubelet, ours, now)
+        return after
+
+    def _listed(self, holdings: Holdings, kubelet: Identity) -> frozenset[Hold]:
+        holds = holdings.holds or frozenset()
+        said = {(one.owner, one.resource) for one in holds}
+        with self._lock:
+            lost = self._lost_to(kubelet)
+            self._lost = frozenset(
+                one
+                for one in lost
+                if (one.owner, one.resource) not in said
+                and (one.owner in holdings.pods or not holdings.complete)
+            )
+            found = frozenset(one for one in self._lost if one.owner in holdings.pods)
+            self._kubelet, self._last = kubelet, holds | found
+        if holdings.complete:
+            self._log(found)
+        return found
+
+    def among(self, found: Holdings, asked: Collection[PodName] = ()) -> Holdings:
+        """Return ``found``, an answer of Get, with what its pods hold besides.
+
+        Those of the pods ``asked`` for that it does not have are gone.
+        """
+        with self._lock:
+            gone = set(asked) - found.pods
+            self._lost = frozenset(one for one in self._lost if one.owner not in gone)
+            lost = {one for one in self._lost_to_this() if one.owner in found.pods}
+        said = {(one.owner, one.resource) for one in found.holds or ()}
+        lost = {one for one in lost if (one.owner, one.resource) not in said}
+        return replace(found, holds=(found.holds or frozenset()) | lost)
+
+    def remembered(self, resource: str) -> frozenset[str]:
+        """Return the devices of ``resource`` that pods hold, as far as any kubelet has said."""
+        with self._lock:
+            holds = self._lost | self._last
+        return frozenset(one.device for one in holds if one.resource == resource)
+
+    def of(self, resource: str) -> frozenset[str]:
+        """Return those of ``remembered`` that the present kubelet has not confirmed."""
+        with self._lock:
+            return frozenset(one.device for one in self._lost_to_this() if one.resource == resource)
+
+    def _lost_to(self, kubelet: Identity) -> frozenset[Hold]:
+        return self._lost if kubelet == self._kubelet else self._lost | self._last
+
+    def _lost_to_this(self) -> frozenset[Hold]:
+        return self._lost_to(file_identity(self._socket))
+
+    def _log(self, found: frozenset[Hold]) -> None:
+        for one in sorted(found):
+            self._problems.say(
+                str(one),
+                "device of a running pod forgotten by the kubelet",
+                resource=one.resource,
+                device=one.device,
+                pod=f"{one.namespace}/{one.pod}",
+            )
+        self._problems.keep({str(one) for one in found})

@@ -1,0 +1,249 @@
+"""One piece of hardware has one holder: with a kubelet, over its sockets."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from typing_extensions import override
+
+import deviceplugin as dp
+from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin.simulator import Outcome, Pod
+from deviceplugin.testing import Kubelet, Node
+from patience import eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin
+
+QUICK = timedelta(milliseconds=50)
+RIVAL = "example.com/rival"
+FIRST, SECOND = (Pod.of(name, main={RESOURCE: 1}) for name in ("first", "second"))
+
+
+@contextmanager
+def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[Node]:
+    settings = {"pod_resources_interval": QUICK, "http_address": "127.0.0.1:0", **changes}
+    with kubelet.running(*plugins, **settings) as node:
+        wait_ready(node)
+        yield node
+
+
+def wait_ready(node: Node) -> None:
+    eventually(lambda: not node.host.ready(), "the plugin to be ready")
+
+
+def stick(device_id: str, *paths: Path) -> dp.Device:
+    return dp.Device(device_id, nodes=[dp.DeviceNode(str(path)) for path in paths])
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Sequence[Path]:
+    """Two files, which stand for device nodes."""
+    found = [tmp_path / name for name in ("one", "two")]
+    for path in found:
+        path.touch()
+    return found
+
+
+def reasons(node: Node) -> dict[str, str]:
+    """The devices that are not healthy, each with the reason."""
+    return {
+        device["id"]: device["reason"]
+        for resource in node.host.inventory()["resources"]
+        for device in resource["devices"]
+        if not device["healthy"]
+    }
+
+
+def wait_for_reasons(node: Node, expected: dict[str, str]) -> None:
+    eventually(lambda: expected == reasons(node), str(expected))
+
+
+def wait_healthy(node: Node, *expected: str) -> None:
+    eventually(lambda: set(expected) == node.kubelet.healthy(RESOURCE), f"{expected} healthy")
+
+
+def held_as(device_id: str, pod: str) -> str:
+    return f"held as {device_id} by pod default/{pod}"
+
+
+def offered_as(device_id: str) -> str:
+    return f"its device node is offered as {device_id} now"
+
+
+def wait_admitted(node: Node, pod: Pod) -> Outcome:
+    """Try until the kubelet has the list with which it admits ``pod``."""
+    outcomes: list[Outcome] = []
+
+    def admitted() -> bool:
+        node.kubelet.tick()
+        outcomes.append(node.kubelet.run(pod))
+        if not outcomes[-1]:
+            node.kubelet.delete(pod)
+        return bool(outcomes[-1])
+
+    eventually(admitted, "the pod to be admitted")
+    return outcomes[-1]
+
+
+def test_a_new_id_is_no_new_device(kubelet: Kubelet, paths: Sequence[Path]) -> None:
+    one, two = paths
+    plugin = ScriptedPlugin(stick("one", one))
+    with running(kubelet, plugin) as node:
+        assert node.kubelet.run(FIRST)
+        plugin.set(stick("one+two", one, two))
+        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        node.wait_for(RESOURCE, set(), {"one", "one+two"})
+        assert not node.kubelet.run(SECOND)
+        with pytest.raises(grpc.RpcError, match="held as one by pod default/first"):
+            node.allocate("one+two")
+
+        node.kubelet.terminate(FIRST)
+        node.kubelet.delete(SECOND)
+        wait_healthy(node, "one+two")
+        wait_admitted(node, SECOND)
+
+
+def test_what_was_given_out_before_a_restart_is_still_held(
+    kubelet: Kubelet, paths: Sequence[Path]
+) -> None:
+    one, two = paths
+    with running(kubelet, ScriptedPlugin(stick("one", one))) as node:
+        assert node.kubelet.run(FIRST)
+    with running(kubelet, ScriptedPlugin(stick("one+two", one, two))) as node:
+        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        assert not node.kubelet.run(SECOND)
+
+
+def test_without_http_a_device_is_free_again_too(kubelet: Kubelet, paths: Sequence[Path]) -> None:
+    one, two = paths
+    plugin = ScriptedPlugin(stick("one", one))
+    with running(kubelet, plugin, http_address="off") as node:
+        assert node.kubelet.run(FIRST)
+        plugin.set(stick("one+two", one, two))
+        eventually(lambda: "one+two" in reasons(node), "the device to be held")
+        node.kubelet.terminate(FIRST)
+        wait_healthy(node, "one+two")
+
+
+class TwoNames(ScriptedPlugin):
+    """Offers each device under two resources."""
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        for device in super().discover():
+            for name in (RESOURCE, RIVAL):
+                yield dp.Device(device.id, resource=name, nodes=device.nodes)
+
+
+def test_a_device_under_two_resources_has_one_holder(
+    kubelet: Kubelet, paths: Sequence[Path]
+) -> None:
+    with running(kubelet, TwoNames(*(stick(path.name, path) for path in paths))) as node:
+        node.wait_for(RIVAL, {"one", "two"})
+        assert node.kubelet.run(Pod.of("first", main={RESOURCE: 1}))
+        eventually(lambda: 1 == len(node.kubelet.healthy(RIVAL)), "the rival to be unhealthy")
+        assert node.kubelet.run(Pod.of("second", main={RIVAL: 1}))
+        assert not node.kubelet.run(Pod.of("third", main={RIVAL: 1}))
+
+
+def test_two_plugins_of_a_process_do_not_give_out_one_device(
+    kubelet: Kubelet, paths: Sequence[Path]
+) -> None:
+    one = paths[0]
+    plugins = (
+        ScriptedPlugin(stick("mine", one)),
+        ScriptedPlugin(stick("yours", one), resource=RIVAL),
+    )
+    with running(kubelet, *plugins) as node:
+        node.wait_for(RIVAL, {"yours"})
+        node.allocate("mine", resource=RESOURCE)
+        node.wait_for(RIVAL, set(), {"yours"})
+        with pytest.raises(grpc.RpcError, match=r"held as mine of example\.com/thing"):
+            node.allocate("yours", resource=RIVAL)
+
+
+# A kubelet that has lost its checkpoint, and with it what pods hold.
+
+
+class ExclusivePlugin(ScriptedPlugin):
+    exclusive = True
+
+
+class FirstPlugin(ScriptedPlugin):
+    """Prefers the first devices."""
+
+    @override
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> Iterable[dp.Device]:
+        return available[:size]
+
+
+def lose_checkpoint(node: Node) -> None:
+    node.kubelet.stop()
+    (node.kubelet.plugin_dir / FILE_NAME).unlink()
+    node.kubelet.start()
+
+
+def wait_known(node: Node, *holders: str) -> None:
+    """Wait until these pods are known to hold a device."""
+
+    def known() -> bool:
+        holdings = node.host._tracker.current()
+        return holdings is not None and set(holders) == {one.pod for one in holdings.holds or ()}
+
+    eventually(known, f"{holders} to be known")
+
+
+@pytest.mark.parametrize("kind", [ScriptedPlugin, FirstPlugin])
+def test_a_forgotten_device_is_given_out_last(
+    kubelet: Kubelet, kind: type[ScriptedPlugin], caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(kubelet, kind("a", "b", "c")) as node:
+        assert node.kubelet.run(Pod.of("first", main={RESOURCE: 2}))
+        wait_known(node, "first")
+        mine = {one.device for one in node.host._tracker.current().holds or ()}  # type: ignore[union-attr]
+
+        lose_checkpoint(node)
+        node.wait_for(RESOURCE, {"a", "b", "c"})
+        wait_admitted(node, SECOND)
+
+        wait_known(node, "first", "second")
+        holds = node.host._tracker.current().holds or ()  # type: ignore[union-attr]
+        assert {"a", "b", "c"} - mine == {one.device for one in holds if one.pod == "second"}
+        event = "device of a running pod forgotten by the kubelet"
+        eventually(lambda: 2 == caplog.messages.count(event), "a line for each device")
+        node.kubelet.terminate(Pod.of("first", main={RESOURCE: 2}))
+        wait_known(node, "second")
+        assert 2 == caplog.messages.count(event)
+
+
+def test_an_exclusive_device_that_is_forgotten_is_refused(kubelet: Kubelet) -> None:
+    with running(kubelet, ExclusivePlugin("a")) as node:
+        assert node.kubelet.run(FIRST)
+        wait_known(node, "first")
+
+        lose_checkpoint(node)
+        node.wait_for(RESOURCE, {"a"})
+        with pytest.raises(grpc.RpcError, match=r"held by another pod: a \(default/first\)"):
+            node.allocate("a")
+
+        node.kubelet.terminate(FIRST)
+        wait_known(node)
+        node.allocate("a")
+
+
+def test_a_kubelet_that_restarts_with_its_checkpoint_has_forgotten_nothing(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(kubelet, ScriptedPlugin("a", "b")) as node:
+        assert node.kubelet.run(FIRST)
+        wait_known(node, "first")
+        node.restart_kubelet()
+        node.wait_for(RESOURCE, {"a", "b"})
+        wait_admitted(node, SECOND)
+        wait_known(node, "first", "second")
+        assert "device of a running pod forgotten by the kubelet" not in caplog.messages
