@@ -148,25 +148,3 @@ def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
     make: Make, hardware: Hardware, policy: str
 ) -> None:
     assert 6 == len(shared(make, hardware, policy))
-
-
-@pytest.mark.parametrize(
-    ("overlap", "expected"),
-    [
-        ("allow", [("squat.ai/aa", ""), ("squat.ai/bb", "")]),
-        ("first", [("squat.ai/aa", "")]),
-        (
-            "refuse",
-            [
-                ("squat.ai/aa", "also matched by squat.ai/bb"),
-                ("squat.ai/bb", "also matched by squat.ai/aa"),
-            ],
-        ),
-    ],
-)
-def test_a_device_that_two_resources_match_is_treated_as_the_setting_says(
-    make: Make, overlap: str, expected: list[tuple[str, str]]
-) -> None:
-    one, two = (f"{{name: {x}, groups: [{{paths: [{{path: /dev/null}}]}}]}}" for x in ("aa", "bb"))
-    devices = make(one, two, overlap=overlap).discover()
-    assert expected == [(device.resource, device.health.reason) for device in devices]

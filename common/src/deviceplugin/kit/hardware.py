@@ -262,12 +262,12 @@ class Device:
         return [line for line in text.splitlines() if line.startswith(start)]
 
     def behind(self, *subsystems: str) -> Iterator["Device"]:
-        """Yield devices with device nodes, at or below this one, of ``subsystems``.
+        """Yield devices with device nodes, at or below this one, of ``subsystems`` or of any.
 
         USB and PCI devices below it are excluded with all that is below them, as behind a hub. So
         are sub-functions of a network card.
         """
-        if self.subsystem in subsystems and self.node:
+        if self.node and (self.subsystem in subsystems or not subsystems):
             yield self
         for name in sorted(self.tree.entries(self.path)):
             path = f"{self.path}/{name}"

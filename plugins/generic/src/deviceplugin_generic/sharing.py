@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import deviceplugin as dp
+from deviceplugin.kit import pieces
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.discovery.devices import Share
 
@@ -13,21 +14,25 @@ Overlap = Literal["allow", "first", "refuse"]
 
 
 def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
-    """Yield devices. ``overlap`` decides on those whose paths another resource has too."""
-    owners: dict[str, str] = {}
-    others: dict[str, set[str]] = defaultdict(set)
-    for share in shares if overlap != "allow" else ():
-        for path in share.paths:
-            owners.setdefault(path, share.device.resource)
-            others[path].add(share.device.resource)
+    """Yield devices. ``overlap`` decides on those that are the same hardware."""
+    if overlap == "allow":
+        yield from (share.device for share in shares)
+        return
+    own = {share.origin: pieces.of(share.device) for share in shares}
+    resources = {share.origin: share.device.resource for share in shares}
+    taken: dict[str, list[str]] = defaultdict(list)
+    for origin, some in own.items():
+        if overlap == "refuse" or not any(piece in taken for piece in some):
+            for piece in some:
+                taken[piece].append(origin)
     for share in shares:
         device = share.device
-        if overlap == "first" and any(owners[path] != device.resource for path in share.paths):
+        rivals = {other for piece in own[share.origin] for other in taken[piece]} - {share.origin}
+        if rivals and overlap == "first":
             continue
-        rivals = {name for path in share.paths for name in others.get(path, ())} - {device.resource}
-        if overlap == "refuse" and rivals:
-            reason = f"also matched by {', '.join(sorted(rivals))}"
-            device = replace(device, health=dp.Health.unhealthy(reason))
+        if rivals:
+            names = ", ".join(sorted({resources[one] for one in rivals}))
+            device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
         yield device
 
 

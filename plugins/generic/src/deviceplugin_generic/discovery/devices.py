@@ -21,7 +21,6 @@ class Share:
 
     device: dp.Device
     origin: str
-    paths: tuple[str, ...]
     policy: Policy = "spread"
 
 
@@ -99,10 +98,10 @@ def _shares(
                 },
                 cdi_names=[fill(name, values) for name in entry.cdi],
                 attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
+                hardware=match.own,
                 numbered=numbered,
             ),
             origin=key,
-            paths=match.paths,
             policy=entry.policy,
         )
 
@@ -163,7 +162,6 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
                             nodes=match.nodes,
                         ),
                         origin=name,
-                        paths=match.paths,
                     )
                     for number in range(rule.count)
                     if health  # smarter-device-manager has no other files than device nodes either

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import deviceplugin as dp
-from deviceplugin.kit import pci, usb, vfio
+from deviceplugin.kit import pci, pieces, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
@@ -22,6 +22,8 @@ class Match:
     mounts: tuple[dp.Mount, ...] = ()
     paths: tuple[str, ...] = ()
     """Host paths in the order of the configuration. Ids by path are computed from them."""
+    own: tuple[str, ...] = ()
+    """The pieces of hardware that no other match should be: all but what is meant for several."""
     device: Device | None = None
     """The device in sysfs."""
     in_sysfs: bool = False
@@ -52,6 +54,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
         Match(
             nodes=tuple(dict.fromkeys(node for match in matches for node in match.nodes)),
             paths=tuple(path for match in matches for path in match.paths),
+            own=tuple(dict.fromkeys(piece for match in matches for piece in match.own)),
             device=matches[0].device,
             in_sysfs=True,
             parts=tuple({match.paths: match for match in matches}.values()),
@@ -103,6 +106,9 @@ def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
             if spec.is_mount
         ),
         paths=tuple(path for _, path in pairs),
+        own=tuple(
+            f"mount of {path}" if spec.is_mount else path for spec, path in pairs if spec.limit == 1
+        ),
         parts=tuple(_zipped([pair]) for pair in pairs) if len(pairs) > 1 else (),
     )
 
@@ -230,7 +236,19 @@ def _of_nodes(paths: Iterable[str], group: Group, device: Device, tree: Tree) ->
     )
     shared = tuple(dp.DeviceNode(path, permissions=group.permissions) for path in group.shared)
     behind = "+".join(map(_said, group.nodes))
-    return Match((*nodes, *shared), paths=paths, device=device, in_sysfs=True, behind=behind)
+    own = (*paths, *_further_pieces(device, group))
+    return Match((*nodes, *shared), (), paths, own, device, in_sysfs=True, behind=behind)
+
+
+def _further_pieces(device: Device, group: Group) -> list[str]:
+    """Return what else than its paths a device is: a USB device is also the terminal behind it.
+
+    VFIO has two nodes for one PCI function, that of its group and its own.
+    """
+    if device.subsystem == "usb":
+        return [one.node for one in device.behind()]
+    function = pci.of(device) if _is_for_vfio(device, group) else None
+    return [pieces.pci(function.address)] if function else []
 
 
 def _said(wanted: str | Selector) -> str:

@@ -1,0 +1,193 @@
+"""What is one device, whatever it is called: in two entries, and while a pod holds it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.simulator import Pod
+from deviceplugin.testing import Kubelet, Node
+from generic.plugin import Make
+from hardware.tree import Hardware
+from patience import eventually
+
+ZERO, FULL = "/dev/zero", "/dev/full"
+AA, BB = "squat.ai/aa", "squat.ai/bb"
+
+
+def link(hardware: Hardware, name: str, target: str) -> str:
+    path = hardware.dev / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+    return str(path)
+
+
+def entry(name: str, *groups: str) -> str:
+    return f"{{name: {name}, groups: [{', '.join(groups)}]}}"
+
+
+def of_paths(*paths: str) -> str:
+    return f"{{paths: [{', '.join(f'{{path: {path}}}' for path in paths)}]}}"
+
+
+def reasons(devices: Sequence[dp.Device]) -> list[tuple[str, str]]:
+    return [(device.resource, device.health.reason) for device in devices]
+
+
+BOTH = [(AA, f"also matched by {BB}"), (BB, f"also matched by {AA}")]
+
+
+def test_a_device_that_two_resources_match_has_both_where_that_is_allowed(make: Make) -> None:
+    one, two = (entry(name, of_paths("/dev/null")) for name in ("aa", "bb"))
+    assert [(AA, ""), (BB, "")] == reasons(make(one, two).discover())
+
+
+def test_the_same_path_is_one_device(make: Make) -> None:
+    one, two = (entry(name, of_paths("/dev/null")) for name in ("aa", "bb"))
+    assert [(AA, "")] == reasons(make(one, two, overlap="first").discover())
+    assert BOTH == reasons(make(one, two, overlap="refuse").discover())
+
+
+def test_a_link_and_its_target_are_one_device(make: Make, hardware: Hardware) -> None:
+    node = link(hardware, "ttyUSB0", ZERO)
+    entries = (
+        entry("aa", of_paths(f"{hardware.dev}/ttyUSB*")),
+        entry("bb", of_paths(link(hardware, "zigbee2", node))),
+    )
+    assert [(AA, "")] == reasons(make(*entries, overlap="first").discover())
+    assert BOTH == reasons(make(*entries, overlap="refuse").discover())
+
+
+def test_two_groups_of_one_entry_can_match_one_device(make: Make, hardware: Hardware) -> None:
+    node = link(hardware, "ttyUSB0", ZERO)
+    other = link(hardware, "ttyUSB1", FULL)
+    by_id = link(hardware, "serial/by-id/usb-stick", node)
+    groups = of_paths(f"{hardware.dev}/ttyUSB*"), of_paths(f"{hardware.dev}/serial/by-id/*")
+
+    first = make(entry("aa", *groups), overlap="first").discover()
+    assert [node, other] == [device.nodes[0].host_path for device in first]
+    refused = make(entry("aa", *groups), overlap="refuse").discover()
+    healthy = {device.nodes[0].host_path: bool(device.health) for device in refused}
+    assert {node: False, other: True, by_id: False} == healthy
+
+
+def test_a_directory_is_all_that_is_below_it(make: Make, hardware: Hardware) -> None:
+    node = link(hardware, "dri/card0", ZERO)
+    entries = entry("aa", of_paths(f"{hardware.dev}/dri")), entry("bb", of_paths(node))
+    assert BOTH == reasons(make(*entries, overlap="refuse").discover())
+
+
+def test_a_usb_device_is_also_the_terminal_behind_it(make: Make, hardware: Hardware) -> None:
+    link(hardware, "ttyUSB0", ZERO)
+    link(hardware, "ttyUSB1", FULL)
+    usb = hardware.usb("1-1", "1a86:7523", 7)
+    hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", driver="ch341")
+    entries = (
+        entry("aa", "{usb: [{vendor: 1a86, product: '7523'}]}"),
+        entry("bb", of_paths(f"{hardware.dev}/ttyUSB*")),
+    )
+    found = make(*entries, overlap="refuse").discover()
+    assert [*BOTH, (BB, "")] == reasons(found)
+
+
+def test_a_path_for_several_devices_is_not_compared(make: Make, hardware: Hardware) -> None:
+    link(hardware, "ttyUSB0", ZERO)
+    link(hardware, "ttyUSB1", FULL)
+    group = f"{{paths: [{{path: /dev/null, limit: 2}}, {{path: '{hardware.dev}/ttyUSB*'}}]}}"
+    found = make(entry("aa", group), overlap="refuse").discover()
+    assert [(AA, ""), (AA, "")] == reasons(found)
+
+
+def test_the_same_mount_is_one_device(make: Make, tmp_path: Path) -> None:
+    one, two = (
+        entry(name, f"{{paths: [{{path: {tmp_path}, type: Mount}}]}}") for name in ("aa", "bb")
+    )
+    assert BOTH == reasons(make(one, two, overlap="refuse").discover())
+
+
+def test_what_is_not_offered_takes_nothing_from_others(make: Make, hardware: Hardware) -> None:
+    one, two, three = (
+        entry("aa", of_paths(ZERO)),
+        entry("bb", of_paths(ZERO, FULL)),
+        entry("cc", of_paths(link(hardware, "full", FULL))),
+    )
+    found = make(one, two, three, overlap="first").discover()
+    assert [(AA, ""), ("squat.ai/cc", "")] == reasons(found)
+
+
+# While a pod holds it.
+
+POD = Pod.of("first", main={AA: 1})
+SETTINGS = {
+    "pod_resources_interval": timedelta(milliseconds=50),
+    "vanished_grace": timedelta(milliseconds=50),
+    "http_address": "127.0.0.1:0",
+}
+
+
+def state(node: Node) -> Mapping[str, str]:
+    """The reasons of all devices, by what they consist of."""
+    return {
+        "+".join(Path(path).name for path in device["nodes"]): device["reason"]
+        for resource in node.host.inventory()["resources"]
+        for device in resource["devices"]
+    }
+
+
+def wait_for_state(node: Node, **expected: str) -> None:
+    def matches() -> bool:
+        found = {name.replace("+", "_"): reason for name, reason in state(node).items()}
+        return found.keys() == expected.keys() and all(
+            found[name].startswith(reason) and bool(found[name]) == bool(reason)
+            for name, reason in expected.items()
+        )
+
+    eventually(matches, f"{expected}")
+
+
+def test_an_optional_path_that_appears_does_not_give_the_device_out_again(
+    make: Make, hardware: Hardware, kubelet: Kubelet
+) -> None:
+    stick = link(hardware, "stick", ZERO)
+    group = f"{{paths: [{{path: {stick}}}, {{path: {hardware.dev}/extra, optional: true}}]}}"
+    with kubelet.running(make(entry("aa", group)), **SETTINGS) as node:
+        eventually(lambda: 1 == len(node.kubelet.healthy(AA)), "the device")
+        assert node.kubelet.run(POD)
+        link(hardware, "extra", FULL)
+        wait_for_state(node, stick="its device node is offered", stick_extra="held as ")
+        assert not node.kubelet.run(Pod.of("second", main={AA: 1}))
+
+
+def test_a_second_stick_of_a_group_does_not_give_the_first_out_again(
+    make: Make, hardware: Hardware
+) -> None:
+    link(hardware, "bus/usb/001/007", ZERO)
+    link(hardware, "bus/usb/001/008", FULL)
+    plugin = make(entry("aa", "{usb: [{vendor: 1a86, product: '7523'}]}"))
+    hardware.usb("1-1", "1a86:7523", 7)
+    (one,) = plugin.discover()
+    hardware.usb("1-2", "1a86:7523", 8)
+    (both,) = plugin.discover()
+    assert one.id != both.id
+    assert set(one.hardware) < set(both.hardware)
+
+
+@pytest.mark.parametrize("overlap", ["allow", "first", "refuse"])
+def test_a_path_that_a_reload_adds_does_not_give_the_device_out_again(
+    make: Make, hardware: Hardware, kubelet: Kubelet, overlap: str
+) -> None:
+    stick, extra = link(hardware, "stick", ZERO), link(hardware, "extra", FULL)
+    before = make(entry("aa", of_paths(stick)), overlap=overlap)
+    with kubelet.running(before, **SETTINGS) as node:
+        eventually(lambda: 1 == len(node.kubelet.healthy(AA)), "the device")
+        assert node.kubelet.run(POD)
+        node.host.replace([make(entry("aa", of_paths(stick, extra)), overlap=overlap)])
+        wait_for_state(node, stick="its device node is offered", stick_extra="held as ")
+
+        node.host.replace([make(entry("bb", of_paths(link(hardware, "alias", stick))))])
+        wait_for_state(node, stick="its device node is offered as", alias="held as ")
+
+        node.kubelet.terminate(POD)
+        eventually(lambda: 1 == len(node.kubelet.healthy(BB)), "the device to be free")
