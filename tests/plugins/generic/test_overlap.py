@@ -1,8 +1,9 @@
 """What is one device, whatever it is called: in two entries, and while a pod holds it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def of_paths(*paths: str) -> str:
     return f"{{paths: [{', '.join(f'{{path: {path}}}' for path in paths)}]}}"
 
 
-def reasons(devices: Sequence[dp.Device]) -> list[tuple[str, str]]:
+def reasons(devices: Iterable[dp.Device]) -> list[tuple[str, str]]:
     return [(device.resource, device.health.reason) for device in devices]
 
 
@@ -120,7 +121,7 @@ def test_what_is_not_offered_takes_nothing_from_others(make: Make, hardware: Har
 # While a pod holds it.
 
 POD = Pod.of("first", main={AA: 1})
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "pod_resources_interval": timedelta(milliseconds=50),
     "vanished_grace": timedelta(milliseconds=50),
     "http_address": "127.0.0.1:0",
