@@ -236,6 +236,7 @@ def test_nodes_are_known_by_device_number(tmp_path: Path) -> None:
     link.symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "below").symlink_to("/dev/zero")
+    (tmp_path / "folder" / "dangling").symlink_to("/not/there")
     (tmp_path / "file").touch()
 
     assert {"c1:5"} == pieces.named_by(["/dev/zero"]) == pieces.named_by([str(link)])

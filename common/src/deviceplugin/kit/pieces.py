@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from deviceplugin.model import Device
@@ -56,24 +57,25 @@ def _pieces(name: str) -> Iterator[str]:
     if not name.startswith("/") or "\0" in name:
         yield name
         return
-    if number := _device_number(name):
+    try:
+        status = os.stat(name)  # noqa: PTH116 - there are many
+    except OSError:
+        yield os.path.normpath(name)
+        return
+    if number := _device_number(status):
         yield from () if _is_control(name) else (number,)
         return
     yield os.path.realpath(name)
-    if os.path.isdir(name):  # noqa: PTH112 - there are many
+    if stat.S_ISDIR(status.st_mode):
         yield from _below(name)
 
 
-def _device_number(path: str) -> str:
-    """Return the device number of a device node; empty if it is none, or cannot be read."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - there are many
-    except OSError:
-        return ""
-    if not (stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode)):
-        return ""
-    kind = "c" if stat.S_ISCHR(status.st_mode) else "b"
-    return f"{kind}{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+def _device_number(status: os.stat_result) -> str:
+    """Return the device number of a device node; empty if it is none."""
+    kinds = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
+    kind = kinds.get(stat.S_IFMT(status.st_mode), "")
+    number = status.st_rdev
+    return kind and f"{kind}{os.major(number)}:{os.minor(number)}"
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -81,8 +83,10 @@ def _below(folder: str) -> Iterator[str]:
     for here, _, names in os.walk(folder):
         for name in names[:left]:
             path = f"{here}/{name}"
-            if (number := _device_number(path)) and not _is_control(path):
-                yield number
+            with suppress(OSError):  # it has just gone
+                number = _device_number(os.stat(path))  # noqa: PTH116
+                if number and not _is_control(path):
+                    yield number
         left -= len(names)
         if left <= 0:
             return
