@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._platform.checkpoint_sum import FILE_NAME
+from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.simulator import Outcome, Pod
 from deviceplugin.testing import Kubelet, Node
 from patience import eventually
