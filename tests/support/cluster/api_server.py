@@ -14,6 +14,7 @@ from cluster.admission import VERSION, admit, admit_change
 from cluster.kinds import POD, Kind, Object, documents
 from cluster.node import Node
 from cluster.patches import patched
+from cluster.policies import Policy
 from cluster.request import Request, bookmark, listed, missing
 from cluster.store import RefusedError, Store
 
@@ -32,6 +33,8 @@ class Server(ThreadingHTTPServer):
         """Set while nothing is answered."""
         self.unknown: set[Kind] = set()
         """Kinds whose definitions have been deleted."""
+        self.policies: list[Policy] = []
+        """What an administrator lets nobody write."""
         self.asked: list[str] = []
         """The plural of the kind of each request; empty for those while it was away."""
 
@@ -79,9 +82,7 @@ class Answering(BaseHTTPRequestHandler):
             document = DOCUMENTS.get(urlsplit(self.path).path.strip("/"))
             answer = (200, document) if document else work(self._request(), body)
         except RefusedError as error:
-            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-            status |= {"reason": error.reason, "message": str(error), "code": str(error.code)}
-            answer = error.code, status | {"code": error.code}
+            answer = error.code, error.status()
         if answer is not None:
             self._send(answer[0], json.dumps(answer[1]).encode(), "application/json")
 
@@ -189,7 +190,13 @@ class Answering(BaseHTTPRequestHandler):
         store = self.server.store
         with store.changed:
             admit(store, request.kind, request.namespace, made)
-            return 201, store.create(request.kind, made)
+            dry = request.option("dryRun") == "All"
+            self._ask_policies("CREATE", request.kind, made, dry=dry)
+            return 201, store.create(request.kind, made, dry=dry)
+
+    def _ask_policies(self, verb: str, kind: Kind, made: Object, *, dry: bool = False) -> None:
+        for policy in self.server.policies:
+            policy(verb, kind, made, dry)
 
     def _replace(self, request: Request, made: Object) -> tuple[int, Object]:
         def edit(found: Object) -> Object:
@@ -200,6 +207,7 @@ class Answering(BaseHTTPRequestHandler):
             new = {**made, "metadata": {**found["metadata"], **made.get("metadata", {})}}
             new["metadata"]["generation"] = found["metadata"]["generation"]
             admit_change(request.kind, found, new)
+            self._ask_policies("UPDATE", request.kind, new)
             return {**new, "status": found.get("status", {})}
 
         return 200, self.server.store.change(request.kind, request.namespace, request.name, edit)
@@ -217,6 +225,8 @@ class Answering(BaseHTTPRequestHandler):
             if new is None:
                 raise RefusedError(415, "UnsupportedMediaType", self.headers["Content-Type"])
             admit_change(request.kind, found, new)
+            if not request.part:
+                self._ask_policies("UPDATE", request.kind, new)
             return new
 
         return 200, self.server.store.change(request.kind, request.namespace, request.name, edit)
@@ -228,5 +238,6 @@ class Answering(BaseHTTPRequestHandler):
             uid = options.get("preconditions", {}).get("uid")
             if uid not in {None, found["metadata"]["uid"]}:
                 raise RefusedError(409, "Conflict", f"the UID of {request.name} is another")
+            self._ask_policies("DELETE", request.kind, found)
             left = self.server.store.delete(*place, options.get("gracePeriodSeconds"))
         return 200, left

@@ -1,7 +1,7 @@
 """The objects of the stand-in for a cluster, in memory, and what has happened to them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from threading import Condition
 from typing import NamedTuple
@@ -11,11 +11,27 @@ from cluster.kinds import EVENT, KINDS, NAMESPACE, POD, Kind, Object
 
 
 class RefusedError(Exception):
-    """The API server says no."""
+    """The API server says no. ``causes`` are fields and what is wrong with each."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, causes: Sequence[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(message)
-        self.code, self.reason = code, reason
+        self.code, self.reason, self.causes = code, reason, causes
+
+    def status(self) -> Object:
+        """Return what the API server answers."""
+        causes = [{"field": field, "message": message} for field, message in self.causes]
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "reason": self.reason,
+            "message": str(self),
+            "code": self.code,
+            **({"details": {"causes": causes}} if causes else {}),
+        }
 
 
 class Change(NamedTuple):
@@ -69,7 +85,8 @@ class Store:
         with self.changed:
             return (namespace, name) in self._objects[kind]
 
-    def create(self, kind: Kind, made: Object) -> Object:
+    def create(self, kind: Kind, made: Object, *, dry: bool = False) -> Object:
+        """Create an object, or with ``dry`` only return what would have been created."""
         metadata = made["metadata"]
         name = metadata.setdefault("name", f"{metadata.get('generateName', '')}{uuid4().hex[:5]}")
         place = (metadata.get("namespace", ""), name)
@@ -78,6 +95,8 @@ class Store:
                 message = f'{kind.resource} "{name}" already exists'
                 raise RefusedError(409, "AlreadyExists", message)
             metadata |= {"uid": str(uuid4()), "creationTimestamp": now(), "generation": 1}
+            if dry:
+                return made
             return self._put("ADDED", kind, made)
 
     def change(

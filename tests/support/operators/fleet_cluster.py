@@ -28,6 +28,7 @@ from cluster.kinds import (
     Kind,
     Object,
 )
+from cluster.policies import Policy
 from cluster.quantities import canonical
 from cluster.store import Store
 from operators.pod_status import is_ready
@@ -70,6 +71,8 @@ class Fleet:
     """Set while the API server answers nothing."""
     unknown: set[Kind] = field(default_factory=set)
     """Kinds whose definitions have been deleted."""
+    policies: list[Policy] = field(default_factory=list)
+    """What an administrator lets nobody write."""
     asked: list[str] = field(default_factory=list)
     """The plural of the kind of each request."""
     _stop: Event = field(default_factory=Event)
@@ -281,7 +284,7 @@ def running(nodes: int = 1) -> Iterator[Fleet]:
     for number in range(nodes):
         fleet.node(f"node-{number}")
     server = Server(fleet.store, cast("Any", None), fleet.away)
-    server.unknown, server.asked = fleet.unknown, fleet.asked
+    server.unknown, server.asked, server.policies = fleet.unknown, fleet.asked, fleet.policies
     fleet.url = f"http://127.0.0.1:{server.server_port}"
     threads = [Thread(target=server.serve_forever, args=(0.05,)), Thread(target=fleet.run)]
     for thread in threads:
