@@ -16,6 +16,8 @@ REVISION: Final = f"{GROUP}/revision"
 """Label of pods and ConfigMaps: the state of settings, image and manifest."""
 ROLLOUT: Final = f"{GROUP}/rollout"
 """Annotation of DaemonSets: the progress of a roll-out, for a restarted operator."""
+REFUSED: Final = f"{GROUP}/refused"
+"""Annotation of an object that was put back, because the API server refused its replacement."""
 
 MAX_NAME: Final = 40
 MAX_PROFILE: Final = 20
@@ -23,6 +25,11 @@ MAX_PROFILE: Final = 20
 NAME: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_NAME - 2}}}[a-z0-9])?$"
 """Without dots: in names of DaemonSets, a dot separates it from the profile."""
 PROFILE: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_PROFILE - 2}}}[a-z0-9])?$"
+_WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+LABEL: Final = f"^({_DOMAIN}/)?{_WORD}$"
+"""The key of a label."""
+LABEL_VALUE: Final = f"^({_WORD})?$"
 
 
 def daemon_set(owner: str, profile: str) -> str:

@@ -119,6 +119,30 @@ BAD: Final = (
         "spec.nodeSelector.a: true is not",
     ),
     Bad(
+        "key of a selector",
+        {"plugin": "gpu", "nodeSelector": {"a b": "c"}},
+        "nodeSelector",
+        "spec.nodeSelector.a b: is not the key of a label, such as example.com/gpu",
+    ),
+    Bad(
+        "value of a selector",
+        {"plugin": "gpu", "nodeSelector": {"a": "c d"}},
+        "nodeSelector",
+        "spec.nodeSelector.a: 'c d' is not a label's value: at most 63 letters",
+    ),
+    Bad(
+        "long value of a selector",
+        {"plugin": "gpu", "nodeSelector": {"a": "c" * 64}},
+        "nodeSelector",
+        "is not a label's value: at most 63 letters",
+    ),
+    Bad(
+        "profile label",
+        {"plugin": "gpu", "profileLabel": "a_b/c", "profiles": {"a": {}}},
+        "profileLabel",
+        "spec.profileLabel: 'a_b/c' is not a label of nodes",
+    ),
+    Bad(
         "settings that are none",
         {"plugin": "gpu", "gpu": []},
         "gpu",

@@ -19,6 +19,8 @@ from deviceplugin_operator.manifests.deployments_folder import DEPLOYMENTS, comp
 from deviceplugin_operator.names import (
     GROUP,
     KIND,
+    LABEL,
+    LABEL_VALUE,
     MAX_NAME,
     MAX_PROFILE,
     NAME,
@@ -30,7 +32,7 @@ from deviceplugin_operator.names import (
 FILE: Final = DEPLOYMENTS / "operator/crd/deviceplugins.yaml"
 MAX_PROFILES: Final = 16
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ms|s|m|h|d))+$"
-_LABEL: Final = {"type": "string", "maxLength": 317}
+_LABEL: Final = {"type": "string", "maxLength": 317, "pattern": LABEL}
 
 Schema = dict[str, Any]
 _HEADER: Final = """\
@@ -99,7 +101,8 @@ _ROLLOUT: Final[Schema] = {
             "pattern": _DURATION,
             "default": "2m",
             "description": "How long a node may take to be ready with all its devices. If one "
-            "takes longer, the roll-out fails",
+            "takes longer, the roll-out fails. Below 1m, so does an outage of a kubelet, because "
+            "Kubernetes takes 40 s to 50 s to report that a node is not ready",
         },
         "onFailure": {
             "type": "string",
@@ -111,7 +114,8 @@ _ROLLOUT: Final[Schema] = {
         "allowFewerDevices": {
             "type": "boolean",
             "default": False,
-            "description": "Whether a node may have fewer devices than before",
+            "description": "Whether a node may have fewer devices than before, or the plugin no "
+            "longer",
         },
     },
 }
@@ -182,8 +186,12 @@ def _spec() -> Schema:
         "nodeSelector": {
             "type": "object",
             "maxProperties": 16,
-            "additionalProperties": {"type": "string", "maxLength": 63},
-            "description": "Labels of the nodes that the plugin runs on",
+            "additionalProperties": {"type": "string", "maxLength": 63, "pattern": LABEL_VALUE},
+            "description": "Labels of the nodes that the plugin runs on. A change that leaves a "
+            "node without the plugin needs rollout.allowFewerDevices",
+            "x-kubernetes-validations": [
+                _rule(f"self.all(key, key.matches('{LABEL}'))", "a key is not that of a label")
+            ],
         },
         "profileLabel": {
             **_LABEL,

@@ -31,7 +31,7 @@ from deviceplugin.kit.configuration import (
 )
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from deviceplugin_operator.manifests.deployments_folder import Template, components, template
-from deviceplugin_operator.names import MAX_PROFILE, PROFILE
+from deviceplugin_operator.names import LABEL, LABEL_VALUE, MAX_PROFILE, PROFILE
 
 Object = Mapping[str, Any]
 
@@ -119,6 +119,10 @@ def _profile_problem(name: str) -> str:
     return f"a name is 1 to {MAX_PROFILE} lower-case letters, digits and hyphens"
 
 
+def _label_problem(key: str) -> str:
+    return "" if matches(key, LABEL) else f"is not the key of a label{_SUCH_AS_KEY}"
+
+
 def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
     """Report settings of another plugin, and fields that are missing."""
     plugin = given["plugin"].raw if "plugin" in given else ""
@@ -133,6 +137,10 @@ def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
         place.fault("profileLabel: is needed with profiles, and only with them")
 
 
+_SUCH_AS_KEY: Final = ", such as example.com/gpu: letters, digits, '-', '_' and '.' after a domain"
+_LABEL_VALUE: Final = text(
+    LABEL_VALUE, "a label's value: at most 63 letters, digits, '-', '_' and '.'"
+)
 _PERCENT: Final = text("^([1-9][0-9]?|100)%$", "a number above 0, or a percentage such as 10%")
 _ROLLOUT: Final = record(
     Rollout,
@@ -161,8 +169,10 @@ SPEC: Final = record(
         "plugin": needed(choice(*PLUGINS, CUSTOM)),
         "image": text(r"^\S+$", "an image, such as registry.example.com/gpu-device-plugin:1.0"),
         "paused": boolean(),
-        "nodeSelector": as_argument(mapping_of(text()), "node_selector"),
-        "profileLabel": as_argument(text(r"^\S+$", "a label of nodes"), "profile_label"),
+        "nodeSelector": as_argument(mapping_of(_LABEL_VALUE, _label_problem), "node_selector"),
+        "profileLabel": as_argument(
+            text(LABEL, f"a label of nodes{_SUCH_AS_KEY}"), "profile_label"
+        ),
         "profiles": mapping_of(record(dict, _UNION), _profile_problem),
         "components": list_of(choice(*components())),
         "rollout": _ROLLOUT,
