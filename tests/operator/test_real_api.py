@@ -11,14 +11,15 @@ import signal
 import statistics
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from deviceplugin.apiserver import ConflictError
+from deviceplugin.apiserver import ConflictError, InvalidError
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from operators.bad_objects import BAD
 from operators.fleet_cluster import RESOURCE, Life, as_configured
@@ -563,3 +564,126 @@ def test_the_kind_can_be_deleted_and_come_back(tmp_path: Path) -> None:
         fleet.apply("sim", plugin="simulated")
         fleet.wait(lambda: fleet.is_ready("sim"), 120)
         operator.end()
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+"""How the paths of policies and of their bindings begin."""
+
+
+@contextmanager
+def guarded(fleet: RealFleet, allowed: str) -> Generator[None]:
+    """Have a policy that lets only some DaemonSets be written, by an expression."""
+    admin, name = fleet.server.admin, {"name": "guard"}
+    rules = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["daemonsets"],
+        "operations": ["CREATE", "UPDATE"],
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rules]},
+        "validations": [{"expression": allowed, "message": "not allowed here"}],
+    }
+    binding = {"policyName": "guard", "validationActions": ["Deny"]}
+    admin.create(f"{POLICIES}ies", {"metadata": name, "spec": spec})
+    admin.create(f"{POLICIES}ybindings", {"metadata": name, "spec": binding})
+    bad = {"name": "bad", "image": "bad:0.0.9"}
+    labels = {"matchLabels": {"a": "b"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [bad]}}
+    probe = {"metadata": {"name": "p"}, "spec": {"selector": labels, "template": template}}
+
+    def is_active() -> bool:
+        try:
+            admin.create(SETS, probe, dry_run=True)
+        except InvalidError as error:
+            say(str(error))
+            return True
+        return False
+
+    try:
+        fleet.wait(is_active)
+        yield
+    finally:
+        admin.delete(f"{POLICIES}ybindings/guard")
+        admin.delete(f"{POLICIES}ies/guard")
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_change_that_a_policy_refuses_touches_nothing_and_is_in_the_status(
+    fleet: RealFleet,
+) -> None:
+    install(fleet)
+    before, uid = fleet.uids(), daemon_set(fleet)["metadata"]["uid"]
+    images = "object.spec.template.spec.containers"
+    with guarded(fleet, f"!{images}.exists(c, c.image.endsWith(':0.0.9'))"):
+        sim(fleet, image="simulated-device-plugin:0.0.9")
+        took = fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RequestFailed")
+        said = fleet.condition("sim", "Degraded")[2]
+        say(f"in the status after {took:.2f} s: {said}")
+        assert "ValidatingAdmissionPolicy 'guard'" in said
+        assert ("False", "RequestFailed") == fleet.condition("sim")[:2]
+        assert before == fleet.uids()
+        assert uid == daemon_set(fleet)["metadata"]["uid"]
+    sim(fleet)
+    fleet.wait(lambda: fleet.is_ready("sim"))
+    assert before == fleet.uids()
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_selector_that_matches_no_node_takes_the_plugin_off_none(fleet: RealFleet) -> None:
+    install(fleet)
+    before = fleet.uids()
+    sim(fleet, nodeSelector={"kubernetes.io/oss": "linux"})
+    took = fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RolloutFailed")
+    say(f"after {took:.2f} s: {fleet.condition('sim', 'Degraded')[2]}")
+    assert "and 35 more: would be without the plugin" in fleet.condition("sim", "Degraded")[2]
+    assert before == fleet.uids()
+    assert [] == fleet.replaced
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_daemon_set_that_is_deleted_does_not_make_fewer_devices_good(
+    fleet: RealFleet, operator: Operator, away: bool
+) -> None:
+    install(fleet)
+    if away:
+        operator.end()
+    sim(fleet, {"number-devices": 1}, rollout={"deadline": "10s"})
+    if not away:
+        fleet.wait(lambda: fleet.replaced)
+    uids = {*fleet.uids().values()}
+    fleet.server.admin.delete(f"{SETS}/dp-sim")
+    fleet.wait(lambda: not uids & {*fleet.uids().values()})
+    if away:
+        operator.start()
+    fleet.wait(lambda: "4 -> 1 after 10 s; rolled back" in fleet.condition("sim", "Degraded")[2])
+    say(fleet.condition("sim", "Degraded")[2])
+    fleet.wait(lambda: {fleet.allocatable(node, RESOURCE) for node in fleet.uids()} == {"4"})
+    assert COUNT == len(fleet.uids())
+
+
+def test_a_daemon_set_with_another_selector_is_made_anew_unless_that_is_refused(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    install(fleet)
+    operator.end()
+    found = daemon_set(fleet)
+    fleet.server.admin.delete(f"{SETS}/dp-sim")
+    found["spec"]["selector"]["matchLabels"]["deviceplugin.dev/plugin"] = "simulated"
+    kept = {key: found["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+    made = fleet.server.admin.create(SETS, {"metadata": kept, "spec": found["spec"]})
+    other = made["metadata"]["uid"]
+    fleet.wait(lambda: len(fleet.pods()) == COUNT)
+    with guarded(fleet, "false"):
+        operator.start()
+        fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RequestFailed")
+        say(fleet.condition("sim", "Degraded")[2])
+        assert other == daemon_set(fleet)["metadata"]["uid"]
+    fleet.wait(lambda: exists(fleet.server.admin, f"{SETS}/dp-sim"))
+    fleet.wait(lambda: {other} != {o["metadata"]["uid"] for o in sets_of(fleet)} != set(), 120)
+    fleet.wait(lambda: fleet.is_ready("sim"), 120)
+
+
+def sets_of(fleet: RealFleet) -> list[dict[str, Any]]:
+    return fleet.server.admin.list(SETS).items

@@ -288,7 +288,9 @@ def test_without_nodes_nothing_is_known_of_a_revision() -> None:
     assert ("Done", OLD) == (found.state, found.progress.good)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"taken": {"n": 1}}', '{"taken": [1]}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"groups": [{"nodes": "n"}]}', '{"groups": [1]}', "null"]
+)
 def test_a_note_that_is_not_ours_says_nothing(text: str) -> None:
     found: Mapping[str, object] = {"metadata": {"annotations": {"deviceplugin.dev/rollout": text}}}
     assert Progress() == progress_note.read(found)

@@ -20,7 +20,7 @@ from deviceplugin.conformance._place import free_port
 from deviceplugin_operator import liveness, shell
 from deviceplugin_operator.command_line import main
 from deviceplugin_operator.controller import Controller
-from deviceplugin_operator.reconciling.reconciler import Timing
+from deviceplugin_operator.reconciling.rolling import Timing
 from operators import fleet_cluster
 from operators.fleet_cluster import SPACE, Fleet
 from patience import PATIENCE, eventually

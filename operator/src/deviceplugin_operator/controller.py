@@ -21,7 +21,8 @@ from deviceplugin_operator.observed.seen import (
     Seen,
     owner_of,
 )
-from deviceplugin_operator.reconciling.reconciler import Reconciler, Timing
+from deviceplugin_operator.reconciling.reconciler import Reconciler
+from deviceplugin_operator.reconciling.rolling import Timing
 from deviceplugin_operator.work_queue import Queue
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Controller:
         """The changes of nodes for which all objects were reconciled."""
         self._hearing = Hearing(time.monotonic)
         self._failing: dict[str, str] = {}
+        self._raced: set[str] = set()
+        """Objects whose last attempt met a conflict; two in a row are a failure."""
         self._threads = [
             threading.Thread(target=self._look, name="look", daemon=True),
             threading.Thread(target=self._work, name="work", daemon=True),
@@ -183,15 +186,18 @@ class Controller:
         while (name := self.queue.take()) is not None:
             try:
                 after = self._reconciler.reconcile(name)
-            except ConflictError:  # somebody else was quicker
-                self.queue.add(name)
             except ApiServerError as error:
+                if isinstance(error, ConflictError) and name not in self._raced:
+                    self._raced.add(name)  # somebody else was quicker
+                    self.queue.add(name)
+                    continue
                 if self._failing.get(name) != str(error):
                     log.warning("reconcile failed", extra={"object": name, "reason": str(error)})
                 self._failing[name] = str(error)
                 self.queue.again(name)
             else:
                 self._failing.pop(name, None)
+                self._raced.discard(name)
                 self.queue.done(name)
                 if after is not None:
                     self.queue.add(name, after)

@@ -1,13 +1,21 @@
 """All that the operator reads and writes of a cluster, besides nodes."""
 
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServer, ConflictError, InvalidError, NotFoundError
+from deviceplugin.apiserver import (
+    ApiServer,
+    ApiServerError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+)
 from deviceplugin_operator import names
-from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.cluster import pods, progress_note
 from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, Object, Seen
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
@@ -15,9 +23,14 @@ from deviceplugin_operator.rollout.step import Pod, Progress
 
 log = logging.getLogger(__name__)
 
+_PODS: Final = "pods"
+_KINDS: Final = {DAEMON_SETS: "DaemonSet", CONFIG_MAPS: "ConfigMap", _PODS: "Pod"}
 _KEPT: Final = 3
 """Number of old revisions to keep for each DaemonSet."""
-_NO_REASON: Final = ("", "ContainerCreating", "PodInitializing")
+_EXISTS: Final = "AlreadyExists"
+"""Why the API server refuses to create an object only because there is one of that name."""
+_GIVEN: Final = ("name", "namespace", "labels", "ownerReferences")
+"""What the API server does not set by itself, of an object's metadata."""
 
 
 class Cluster:
@@ -51,22 +64,48 @@ class Cluster:
         wanted = desired.config_map(owner, profile, made, self.namespace)
         name = wanted["metadata"]["name"]
         found = self._seen.get(CONFIG_MAPS, name)
-        if found is not None and _is_as(found, wanted):
-            return
-        if found is not None:
-            self._delete(CONFIG_MAPS, found)
-        self._create(CONFIG_MAPS, wanted)
+        if found is None:
+            self._create(CONFIG_MAPS, wanted)
+        elif not _is_as(found, wanted):
+            self._make_anew(CONFIG_MAPS, found, wanted)
 
     def _create(self, kind: str, made: Object) -> None:
         path = self._path(kind)
+        with _about(kind, made["metadata"]["name"]):
+            try:
+                self._seen.put(kind, self._api.create(path, made))
+            except ConflictError:  # the watch is late
+                self._seen.put(kind, self._api.get(self._path(kind, made["metadata"]["name"])))
+
+    def _make_anew(self, kind: str, found: Object, wanted: Object) -> None:
+        """Delete ``found`` and create ``wanted``, which no change can make of it.
+
+        What the API server would refuse is tried first. If it refuses all the same, ``found`` comes
+        back, with a note, so that it is not deleted again for the same.
+        """
+        before, name = found["metadata"].get("annotations") or {}, found["metadata"]["name"]
+        digest = _digest(wanted)
+        with _about(kind, name):
+            if before.get(names.REFUSED) == digest:
+                raise InvalidError("its replacement was refused before: delete it by hand")
+            try:
+                self._api.create(self._path(kind), wanted, dry_run=True)
+            except ConflictError as error:
+                if error.reason != _EXISTS:
+                    raise
+        self._delete(kind, found)
         try:
-            self._seen.put(kind, self._api.create(path, made))
-        except ConflictError:  # the watch is late
-            self._seen.put(kind, self._api.get(self._path(kind, made["metadata"]["name"])))
+            self._create(kind, wanted)
+        except ApiServerError:
+            metadata = {key: one for key, one in found["metadata"].items() if key in _GIVEN}
+            metadata["annotations"] = {**before, names.REFUSED: digest}
+            with suppress(ApiServerError):  # then it is not there, and the status says so
+                self._create(kind, {**wanted, **found, "metadata": metadata})
+            raise
 
     def _delete(self, kind: str, found: Object) -> None:
         metadata = found["metadata"]
-        with suppress(NotFoundError, ConflictError):
+        with _about(kind, metadata["name"]), suppress(NotFoundError, ConflictError):
             self._api.delete(self._path(kind, metadata["name"]), uid=metadata["uid"])
         self._seen.drop(kind, found)
 
@@ -79,17 +118,23 @@ class Cluster:
         """
         wanted = desired.daemon_set(owner, profile, made, self.namespace)
         wanted["metadata"]["annotations"] = {names.ROLLOUT: progress_note.written(progress)}
-        found = self._seen.get(DAEMON_SETS, wanted["metadata"]["name"])
+        name = wanted["metadata"]["name"]
+        found = self._seen.get(DAEMON_SETS, name)
+        if found is not None and found["spec"]["selector"] == wanted["spec"]["selector"]:
+            return self._keep(found, wanted, made.name)
         if found is None:
             self._create(DAEMON_SETS, wanted)
-            created = self._seen.get(DAEMON_SETS, wanted["metadata"]["name"])
-            if created:
-                self._remember(created)
-            return False
+        else:  # a selector cannot be changed
+            self._make_anew(DAEMON_SETS, found, wanted)
+        if created := self._seen.get(DAEMON_SETS, name):
+            self._remember(created)
+        return False
+
+    def _keep(self, found: Object, wanted: Object, revision: str) -> bool:
         ours = self._written.get(found["metadata"]["uid"])
         drifted = ours is not None and ours != found["metadata"]["generation"]
         labels = found["spec"]["template"]["metadata"].get("labels") or {}
-        moved = labels.get(names.REVISION) != made.name
+        moved = labels.get(names.REVISION) != revision
         if ours is None or drifted or moved or not _is_as(found, wanted):
             self._replace(found, wanted)
         return drifted
@@ -100,17 +145,17 @@ class Cluster:
         for part in ("labels", "annotations"):
             metadata[part] = {**(metadata.get(part) or {}), **wanted["metadata"].get(part, {})}
         path = self._path(DAEMON_SETS, metadata["name"])
-        try:
-            done = self._api.replace(path, {**found, "metadata": metadata, "spec": wanted["spec"]})
-        except ConflictError:
-            self._seen.put(DAEMON_SETS, self._api.get(path))
-            raise
-        except NotFoundError:
-            self._seen.drop(DAEMON_SETS, found)
-            raise
-        except InvalidError:  # it was created with another selector, which cannot be changed
-            self._delete(DAEMON_SETS, found)
-            raise
+        with _about(DAEMON_SETS, metadata["name"]):
+            try:
+                done = self._api.replace(
+                    path, {**found, "metadata": metadata, "spec": wanted["spec"]}
+                )
+            except ConflictError:
+                self._seen.put(DAEMON_SETS, self._api.get(path))
+                raise
+            except NotFoundError:
+                self._seen.drop(DAEMON_SETS, found)
+                raise
         self._seen.put(DAEMON_SETS, done)
         self._remember(done)
 
@@ -122,24 +167,25 @@ class Cluster:
         text = progress_note.written(progress)
         if (found["metadata"].get("annotations") or {}).get(names.ROLLOUT) != text:
             changes = {"metadata": {"annotations": {names.ROLLOUT: text}}}
-            path = self._path(DAEMON_SETS, found["metadata"]["name"])
-            self._seen.put(DAEMON_SETS, self._api.merge(path, changes))
+            name = found["metadata"]["name"]
+            with _about(DAEMON_SETS, name):
+                self._seen.put(DAEMON_SETS, self._api.merge(self._path(DAEMON_SETS, name), changes))
 
     def pods(self, owner: str, profile: str) -> dict[str, Pod]:
         """Return the pods of a DaemonSet by node; of two on a node, the one that stays."""
         selector = f"{names.OWNER}={owner},{names.PROFILE_LABEL}={profile}"
         found: dict[str, Pod] = {}
-        for page in self._api.pages(self._path("pods"), {"labelSelector": selector}):
+        for page in self._api.pages(self._path(_PODS), {"labelSelector": selector}):
             for one in page.items:
-                node, pod = one["spec"].get("nodeName") or _pinned(one), _pod(one)
+                node, pod = pods.node_of(one), pods.read(one)
                 if node and (node not in found or found[node].leaving):
                     found[node] = pod
         return found
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete a pod, so that the DaemonSet creates another one."""
-        with suppress(NotFoundError, ConflictError):
-            self._api.delete(self._path("pods", pod.name), uid=pod.uid)
+        with _about(_PODS, pod.name), suppress(NotFoundError, ConflictError):
+            self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
 
     def prune(self, owner: Object, profile: str, keep: set[str]) -> None:
         """Delete old ConfigMaps of a profile, except those to ``keep``."""
@@ -153,23 +199,44 @@ class Cluster:
             if one["metadata"]["labels"].get(names.REVISION) not in keep:
                 self._delete(CONFIG_MAPS, one)
 
-    def remove_others(self, owner: str, profiles: set[str]) -> None:
-        """Delete what was created for profiles that no longer exist."""
-        for kind in (DAEMON_SETS, CONFIG_MAPS):
-            for one in self._seen.of(kind, owner):
-                if one["metadata"]["labels"].get(names.PROFILE_LABEL, "") not in profiles:
-                    self._delete(kind, one)
+    def profiles(self, owner: str) -> set[str]:
+        """Return the profiles for which something was created."""
+        found = (one for kind in (DAEMON_SETS, CONFIG_MAPS) for one in self._seen.of(kind, owner))
+        return {one["metadata"]["labels"].get(names.PROFILE_LABEL, "") for one in found}
+
+    def remove(self, kind: str, owner: str, profiles: Collection[str]) -> None:
+        """Delete what was created for ``profiles``."""
+        for one in self._seen.of(kind, owner):
+            if one["metadata"]["labels"].get(names.PROFILE_LABEL, "") in profiles:
+                self._delete(kind, one)
 
     def set_status(self, owner: Object, status: Mapping[str, Any]) -> None:
         """Write the status of ``owner``, if it has changed."""
-        if owner.get("status") == status:
+        before = owner.get("status") or {}
+        changes = {key: one for key, one in status.items() if before.get(key) != one}
+        if not changes:
             return
         name = owner["metadata"]["name"]
         path = f"/apis/{names.GROUP}/{names.VERSION}/{names.PLURAL}/{name}/status"
         try:
-            self._seen.put(names.PLURAL, self._api.merge(path, {"status": dict(status)}))
+            self._seen.put(names.PLURAL, self._api.merge(path, {"status": changes}))
         except NotFoundError:
             self._seen.drop(names.PLURAL, owner)
+
+
+@contextmanager
+def _about(kind: str, name: str) -> Generator[None]:
+    """Name the object in errors: the words of a webhook or a policy need not."""
+    try:
+        yield
+    except ApiServerError as error:
+        error.args = (f"{_KINDS[kind]} {name}: {error}",)
+        raise
+
+
+def _digest(wanted: Object) -> str:
+    content = json.dumps([wanted.get("spec"), wanted.get("data")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _is_as(found: Object, wanted: Object) -> bool:
@@ -181,48 +248,3 @@ def _is_as(found: Object, wanted: Object) -> bool:
         and wanted.get("data") == found.get("data")
         and wanted.get("immutable") == found.get("immutable")
     )
-
-
-def _pinned(pod: Mapping[str, Any]) -> str:
-    """Return the node to which a DaemonSet has pinned a pod that is not scheduled yet."""
-    terms = (
-        ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {})
-        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-        .get("nodeSelectorTerms", ())
-    )
-    for term in terms:
-        for one in term.get("matchFields", ()):
-            if one["key"] == "metadata.name":
-                return str(one["values"][0])
-    return ""
-
-
-def _pod(found: Mapping[str, Any]) -> Pod:
-    metadata, status = found["metadata"], found.get("status") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
-    ready = conditions.get("Ready", {})
-    return Pod(
-        metadata["name"],
-        metadata["uid"],
-        metadata["labels"].get(names.REVISION, ""),
-        ready.get("status") == "True",
-        "deletionTimestamp" in metadata,
-        _said(status, conditions),
-        ready.get("lastTransitionTime") or "",
-    )
-
-
-def _said(status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> str:
-    """Return why a pod does not run: its last message, or that of the kubelet or the scheduler."""
-    for one in (
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ):
-        for state in (one.get("state") or {}, one.get("lastState") or {}):
-            if words := (state.get("terminated") or {}).get("message", "").strip():
-                return str(words.splitlines()[-1])
-        waiting = (one.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason", "") not in _NO_REASON:
-            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
-    scheduled = conditions.get("PodScheduled", {})
-    return scheduled.get("message", "") if scheduled.get("status") == "False" else ""

@@ -29,6 +29,14 @@ _REVISION: Final = {
         "applied": {**_NAMED, "description": "The revision that the DaemonSet has"},
         "good": {**_NAMED, "description": "The last revision that succeeded on every node"},
         "refused": {**_NAMED, "description": "The revision that failed; it is not tried again"},
+        "reason": {**_TEXT, "description": "Why it failed"},
+        "generation": {**_COUNT, "description": "Generation of the spec that failed"},
+        "resources": {
+            "type": "array",
+            "maxItems": 256,
+            "description": "The resources of the last good revision",
+            "items": _NAMED,
+        },
     },
 }
 STATUS: Final[dict[str, Any]] = {
@@ -91,6 +99,24 @@ STATUS: Final[dict[str, Any]] = {
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["profile"],
             "items": _REVISION,
+        },
+        "baseline": {
+            "type": "array",
+            "maxItems": 10_000,
+            "description": "The devices of nodes in the last good state, which a roll-out must not "
+            "lose, even if the DaemonSet is deleted meanwhile",
+            "items": {
+                "type": "object",
+                "required": ["devices", "nodes"],
+                "properties": {
+                    "devices": {
+                        "type": "object",
+                        "maxProperties": 256,
+                        "additionalProperties": _COUNT,
+                    },
+                    "nodes": {"type": "array", "maxItems": 10_000, "items": _NAMED},
+                },
+            },
         },
     },
 }

@@ -29,6 +29,7 @@ class NodeFacts:
     """Devices by resource: what is allocatable."""
     reported: str = field(default="", compare=False)
     """When the kubelet last reported all of this, by the node's clock."""
+    taints: tuple[Mapping[str, str], ...] = ()
 
     def offers(self, patterns: Iterable[str]) -> dict[str, int]:
         """Return the allocatable devices of the resources that match ``patterns``."""
@@ -83,11 +84,14 @@ class Fleet:
                 self._changes += facts != self._nodes.get(name)
                 self._nodes[name] = facts
 
+    def nodes(self) -> list[NodeFacts]:
+        """Return all nodes, by name."""
+        with self._lock:
+            return sorted(self._nodes.values(), key=lambda one: one.name)
+
     def matching(self, selector: Mapping[str, str]) -> list[NodeFacts]:
         """Return the nodes with the labels of ``selector``, by name."""
-        with self._lock:
-            nodes = sorted(self._nodes.values(), key=lambda one: one.name)
-        return [one for one in nodes if selector.items() <= one.labels.items()]
+        return [one for one in self.nodes() if selector.items() <= one.labels.items()]
 
 
 def _facts(node: Mapping[str, Any]) -> NodeFacts:
@@ -101,6 +105,7 @@ def _facts(node: Mapping[str, Any]) -> NodeFacts:
         devices_in(status.get("capacity") or {}),
         devices_in(status.get("allocatable") or {}),
         ready.get("lastHeartbeatTime") or "",
+        tuple((node.get("spec") or {}).get("taints") or ()),
     )
 
 

@@ -1,27 +1,31 @@
 """Finds objects that would offer the same on one node. The younger one is refused."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from deviceplugin_operator.crd.catalogue import CUSTOM
 from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
 from deviceplugin_operator.observed.seen import Object
 from deviceplugin_operator.rollout import placement
 
 _SHOWN: Final = 5
 
+Covered = Callable[[str], Iterable[NodeFacts]]
+"""Returns the nodes on which an object has the plugin now, by the name of the object."""
 Other = tuple[Object, Wanted | None]
 """An object, and what it asks for; None while its settings are invalid."""
 
 
-def conflict(owner: Object, wanted: Wanted, others: Iterable[Other], fleet: Fleet) -> str:
+def conflict(
+    owner: Object, wanted: Wanted, others: Iterable[Other], fleet: Fleet, covered: Covered
+) -> str:
     """Return which older object conflicts with this one on which nodes, or an empty string.
 
     Two objects conflict if they have the same plugin or offer the same resource: the kubelet would
-    take the list of either plugin for the whole. An older object with invalid settings keeps its
-    nodes, because its earlier settings may still run there.
+    take the list of either plugin for the whole. An older object with invalid settings, or with a
+    change that was not applied, keeps the nodes that it has.
     """
     for other, asked in sorted(others, key=lambda one: _age(one[0])):
         if _age(other) >= _age(owner):
@@ -30,9 +34,9 @@ def conflict(owner: Object, wanted: Wanted, others: Iterable[Other], fleet: Flee
         if asked is None:
             if other["spec"].get("plugin") == wanted.plugin != CUSTOM:
                 selector = other["spec"].get("nodeSelector") or {}
-                if nodes := _both(wanted, selector, fleet):
+                if nodes := [*_both(wanted, selector, fleet), *_own(wanted, covered(name))]:
                     return f"DevicePlugin {name} already covers nodes: {_few(nodes)}"
-        elif found := _meeting(wanted, asked, fleet):
+        elif found := _meeting(wanted, asked, fleet, covered if _is_behind(other) else _nothing):
             return f"DevicePlugin {name} already {found}"
     return ""
 
@@ -42,16 +46,27 @@ def _age(found: Object) -> tuple[str, str]:
     return metadata.get("creationTimestamp", ""), metadata["name"]
 
 
-def _meeting(one: Wanted, other: Wanted, fleet: Fleet) -> str:
+def _is_behind(other: Object) -> bool:
+    """Return whether a revision that an object asks for is not applied."""
+    revisions = (other.get("status") or {}).get("revisions") or ()
+    return any(one.get("applied") != one.get("wanted") for one in revisions)
+
+
+def _nothing(_owner: str) -> list[NodeFacts]:
+    return []
+
+
+def _meeting(one: Wanted, other: Wanted, fleet: Fleet, covered: Covered) -> str:
     """Return what ``other`` already does on nodes of ``one``, with the nodes."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[NodeFacts]] = {}
     if any(_clash(one, mine, other, its) for mine in one.variants for its in other.variants):
-        for node in _both(one, placement.selector(other), fleet):
+        both = _both(one, placement.selector(other), fleet)
+        for node in [*both, *_own(one, covered(other.name))]:
             mine, its = placement.variant(one, node), placement.variant(other, node)
             if clash := _clash(one, mine, other, its):
-                found.setdefault(clash, []).append(node.name)
-    for clash, names in found.items():
-        return f"{clash} nodes: {_listed(names)}"
+                found.setdefault(clash, []).append(node)
+    for clash, nodes in found.items():
+        return f"{clash} nodes: {_few(nodes)}"
     return ""
 
 
@@ -75,7 +90,7 @@ def _offered(wanted: Wanted, variant: Variant) -> tuple[str, ...]:
     return variant.resources or ((wanted.image,) if wanted.plugin == CUSTOM else ())
 
 
-def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[Any]:
+def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[NodeFacts]:
     """Return the nodes of ``one`` that also have the labels of ``selector``."""
     own = placement.selector(one)
     if any(own.get(label, value) != value for label, value in selector.items()):
@@ -83,10 +98,17 @@ def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[Any]:
     return fleet.matching({**own, **selector})
 
 
-def _few(nodes: Iterable[Any]) -> str:
-    return _listed([one.name for one in nodes])
+def _own(one: Wanted, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
+    """Return those of ``nodes`` that are also of ``one``."""
+    own = placement.selector(one).items()
+    return [node for node in nodes if own <= node.labels.items()]
 
 
-def _listed(names: list[str]) -> str:
+def _few(nodes: Iterable[NodeFacts]) -> str:
+    return listed([*dict.fromkeys(one.name for one in nodes)])
+
+
+def listed(names: list[str]) -> str:
+    """Return the first few of ``names``, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"

@@ -1,45 +1,35 @@
 """Reconciles one object: each call does the next step towards what it asks for."""
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin_operator import names
+from deviceplugin.apiserver import ApiServerError, ForbiddenError, InvalidError
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd import specification
-from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed.fleet import Fleet
-from deviceplugin_operator.observed.seen import DAEMON_SETS, OWNERS, Object, Seen
-from deviceplugin_operator.reconciling import conflicts, daemon_set_status
+from deviceplugin_operator.crd.specification import Wanted
+from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
+from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS, Object, Seen
+from deviceplugin_operator.reconciling import conflicts, devices
+from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
 from deviceplugin_operator.reconciling.status import BUSY, Outcome
 from deviceplugin_operator.reconciling.status import Seen as Reported
 from deviceplugin_operator.reconciling.status import status as made_status
 from deviceplugin_operator.rollout import desired, placement
 from deviceplugin_operator.rollout.desired import Revision
-from deviceplugin_operator.rollout.step import SETTLE, Node, Pod, Progress, Step, next_step
+from deviceplugin_operator.rollout.step import Progress
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[[Object, str, str, str], object]
-"""Called with an object, ``Normal`` or ``Warning``, a reason and a message."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Intervals, in seconds."""
-
-    soon: float = 2.0
-    """Seconds until the next step of a roll-out, if nothing happens before."""
-    settle: float = SETTLE
-    window: float = 60.0
-    """Seconds after the last step in which nodes may still report other devices."""
-    nodes: float = 5.0
-    """Seconds between looks at all nodes in that time."""
-    now: Callable[[], float] = time.time
+_SAID: Final = frozenset({"InvalidSettings", "Conflict", "RolloutFailed", "RequestFailed"})
+"""Reasons of which an Event is created."""
+_PATIENCE: Final = 3
+"""Failures in a row after which the status names one that the API server may recover from."""
 
 
 class Reconciler:
@@ -61,8 +51,11 @@ class Reconciler:
         self._notify = notify
         self._prefix = prefix
         self._timing = timing or Timing()
+        self._rolling = Rolling(cluster, fleet, notify, self._timing)
         self._settling: dict[str, float] = {}
         """By object: until when its nodes may still report other devices."""
+        self._failures: dict[str, int] = {}
+        """By object: how many attempts in a row have failed."""
         self._known: dict[str, tuple[int, Wanted | dp.ConfigError]] = {}
         """By UID: the generation of each object, and what it asks for or why it is invalid."""
 
@@ -70,28 +63,39 @@ class Reconciler:
         """Do the next step for the object ``name``; return the seconds until the next one, if any.
 
         Raises:
-            ApiServerError: A request failed: try again.
+            ApiServerError: A request failed: try again. If that is not likely to pass soon, the
+                object's status says so.
         """
         owner = self._seen.get(OWNERS, name)
         if owner is None or "deletionTimestamp" in owner["metadata"]:
+            self._failures.pop(name, None)
             return None  # what was made for it goes with it
-        wanted = self._read(owner)
+        try:
+            after = self._next(owner)
+        except ApiServerError as error:
+            self._failures[name] = self._failures.get(name, 0) + 1
+            refused = isinstance(error, InvalidError | ForbiddenError)
+            if refused or self._failures[name] >= _PATIENCE:
+                with suppress(ApiServerError):
+                    self._stuck(owner, error, keep=refused)
+            raise
+        self._failures.pop(name, None)
+        return after
+
+    def _next(self, owner: Object) -> float | None:
+        name, wanted = owner["metadata"]["name"], self._read(owner)
         if isinstance(wanted, dp.ConfigError):
             self._refuse(owner, "InvalidSettings", str(wanted))
             return None
         others = [(one, self._valid(one)) for one in self._seen.owners()]
-        if conflict := conflicts.conflict(owner, wanted, others, self._fleet):
+        if conflict := conflicts.conflict(owner, wanted, others, self._fleet, self._covered):
             self._refuse(owner, "Conflict", conflict)
             return None
         settling = self._timing.now() < self._settling.get(name, 0.0)
         if settling:
             self._fleet.refresh(older_than=self._timing.nodes)
         outcomes = [*self._outcomes(owner, wanted)]
-        if not wanted.paused:
-            self._cluster.remove_others(name, {one.profile for one in wanted.variants})
-        patterns = list(dict.fromkeys(one for v in wanted.variants for one in v.resources))
-        nodes = self._fleet.matching(placement.selector(wanted))
-        self._report(owner, Reported(outcomes, nodes, patterns, paused=wanted.paused))
+        self._report(owner, self._reported(owner, wanted, outcomes))
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
             self._settling[name] = self._timing.now() + self._timing.window
@@ -128,37 +132,132 @@ class Reconciler:
                 if taken.ready and left > 0:
                     yield left
 
+    # Profiles
+
+    def _profiles(self, owner: Object) -> set[str]:
+        """Return the profiles of which something is there, or was there before it was deleted."""
+        revisions = (owner.get("status") or {}).get("revisions") or ()
+        before = {one["profile"] for one in revisions if one.get("good")}
+        return before | self._cluster.profiles(owner["metadata"]["name"])
+
+    def _made(self, wanted: Wanted) -> dict[str, Revision]:
+        """Return the wanted revision of each profile."""
+        return {one.profile: desired.revision(wanted, one, self._prefix) for one in wanted.variants}
+
+    def _outcomes(self, owner: Object, wanted: Wanted) -> Iterator[Outcome]:
+        """Yield the state of each profile. Only one profile is rolled out at a time."""
+        made, blocked, found = self._made(wanted), False, list[Outcome]()
+        held = self._held(owner, wanted, made)
+        for variant in wanted.variants:
+            one = self._rolling.outcome(
+                owner, wanted, variant, made[variant.profile], blocked=blocked, held=held
+            )
+            blocked = blocked or one.state in {*BUSY, "Halted", "RolledBack", "Held"}
+            found.append(one)
+            yield one
+        yield from self._removed(owner, wanted, found)
+
+    def _held(self, owner: Object, wanted: Wanted, made: Mapping[str, Revision]) -> str:
+        """Return why the wanted revisions must not be applied: nodes would lose the plugin.
+
+        Where a pod may be is not rolled out by node: the DaemonSet controller deletes at once all
+        pods that are where they may not be.
+        """
+        name = owner["metadata"]["name"]
+        before = {one: self._rolling.progress(owner, one) for one in self._profiles(owner)}
+        if wanted.rollout.allow_fewer_devices or all(
+            profile in made and one.target == made[profile].name for profile, one in before.items()
+        ):
+            return ""
+        nodes = placement.covered([*self._good_pods(name, before)], self._fleet.nodes())
+        kept = {one.name for one in placement.covered([one.pod for one in made.values()], nodes)}
+        if not (lost := [one.name for one in nodes if one.name not in kept]):
+            return ""
+        return (
+            f"{conflicts.listed(lost)}: would be without the plugin: correct spec.nodeSelector, or "
+            "set rollout.allowFewerDevices"
+        )
+
+    def _good_pods(
+        self, name: str, profiles: Mapping[str, Progress]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the pod templates of the last good revisions."""
+        for profile, one in profiles.items():
+            if kept := self._cluster.revision(name, profile, one.good):
+                yield kept.pod
+            elif one.good == one.target and (found := self._cluster.daemon_set(name, profile)):
+                yield found["spec"]["template"]  # somebody has deleted its ConfigMap
+
+    def _removed(
+        self, owner: Object, wanted: Wanted, outcomes: Sequence[Outcome]
+    ) -> Iterator[Outcome]:
+        """Yield the state of profiles that the object has no longer.
+
+        Their DaemonSets end when that of the general settings covers their nodes, and their last
+        good revisions when that has succeeded: until then, they can come back.
+        """
+        name = owner["metadata"]["name"]
+        gone = self._profiles(owner) - {one.profile for one in wanted.variants}
+        if wanted.paused or outcomes[0].progress.target != outcomes[0].wanted:
+            for profile in sorted(gone):
+                yield self._rolling.unchanged(owner, profile, keep=not wanted.paused)
+            return
+        self._cluster.remove(DAEMON_SETS, name, gone)
+        if all(one.state == "Done" for one in outcomes):
+            self._cluster.remove(CONFIG_MAPS, name, gone)
+            return
+        for profile in sorted(gone):
+            kept = progress_note.of_status(owner, profile)
+            yield Outcome(profile, kept.target, kept, "Done", "", {})
+
     def _refuse(self, owner: Object, reason: str, message: str) -> None:
         """Report why the object is not accepted. What was created for it earlier stays."""
-        sets = self._seen.of(DAEMON_SETS, owner["metadata"]["name"])
-        outcomes = [self._unchanged(owner, one) for one in sets]
-        nodes = {
-            node.name: node
-            for one in sets
-            for node in self._fleet.matching(placement.of_daemon_set(one))
-        }
-        patterns = {name for one in outcomes for name in one.progress.resources}
-        found = Reported(outcomes, [*nodes.values()], sorted(patterns), refused=(reason, message))
-        self._report(owner, found)
+        spec = owner["spec"]
+        paused = isinstance(spec, dict) and bool(spec.get("paused"))
+        profiles = sorted(self._profiles(owner))
+        outcomes = [self._rolling.unchanged(owner, one, keep=not paused) for one in profiles]
+        self._report(
+            owner, replace(self._reported(owner, None, outcomes), refused=(reason, message))
+        )
 
-    def _unchanged(self, owner: Object, daemon_set: Object) -> Outcome:
-        """Keep a DaemonSet as it was when its object was valid."""
-        profile = daemon_set["metadata"]["labels"].get(names.PROFILE_LABEL, "")
-        progress, spec = progress_note.read(daemon_set), owner["spec"]
-        kept = self._cluster.revision(owner["metadata"]["name"], profile, progress.target)
-        if kept and not (isinstance(spec, dict) and spec.get("paused")):
-            self._keep(owner, profile, kept, progress)
-        counts = daemon_set.get("status") or {}
-        return Outcome(profile, progress.target, progress, "Done", "", counts)
+    def _stuck(self, owner: Object, error: ApiServerError, *, keep: bool) -> None:
+        """Report that a request has failed. What was created for the object earlier stays."""
+        wanted = self._valid(owner)
+        made = self._made(wanted) if wanted else {}
+        outcomes = []
+        for profile in sorted(self._profiles(owner) | made.keys()):
+            one = self._rolling.unchanged(owner, profile, keep=False)
+            if keep and not (wanted and wanted.paused):
+                with suppress(ApiServerError):
+                    one = self._rolling.unchanged(owner, profile)
+            name = made[profile].name if profile in made else one.wanted
+            outcomes.append(replace(one, wanted=name, state="Stuck"))
+        self._report(owner, replace(self._reported(owner, wanted, outcomes), failure=str(error)))
 
-    def _keep(self, owner: Object, profile: str, made: Revision, progress: Progress) -> None:
-        """Give a DaemonSet the revision ``made``, and say so if somebody had changed it."""
-        if self._cluster.keep_daemon_set(owner, profile, made, progress):
-            name = owner["metadata"]["name"]
-            log.warning("drift corrected", extra={"object": name, "profile": profile})
-            changed = names.daemon_set(name, profile)
-            message = f"the DaemonSet {changed} was changed by hand, and is restored"
-            self._notify(owner, "Normal", "DriftCorrected", message)
+    # The status
+
+    def _reported(
+        self, owner: Object, wanted: Wanted | None, outcomes: Sequence[Outcome]
+    ) -> Reported:
+        """Return what the status is computed from."""
+        name, nodes = owner["metadata"]["name"], self._fleet.nodes()
+        sets, own = self._seen.of(DAEMON_SETS, name), self._covered(name)
+        patterns = sorted({name for one in outcomes for name in one.progress.resources})
+        if wanted:
+            patterns = [*dict.fromkeys(name for one in wanted.variants for name in one.resources)]
+        return Reported(
+            outcomes,
+            own,
+            patterns,
+            devices.baseline(progress_note.baseline(owner), outcomes, sets, nodes),
+            unknown=devices.unknown_profiles(wanted, own) if wanted else "",
+            paused=bool(wanted and wanted.paused),
+        )
+
+    def _covered(self, name: str) -> list[NodeFacts]:
+        """Return the nodes on which an object has the plugin now."""
+        sets = self._seen.of(DAEMON_SETS, name)
+        return placement.covered([one["spec"]["template"] for one in sets], self._fleet.nodes())
 
     def _report(self, owner: Object, reported: Reported) -> None:
         now = datetime.fromtimestamp(self._timing.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -166,123 +265,22 @@ class Reconciler:
         before = {one["type"]: one for one in (owner.get("status") or {}).get("conditions") or ()}
         self._cluster.set_status(owner, made)
         for one in made["conditions"]:
-            old = before.get(one["type"], {})
-            bad = one["status"] == ("False" if one["type"] == "Accepted" else "True")
-            changed = (one["reason"], one["message"]) != (old.get("reason"), old.get("message"))
-            if (
-                bad
-                and changed
-                and one["reason"] in {"InvalidSettings", "Conflict", "RolloutFailed"}
-            ):
-                self._notify(owner, "Warning", one["reason"], one["message"])
-                if one["type"] == "Accepted":
-                    said = {"reason": one["reason"], "problem": one["message"]}
-                    log.warning("object refused", extra={"object": name, **said})
-
-    def _outcomes(self, owner: Object, wanted: Wanted) -> Iterator[Outcome]:
-        """Yield the state of each profile. Only one profile is rolled out at a time."""
-        blocked = wanted.paused
-        for variant in wanted.variants:
-            found = self._outcome(owner, wanted, variant, blocked=blocked)
-            blocked = blocked or found.state in {*BUSY, "Halted", "RolledBack"}
-            yield found
-
-    def _outcome(
-        self, owner: Object, wanted: Wanted, variant: Variant, *, blocked: bool
-    ) -> Outcome:
-        made = desired.revision(wanted, variant, self._prefix)
-        found = self._cluster.daemon_set(wanted.name, variant.profile)
-        progress = progress_note.read(found) if found else Progress()
-        counts: Mapping[str, int] = (found or {}).get("status") or {}
-        if wanted.paused or (blocked and found and progress.target != made.name):
-            waits = "waiting for another profile"
-            state = "Waiting" if progress.target != made.name else "Done"
-            return Outcome(variant.profile, made.name, progress, state, waits, counts)
-        if progress.refused and progress.generation != wanted.generation:
-            progress = replace(progress, refused="", reason="", generation=0)
-        target, progress = self._target(wanted.name, variant.profile, made, progress)
-        self._cluster.keep_config_map(owner, variant.profile, target)
-        self._keep(owner, variant.profile, target, progress)
-        step = self._step(owner, wanted, variant, made, progress)
-        found = self._cluster.daemon_set(wanted.name, variant.profile) or {}
-        return Outcome(
-            variant.profile,
-            made.name,
-            step.progress,
-            step.state,
-            step.message,
-            found.get("status") or {},
-        )
-
-    def _target(
-        self, owner: str, profile: str, made: Revision, progress: Progress
-    ) -> tuple[Revision, Progress]:
-        """Return the revision that the DaemonSet should have: the wanted or the last good one."""
-        if progress.refused == made.name and progress.target != made.name:
-            good = self._cluster.revision(owner, profile, progress.target)
-            if good is not None:
-                return good, progress
-        if progress.target != made.name:
-            progress = replace(progress.towards(made.name), refused="", reason="", generation=0)
-        return made, progress
-
-    def _step(
-        self, owner: Object, wanted: Wanted, variant: Variant, made: Revision, progress: Progress
-    ) -> Step:
-        found = self._cluster.daemon_set(wanted.name, variant.profile)
-        if found is None or not daemon_set_status.is_observed(found):
-            return Step(progress, message="waiting for the DaemonSet controller")
-        whole = daemon_set_status.is_whole(found)
-        if progress.target == progress.good and not progress.taken and whole:
-            return Step(progress, state="RolledBack" if progress.refused else "Done")
-        if daemon_set_status.has_nodes(found):
-            step = self._look(wanted, variant, progress)
-        else:  # there are no pods to list, and nothing is known about the target
-            step = Step(replace(progress, taken={}), state="Done")
-        step = replace(step, progress=_noted(step.progress, made, wanted, variant))
-        self._cluster.note(found, step.progress)
-        for pod in step.delete:
-            log.info(
-                "pod replaced",
-                extra={"object": wanted.name, "pod": pod.name, "revision": step.progress.target},
-            )
-            self._cluster.delete_pod(pod)
-        if step.message and step.state in {"RollingBack", "Halted"}:
-            log.warning("roll-out failed", extra={"object": wanted.name, "reason": step.message})
-        if step.state == "Done":
-            self._cluster.prune(owner, variant.profile, {step.progress.target, step.progress.good})
-        return step
-
-    def _look(self, wanted: Wanted, variant: Variant, progress: Progress) -> Step:
-        """Return the next step, with fresh facts about the nodes that it concerns."""
-        pods = self._cluster.pods(wanted.name, variant.profile)
-        fresh: set[str] = set()
-        concerned = set(progress.taken)
-        while True:
-            self._fleet.look_at(concerned - fresh)
-            fresh |= concerned
-            nodes = [*self._nodes(wanted, variant, progress, pods)]
-            step = next_step(
-                nodes, wanted.rollout, progress, self._timing.now(), self._timing.settle
-            )
-            concerned = set(step.progress.taken)
-            if concerned <= fresh:
-                return step
-
-    def _nodes(
-        self, wanted: Wanted, variant: Variant, before: Progress, pods: Mapping[str, Pod]
-    ) -> Iterator[Node]:
-        # If a resource was renamed, nodes have lost the old one.
-        resources = {*variant.resources, *before.resources}
-        for facts in placement.nodes(wanted, variant, self._fleet):
-            devices = facts.offers(resources)
-            yield Node(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
+            if not _is_news(one, before.get(one["type"], {})):
+                continue
+            self._notify(owner, "Warning", one["reason"], one["message"])
+            if one["type"] == "Accepted":
+                said = {"reason": one["reason"], "problem": one["message"]}
+                log.warning("object refused", extra={"object": name, **said})
+            elif any(found.state == "Held" for found in reported.outcomes):
+                log.warning("roll-out failed", extra={"object": name, "reason": one["message"]})
+        if left := devices.left(progress_note.baseline(owner), reported, self._fleet.nodes()):
+            self._notify(owner, "Warning", "NodesLeft", left)
 
 
-def _noted(progress: Progress, made: Revision, wanted: Wanted, variant: Variant) -> Progress:
-    """Return ``progress`` with what later steps need to know."""
-    if progress.refused and not progress.generation:
-        progress = replace(progress, generation=wanted.generation)
-    if progress.good == made.name:
-        progress = replace(progress, resources=variant.resources)
-    return progress
+def _is_news(made: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Return whether an Event has to say what a condition says."""
+    if made["reason"] not in _SAID or made["type"] == "Ready":
+        return False
+    # The words of a request that fails again and again can differ each time.
+    about = "observedGeneration" if made["reason"] == "RequestFailed" else "message"
+    return (made["reason"], made[about]) != (before.get("reason"), before.get(about))

@@ -1,9 +1,10 @@
 """The status of an object, as a function of what is there."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from deviceplugin_operator.cluster.progress_note import Baseline, in_status, of_baseline
 from deviceplugin_operator.crd.status_schema import MOST_PROBLEMS
 from deviceplugin_operator.observed.fleet import NodeFacts, of_resources
 from deviceplugin_operator.rollout.step import Progress
@@ -29,24 +30,24 @@ class Outcome:
     state: str
     """The state of the roll-out's last step, or ``Waiting`` for another profile."""
     message: str
-    counts: Mapping[str, int]
-    """The DaemonSet's status."""
+    counts: Mapping[str, int] | None
+    """The DaemonSet's status; None if there is no DaemonSet."""
 
     @property
     def desired(self) -> int:
         """Nodes that are to have a pod."""
-        return self.counts.get("desiredNumberScheduled", 0)
+        return (self.counts or {}).get("desiredNumberScheduled", 0)
 
     @property
     def ready(self) -> int:
         """Nodes whose pod is ready."""
-        return self.counts.get("numberReady", 0)
+        return (self.counts or {}).get("numberReady", 0)
 
     @property
     def updated(self) -> int:
         """Nodes with a pod of the wanted revision."""
         is_wanted = self.progress.target == self.wanted
-        return self.counts.get("updatedNumberScheduled", 0) if is_wanted else 0
+        return (self.counts or {}).get("updatedNumberScheduled", 0) if is_wanted else 0
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,14 @@ class Seen:
     """Those that the object is for."""
     patterns: Sequence[str]
     """Its resources."""
+    baseline: Baseline = field(default_factory=dict)
+    """What the status is to keep of the nodes' devices."""
     refused: tuple[str, str] | None = None
     """Why the object is not accepted: reason and message."""
+    failure: str = ""
+    """Why a request for it failed."""
+    unknown: str = ""
+    """Nodes whose label names no profile."""
     paused: bool = False
 
 
@@ -83,17 +90,25 @@ def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
         "resources": resources,
         "problems": problems[:MOST_PROBLEMS],
         "problemsLeftOff": max(0, len(problems) - MOST_PROBLEMS),
-        "revisions": [_revision(one) for one in seen.outcomes],
+        "revisions": [
+            {"profile": one.profile, "wanted": one.wanted, **in_status(one.progress)}
+            for one in seen.outcomes
+        ],
+        "baseline": of_baseline(seen.baseline),
     }
 
 
 def _conditions(seen: Seen, resources: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
-    accepted: Condition = (False, *seen.refused) if seen.refused else (True, "Valid", "")
+    accepted: Condition = (True, "UnknownProfile" if seen.unknown else "Valid", seen.unknown)
+    if seen.refused:
+        accepted = (False, *seen.refused)
     rolling = next((one for one in seen.outcomes if one.state in BUSY), None)
     progressing: Condition = (False, "Done", "")
-    if rolling and not seen.paused:
+    if rolling and not seen.paused and not seen.failure:
         progressing = (True, "RollingOut", _of_profile(rolling))
     degraded = _degraded(seen.outcomes, rolling=progressing[0])
+    if seen.failure:
+        degraded = (True, "RequestFailed", seen.failure)
     return {
         "Accepted": accepted,
         "Ready": _ready(seen, accepted, progressing, degraded, resources),
@@ -120,6 +135,8 @@ def _after(failed: Outcome) -> str:
     """Return how the operator reacted to a failure."""
     if failed.progress.target == failed.wanted:
         return "halted"
+    if failed.state == "Held":
+        return "nothing was changed"
     under_way = failed.state in BUSY and failed.progress.taken
     return f"{'rolling' if under_way else 'rolled'} back to {failed.progress.target}"
 
@@ -137,8 +154,13 @@ def _ready(
     faults: list[tuple[bool, str, str]] = [
         (not accepted[0], *accepted[1:]),
         (seen.paused, "Paused", "spec.paused is true: nothing is changed"),
-        (degraded[1] == "RolloutFailed", *degraded[1:]),
+        (degraded[1] in {"RolloutFailed", "RequestFailed"}, *degraded[1:]),
         progressing,
+        (
+            any(one.counts is None for one in seen.outcomes),
+            "NoDaemonSet",
+            "the DaemonSet is not there",
+        ),
         (
             not sum(one.desired for one in seen.outcomes),
             "NoNodes",
@@ -207,13 +229,3 @@ def _shown(resources: Sequence[Mapping[str, Any]]) -> str:
     ]
     more = [f"{len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
     return ", ".join(shown[:_MOST_SHOWN] + more)
-
-
-def _revision(one: Outcome) -> dict[str, str]:
-    said = {
-        "wanted": one.wanted,
-        "applied": one.progress.target,
-        "good": one.progress.good,
-        "refused": one.progress.refused,
-    }
-    return {"profile": one.profile, **{key: value for key, value in said.items() if value}}

@@ -11,11 +11,11 @@ from deviceplugin_operator import names
 from deviceplugin_operator.crd.specification import Object, Variant, Wanted
 from deviceplugin_operator.manifests.deployments_folder import CONTAINER
 from deviceplugin_operator.manifests.kustomize import Manifest
+from deviceplugin_operator.rollout.placement import REQUIRED
 
 ACCOUNT: Final = "device-plugin"
 """The service account of plugins in the operator's namespace; it has no token."""
 CONFIG: Final = "config.yaml"
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _POD: Final = "pod.json"
 _VOLUME: Final = "config"
 _HASH: Final = 10
@@ -68,7 +68,7 @@ def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
     if wanted.plugin == "custom":
         same["matchLabels"][names.OWNER] = wanted.name
     term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
-    apart: Manifest = {"podAntiAffinity": {_REQUIRED: [term]}}
+    apart: Manifest = {"podAntiAffinity": {REQUIRED: [term]}}
     there = {} if wanted.image else ours
     if not wanted.profiles:
         return apart | there
@@ -83,7 +83,7 @@ def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
     own = {"key": wanted.profile_label, **how}
     return apart | {
         "nodeAffinity": {
-            _REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [*_expressions(there), own]}]}
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [*_expressions(there), own]}]}
         }
     }
 
@@ -92,7 +92,7 @@ def _expressions(affinity: Manifest) -> list[Manifest]:
     """Return what an affinity requires of nodes; those of our manifests have one term."""
     if not affinity:
         return []
-    (term,) = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    (term,) = affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     found: list[Manifest] = term["matchExpressions"]
     return found
 

@@ -81,6 +81,8 @@ class Progress:
     """The object's generation when it failed. A new generation is tried again."""
     resources: tuple[str, ...] = ()
     """The resources of ``good``: nodes must not lose these either."""
+    restoring: bool = False
+    """Whether the DaemonSet was deleted and ``good`` comes back first, before anything is tried."""
     taken: Mapping[str, Taken] = field(default_factory=dict)
 
     def towards(self, target: str) -> "Progress":
@@ -212,7 +214,7 @@ def _why(node: Node, note: Taken, rollout: Rollout) -> str:
     if lost := _lost(node, note) if _serves(node) else []:
         return f"{node.name}: {', '.join(lost)} {after}"
     said = f": {node.pod.said}" if node.pod and node.pod.said else ""
-    what = "its pod is not ready" if node.pod else "it has no pod"
+    what = "its pod is not ready" if node.pod else "it has no pod (its DaemonSet's Events say why)"
     return f"{node.name}: {what} {after}{said}"
 
 

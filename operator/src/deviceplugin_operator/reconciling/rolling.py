@@ -1,0 +1,256 @@
+"""Rolls out the revision of one profile: each call does the next step."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from deviceplugin_operator import names
+from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.cluster.access import Cluster
+from deviceplugin_operator.crd.specification import Variant, Wanted
+from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed.seen import Object
+from deviceplugin_operator.reconciling import daemon_set_status
+from deviceplugin_operator.reconciling.status import Outcome
+from deviceplugin_operator.rollout import placement
+from deviceplugin_operator.rollout.desired import Revision
+from deviceplugin_operator.rollout.step import SETTLE, Node, Pod, Progress, Step, Taken, next_step
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[Object, str, str, str], object]
+"""Called with an object, ``Normal`` or ``Warning``, a reason and a message."""
+_ENDED = ("Done", "RolledBack")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Intervals, in seconds."""
+
+    soon: float = 2.0
+    """Seconds until the next step of a roll-out, if nothing happens before."""
+    settle: float = SETTLE
+    window: float = 60.0
+    """Seconds after the last step in which nodes may still report other devices."""
+    nodes: float = 5.0
+    """Seconds between looks at all nodes in that time."""
+    now: Callable[[], float] = time.time
+
+
+class Rolling:
+    """The DaemonSets of objects, and how far they are."""
+
+    def __init__(self, cluster: Cluster, fleet: Fleet, notify: Notify, timing: Timing) -> None:
+        self._cluster = cluster
+        self._fleet = fleet
+        self._notify = notify
+        self._timing = timing
+
+    def progress(self, owner: Object, profile: str) -> Progress:
+        """Return what is known of a profile. If its DaemonSet is gone, what was good is next."""
+        if found := self._cluster.daemon_set(owner["metadata"]["name"], profile):
+            return progress_note.read(found)
+        kept = progress_note.of_status(owner, profile)
+        return replace(kept.towards(kept.good), restoring=True) if kept.good else kept
+
+    def unchanged(self, owner: Object, profile: str, *, keep: bool = True) -> Outcome:
+        """Return the state of a profile that stays as it is; with ``keep``, restore it if need be.
+
+        Raises:
+            ApiServerError: It cannot be restored.
+        """
+        name, progress = owner["metadata"]["name"], self.progress(owner, profile)
+        kept = self._cluster.revision(name, profile, progress.target) if keep else None
+        if kept:
+            progress = self._with_joined(owner, profile, kept, progress)
+            self._keep(owner, profile, kept, progress)
+        counts = self._counts(name, profile)
+        return Outcome(profile, progress.target, progress, "Done", "", counts)
+
+    def _counts(self, name: str, profile: str) -> Mapping[str, int] | None:
+        found = self._cluster.daemon_set(name, profile)
+        return None if found is None else found.get("status") or {}
+
+    def _keep(self, owner: Object, profile: str, made: Revision, progress: Progress) -> None:
+        """Give a DaemonSet the revision ``made``, and say so if somebody had changed it."""
+        if self._cluster.keep_daemon_set(owner, profile, made, progress):
+            name = owner["metadata"]["name"]
+            log.warning("drift corrected", extra={"object": name, "profile": profile})
+            changed = names.daemon_set(name, profile)
+            message = f"the DaemonSet {changed} was changed by hand, and is restored"
+            self._notify(owner, "Normal", "DriftCorrected", message)
+
+    def _joined(self, owner: Object, profile: str, made: Revision) -> dict[str, Taken]:
+        """Return what nodes had that ``made`` covers, and that this DaemonSet did not so far.
+
+        Another profile had them, or the DaemonSet was deleted.
+        """
+        found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
+        had = progress_note.baseline(owner)
+        nodes = [one for one in self._fleet.nodes() if one.name in had]
+        own = placement.covered([found["spec"]["template"]], nodes) if found else []
+        return {
+            one.name: Taken(before=had[one.name], well=True)
+            for one in placement.covered([made.pod], nodes)
+            if one not in own
+        }
+
+    def _with_joined(
+        self, owner: Object, profile: str, made: Revision, progress: Progress
+    ) -> Progress:
+        taken = {**self._joined(owner, profile, made), **progress.taken}
+        return replace(progress, taken=taken)
+
+    def outcome(
+        self,
+        owner: Object,
+        wanted: Wanted,
+        variant: Variant,
+        made: Revision,
+        *,
+        blocked: bool = False,
+        held: str = "",
+    ) -> Outcome:
+        """Do the next step of a profile towards ``made``.
+
+        Args:
+            owner: The object.
+            wanted: What it asks for.
+            variant: The settings of the profile.
+            made: The revision that the object asks for.
+            blocked: Whether another profile has to be finished before.
+            held: Why ``made`` must not be applied; what was good stays, or comes back.
+
+        Raises:
+            ApiServerError: A request failed.
+        """
+        profile, progress = variant.profile, self._known(owner, variant.profile, made, wanted)
+        holds = bool(held) and progress.target != made.name
+        if wanted.paused or (holds and not progress.good):
+            found = self.unchanged(owner, profile, keep=False)
+            state = "Done" if progress.target == made.name or holds else "Waiting"
+            found = replace(found, wanted=made.name, state=state)
+        elif blocked and self._can_wait(owner, profile, made, progress):
+            counts = self._counts(wanted.name, profile)
+            waits = "waiting for another profile"
+            return Outcome(profile, made.name, progress, "Waiting", waits, counts)
+        else:
+            target, progress = self._target(owner, profile, made, progress, holds=holds)
+            self._cluster.keep_config_map(owner, profile, target)
+            self._keep(owner, profile, target, progress)
+            step = self._step(owner, wanted, variant, made, progress)
+            counts = self._counts(wanted.name, profile)
+            found = Outcome(profile, made.name, step.progress, step.state, step.message, counts)
+        return _held(found, held, wanted.generation) if holds else found
+
+    def _known(self, owner: Object, profile: str, made: Revision, wanted: Wanted) -> Progress:
+        """Return the progress, without what no longer holds."""
+        progress = self.progress(owner, profile)
+        if progress.refused and progress.generation != wanted.generation:
+            progress = replace(progress, refused="", reason="", generation=0)
+        if progress.good not in {"", made.name} and not self._cluster.revision(
+            wanted.name, profile, progress.good
+        ):  # somebody has deleted its ConfigMap, so there is no way back
+            progress = replace(progress, good="", restoring=False)
+        return progress
+
+    def _can_wait(self, owner: Object, profile: str, made: Revision, progress: Progress) -> bool:
+        """Return whether a profile can wait for another: no node is without a pod meanwhile."""
+        exists = self._cluster.daemon_set(owner["metadata"]["name"], profile) is not None
+        return exists and progress.target != made.name and not self._joined(owner, profile, made)
+
+    def _target(
+        self, owner: Object, profile: str, made: Revision, progress: Progress, *, holds: bool
+    ) -> tuple[Revision, Progress]:
+        """Return the revision that the DaemonSet should have: the wanted or the last good one."""
+        name, target, before = owner["metadata"]["name"], made, progress.target
+        if holds and before != progress.good:
+            progress = progress.towards(progress.good)
+        back = holds or progress.restoring or progress.refused == made.name
+        kept = self._cluster.revision(name, profile, progress.target) if back else None
+        if kept and progress.target != made.name:
+            target = kept
+        elif progress.target != made.name:
+            progress = replace(progress.towards(made.name), refused="", reason="", generation=0)
+        if target.name != before or self._cluster.daemon_set(name, profile) is None:
+            progress = self._with_joined(owner, profile, target, progress)
+        return target, progress
+
+    def _step(
+        self, owner: Object, wanted: Wanted, variant: Variant, made: Revision, progress: Progress
+    ) -> Step:
+        found = self._cluster.daemon_set(wanted.name, variant.profile)
+        if found is None or not daemon_set_status.is_observed(found):
+            return Step(progress, message="waiting for the DaemonSet controller")
+        whole = daemon_set_status.is_whole(found) and not progress.restoring
+        if progress.target == progress.good and not progress.taken and whole:
+            return Step(progress, state="RolledBack" if progress.refused else "Done")
+        if daemon_set_status.has_nodes(found):
+            step = self._look(found, wanted, variant, progress)
+        else:  # there are no pods to list, and nothing is known about the target
+            step = Step(replace(progress, taken={}), state="Done")
+        step = _restored(step, made)
+        step = replace(step, progress=_noted(step.progress, made, wanted, variant))
+        self._cluster.note(found, step.progress)
+        for pod in step.delete:
+            log.info(
+                "pod replaced",
+                extra={"object": wanted.name, "pod": pod.name, "revision": step.progress.target},
+            )
+            self._cluster.delete_pod(pod)
+        if step.message and step.state in {"RollingBack", "Halted"}:
+            log.warning("roll-out failed", extra={"object": wanted.name, "reason": step.message})
+        if step.state == "Done":
+            self._cluster.prune(owner, variant.profile, {step.progress.target, step.progress.good})
+        return step
+
+    def _look(self, found: Object, wanted: Wanted, variant: Variant, progress: Progress) -> Step:
+        """Return the next step, with fresh facts about the nodes that it concerns."""
+        pods = self._cluster.pods(wanted.name, variant.profile)
+        # If a resource was renamed, nodes have lost the old one.
+        resources = {*variant.resources, *progress.resources}
+        fresh: set[str] = set()
+        concerned = set(progress.taken)
+        while True:
+            self._fleet.look_at(concerned - fresh)
+            fresh |= concerned
+            nodes = [*self._nodes(found, resources, pods)]
+            step = next_step(
+                nodes, wanted.rollout, progress, self._timing.now(), self._timing.settle
+            )
+            concerned = set(step.progress.taken)
+            if concerned <= fresh:
+                return step
+
+    def _nodes(
+        self, found: Object, resources: Collection[str], pods: Mapping[str, Pod]
+    ) -> Iterator[Node]:
+        for facts in placement.covered([found["spec"]["template"]], self._fleet.nodes()):
+            devices = facts.offers(resources)
+            yield Node(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
+
+
+def _held(found: Outcome, reason: str, generation: int) -> Outcome:
+    """Return the outcome of a profile whose wanted revision is not applied."""
+    progress = replace(found.progress, refused=found.wanted, reason=reason, generation=generation)
+    state = "Held" if found.state in _ENDED else found.state
+    return replace(found, progress=progress, state=state)
+
+
+def _restored(step: Step, made: Revision) -> Step:
+    """Have the wanted revision follow, once the last good one is back."""
+    if not step.progress.restoring or step.state not in _ENDED:
+        return step
+    progress = replace(step.progress, restoring=False)
+    ended = made.name in {progress.target, progress.refused}
+    return replace(step, progress=progress, state=step.state if ended else "Progressing")
+
+
+def _noted(progress: Progress, made: Revision, wanted: Wanted, variant: Variant) -> Progress:
+    """Return ``progress`` with what later steps need to know."""
+    if progress.refused and not progress.generation:
+        progress = replace(progress, generation=wanted.generation)
+    if progress.good == made.name:
+        progress = replace(progress, resources=variant.resources)
+    return progress

@@ -1,0 +1,515 @@
+"""What becomes of an administrator's mistakes: no node loses the plugin, the status says why."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NAMESPACE, NODE, POD, Object
+from cluster.policies import admission_policy, quota, webhook
+from deviceplugin_operator import names
+from deviceplugin_operator.cluster import progress_note
+from operators.fleet_cluster import RESOURCE, SPACE
+from operators.managed import Managed
+
+
+def image(daemon_set: Object) -> str:
+    return str(daemon_set["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def has_other_image(daemon_set: Object) -> bool:
+    return image(daemon_set).startswith("other")
+
+
+def events(operator: Managed, reason: str) -> list[str]:
+    return [one["message"] for one in operator.fleet.store.list(EVENT) if one["reason"] == reason]
+
+
+def change(operator: Managed, **more: Any) -> None:
+    operator.fleet.apply("sim", plugin="simulated", **more)
+
+
+def pass_deadline_of_canary(operator: Managed, before: int) -> None:
+    """Have the node be late that was taken first after ``before`` others."""
+    operator.wait(lambda: len(operator.fleet.deleted) > before)
+    operator.pass_deadline(ready=True)
+
+
+def delete_daemon_set(operator: Managed) -> None:
+    """Delete it as kubectl does, and wait until its pods are gone."""
+    uids = {*operator.fleet.uids().values()}
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    operator.wait(lambda: not uids & {*operator.fleet.uids().values()})
+
+
+SLOW = webhook(
+    DAEMON_SET,
+    has_other_image,
+    500,
+    "InternalError",
+    "Internal error occurred: failed calling webhook: context deadline exceeded",
+)
+REFUSALS = {
+    "a policy": (admission_policy(DAEMON_SET, has_other_image), "'guard' denied request"),
+    "a webhook with 403": (
+        webhook(DAEMON_SET, has_other_image, 403, "Forbidden", "denied: no such registry"),
+        "403: denied: no such registry",
+    ),
+    "a webhook with 409": (
+        webhook(DAEMON_SET, has_other_image, 409, "Conflict", "denied: is in use"),
+        "409: denied: is in use",
+    ),
+    "a webhook that is late": (SLOW, "500: Internal error occurred: failed calling webhook"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_change_that_the_api_server_refuses_touches_nothing_and_its_words_are_in_the_status(
+    operator: Managed, how: str
+) -> None:
+    refuse, words = REFUSALS[how]
+    operator.install()
+    before, good = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")
+    operator.fleet.policies.append(refuse)
+    change(operator, image="other:1")
+    operator.wait_for("RequestFailed", "Degraded")
+    message = operator.fleet.message("sim", "Degraded")
+    assert message.startswith("DaemonSet dp-sim: the API server answers ")
+    assert words in message
+    assert ("False", "RequestFailed") == operator.fleet.condition("sim", "Ready")
+    assert "True" == operator.fleet.condition("sim", "Accepted")[0]
+    assert {"desired": 3, "updated": 0, "ready": 3} == operator.fleet.status("sim")["nodes"]
+    assert before == operator.fleet.uids()
+    assert good["metadata"]["uid"] == operator.fleet.daemon_set("dp-sim")["metadata"]["uid"]
+    operator.wait(lambda: [message] == events(operator, "RequestFailed"))
+    operator.fleet.policies.clear()
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert {"other:1"} == {
+        one["spec"]["containers"][0]["image"] for one in operator.fleet.pods().values()
+    }
+
+
+def test_while_the_api_server_refuses_a_change_hand_edits_are_undone_and_what_is_deleted_comes_back(
+    operator: Managed,
+) -> None:
+    operator.install()
+    good = operator.fleet.daemon_set("dp-sim")["spec"]
+    operator.fleet.policies.append(admission_policy(DAEMON_SET, has_other_image))
+    change(operator, image="other:1")
+    operator.wait_for("RequestFailed", "Degraded")
+
+    def edit(found: Object) -> None:
+        found["spec"]["template"]["spec"]["tolerations"] = []
+
+    operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
+    operator.wait(lambda: operator.fleet.daemon_set("dp-sim")["spec"] == good)
+    delete_daemon_set(operator)
+    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    assert good == operator.fleet.daemon_set("dp-sim")["spec"]
+    assert ("True", "RequestFailed") == operator.fleet.condition("sim", "Degraded")
+
+
+CREATIONS = {
+    "its ConfigMap": (quota(CONFIG_MAP, lambda _: True), "ConfigMap dp-sim."),
+    "its DaemonSet": (quota(DAEMON_SET, lambda _: True), "DaemonSet dp-sim: "),
+    "a pod's end": (admission_policy(POD, lambda _: True, "DELETE"), "Pod "),
+    "its annotation": (
+        admission_policy(
+            DAEMON_SET, lambda one: "node-0" in one["metadata"]["annotations"][names.ROLLOUT]
+        ),
+        "DaemonSet dp-sim: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CREATIONS)
+def test_whatever_else_is_refused_is_in_the_status_and_nothing_is_lost(
+    operator: Managed, what: str
+) -> None:
+    refuse, words = CREATIONS[what]
+    operator.install()
+    before = operator.fleet.uids()
+    operator.fleet.policies.append(refuse)
+    if what == "its DaemonSet":
+        operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    operator.apply({"number-devices": 4})
+    operator.wait_for("RequestFailed", "Degraded")
+    assert operator.fleet.message("sim", "Degraded").startswith(words)
+    assert ("False", "RequestFailed") == operator.fleet.condition("sim", "Ready")
+    assert what == "its DaemonSet" or before == operator.fleet.uids()
+    operator.fleet.policies.clear()
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert "simple-device 12/12" == operator.fleet.status("sim")["devices"]
+
+
+def test_a_namespace_that_ends_is_said_and_nothing_is_shown_as_ready(operator: Managed) -> None:
+    operator.install()
+    operator.fleet.store.delete(NAMESPACE, "", SPACE)
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    operator.wait_for("RequestFailed")
+    assert "because it is being terminated" in operator.fleet.message("sim", "Ready")
+    assert {"desired": 0, "updated": 0, "ready": 0} == operator.fleet.status("sim")["nodes"]
+
+
+def with_other_selector(operator: Managed) -> str:
+    """Have a DaemonSet whose selector is not ours; return its UID."""
+    operator.stop()
+    found = operator.fleet.daemon_set("dp-sim")
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    found["spec"]["selector"]["matchLabels"][names.PLUGIN] = "simulated"
+    made = operator.fleet.store.create(DAEMON_SET, found)
+    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    operator.start()
+    return str(made["metadata"]["uid"])
+
+
+def daemon_sets(operator: Managed) -> set[str]:
+    """Return the UIDs; for a moment there can be none."""
+    return {one["metadata"]["uid"] for one in operator.fleet.store.list(DAEMON_SET)}
+
+
+def test_a_daemon_set_with_another_selector_is_made_anew(operator: Managed) -> None:
+    operator.install()
+    other = with_other_selector(operator)
+    operator.wait(lambda: {other} != daemon_sets(operator) != set())
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    labels = operator.fleet.daemon_set("dp-sim")["spec"]["selector"]["matchLabels"]
+    assert {names.OWNER, names.PROFILE_LABEL} == labels.keys()
+
+
+def test_nothing_is_deleted_whose_replacement_the_api_server_would_refuse(
+    operator: Managed,
+) -> None:
+    operator.install()
+    operator.fleet.policies.append(admission_policy(DAEMON_SET, lambda _: True))
+    other = with_other_selector(operator)
+    before = operator.fleet.uids()
+    operator.wait_for("RequestFailed", "Degraded")
+    assert other == operator.fleet.daemon_set("dp-sim")["metadata"]["uid"]
+    assert before == operator.fleet.uids()
+
+
+def test_what_is_refused_although_a_dry_run_was_not_leaves_the_old_one_and_is_not_tried_again(
+    operator: Managed,
+) -> None:
+    operator.install()
+
+    def is_ours(found: Object) -> bool:
+        return names.PLUGIN not in found["spec"]["selector"]["matchLabels"]
+
+    operator.fleet.policies.append(admission_policy(DAEMON_SET, is_ours, in_dry_run=False))
+    other = with_other_selector(operator)
+    operator.wait_for("RequestFailed", "Degraded")
+    operator.wait(
+        lambda: "its replacement was refused before" in operator.fleet.message("sim", "Degraded")
+    )
+    assert {other} != daemon_sets(operator) != set()
+    assert 3 == len(operator.fleet.pods())
+
+
+def test_a_config_map_whose_replacement_is_refused_stays(operator: Managed) -> None:
+    operator.install()
+    (found,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
+    operator.fleet.policies.append(admission_policy(CONFIG_MAP, lambda _: True))
+    name = found["metadata"]["name"]
+    operator.fleet.store.change(CONFIG_MAP, SPACE, name, lambda one: one.update(immutable=False))
+    operator.wait_for("RequestFailed", "Degraded")
+    uid = operator.fleet.store.get(CONFIG_MAP, SPACE, name)["metadata"]["uid"]
+    assert found["metadata"]["uid"] == uid
+
+
+# Nodes that a change would leave without the plugin
+
+
+def narrowed(operator: Managed) -> None:
+    change(operator, nodeSelector={"kubernetes.io/oss": "linux"})
+
+
+def for_one_node_less(operator: Managed) -> None:
+    for node in ("node-0", "node-1"):
+        operator.fleet.label(node, zone="a")
+    change(operator, nodeSelector={"zone": "a"})
+
+
+@pytest.mark.parametrize(
+    ("edit", "lost"),
+    [(narrowed, "node-0, node-1, node-2: "), (for_one_node_less, "node-2: ")],
+)
+def test_a_selector_that_leaves_nodes_without_the_plugin_is_not_applied_unless_that_is_allowed(
+    operator: Managed, edit: Callable[[Managed], None], lost: str
+) -> None:
+    operator.install({"number-devices": 2})
+    before, good = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")["spec"]
+    edit(operator)
+    operator.wait_for("RolloutFailed", "Degraded")
+    message = operator.fleet.message("sim", "Degraded")
+    assert message.startswith(f"{lost}would be without the plugin: correct spec.nodeSelector")
+    assert message.endswith("; nothing was changed")
+    assert ("False", "RolloutFailed") == operator.fleet.condition("sim", "Ready")
+    assert "simple-device 6/6" == operator.fleet.status("sim")["devices"]
+    assert {"desired": 3, "updated": 0, "ready": 3} == operator.fleet.status("sim")["nodes"]
+    operator.wait(lambda: events(operator, "RolloutFailed") == [message])
+    assert before == operator.fleet.uids()
+    assert good == operator.fleet.daemon_set("dp-sim")["spec"]
+    spec = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")["spec"]
+    operator.fleet.apply("sim", **spec, rollout={"allowFewerDevices": True})
+    operator.wait(lambda: operator.fleet.condition("sim", "Degraded")[1] == "AsExpected")
+    operator.wait(lambda: events(operator, "NodesLeft") != [])
+    assert f"node-2 ({RESOURCE} 2)" in events(operator, "NodesLeft")[0]
+
+
+def test_a_correction_brings_everything_back_without_a_restart(operator: Managed) -> None:
+    operator.install({"number-devices": 2})
+    before = operator.fleet.uids()
+    narrowed(operator)
+    operator.wait_for("RolloutFailed", "Degraded")
+    operator.install({"number-devices": 2})
+    assert before == operator.fleet.uids()
+
+
+def test_a_change_on_its_way_goes_back_when_the_next_one_would_lose_nodes(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 2})
+    good = operator.fleet.status("sim")["revisions"][0]["good"]
+    operator.apply({"seed": 13})
+    operator.wait(lambda: operator.fleet.deleted)
+    narrowed(operator)
+    operator.wait(lambda: "nothing was changed" in operator.fleet.message("sim", "Degraded"))
+    operator.wait(lambda: operator.fleet.status("sim")["nodes"]["ready"] == 3)
+    (revision,) = operator.fleet.status("sim")["revisions"]
+    assert good == revision["applied"] == revision["good"]
+
+
+def test_nor_is_it_applied_if_the_config_map_of_the_last_good_state_was_deleted(
+    operator: Managed,
+) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.stop()
+    (found,) = maps(operator)
+    operator.fleet.store.remove(CONFIG_MAP, SPACE, found["metadata"]["name"])
+    narrowed(operator)
+    operator.start()
+    operator.wait(lambda: "nothing was changed" in operator.fleet.message("sim", "Degraded"))
+    assert before == operator.fleet.uids()
+
+
+def test_a_younger_object_does_not_get_nodes_that_an_older_one_keeps(operator: Managed) -> None:
+    operator.install({"number-devices": 2})
+    narrowed(operator)
+    operator.wait_for("RolloutFailed", "Degraded")
+    operator.apply({}, "younger")
+    operator.wait_for("Conflict", "Accepted", "younger")
+    message = operator.fleet.message("younger", "Accepted")
+    assert "DevicePlugin sim already covers nodes: node-0, node-1, node-2" == message
+    assert 3 == len(operator.fleet.pods())
+
+
+def test_an_image_of_ours_is_not_applied_where_it_cannot_run(operator: Managed) -> None:
+    operator.fleet.label("node-1", **{"kubernetes.io/arch": "riscv64"})
+    change(operator, image="mine:1")
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert 3 == len(operator.fleet.pods())
+    change(operator)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert operator.fleet.message("sim", "Degraded").startswith("node-1: would be without")
+    assert 3 == len(operator.fleet.pods())
+
+
+def test_a_node_that_loses_its_label_is_no_change_of_the_object_and_an_event_names_it(
+    operator: Managed,
+) -> None:
+    for number in range(3):
+        operator.fleet.label(f"node-{number}", zone="a")
+    change(operator, nodeSelector={"zone": "a"})
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["baseline"])
+    operator.fleet.label("node-1", zone="b")
+    operator.wait(lambda: events(operator, "NodesLeft"))
+    said = f"nodes without the plugin that had devices: node-1 ({RESOURCE} 2)"
+    assert [said] == events(operator, "NodesLeft")
+    assert operator.fleet.is_ready("sim")
+    operator.fleet.store.remove(NODE, "", "node-0")  # that is no loss of the plugin
+    operator.wait(lambda: operator.fleet.status("sim")["nodes"]["desired"] == 1)
+    operator.wait(lambda: baseline(operator) == {"node-2": {RESOURCE: 2}})
+    assert [said] == events(operator, "NodesLeft")
+
+
+def baseline(operator: Managed) -> object:
+    return progress_note.baseline(operator.fleet.store.get(DEVICE_PLUGIN, "", "sim"))
+
+
+def test_a_label_that_names_no_profile_is_in_the_status(operator: Managed) -> None:
+    operator.fleet.label("node-2", size="bgi")
+    big = {"big": {"simulated": {"number-devices": 7}}}
+    change(operator, profileLabel="size", profiles=big)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert ("True", "UnknownProfile") == operator.fleet.condition("sim", "Accepted")
+    message = operator.fleet.message("sim", "Accepted")
+    assert "the label size names no profile: general settings for node-2 (bgi)" == message
+    operator.fleet.label("node-2", size="big")
+    operator.wait(lambda: operator.fleet.condition("sim", "Accepted") == ("True", "Valid"))
+
+
+# A DaemonSet that somebody deletes
+
+FOUR, ONE = {"number-devices": 4}, {"number-devices": 1}
+
+
+def is_back(operator: Managed) -> bool:
+    """Return whether the last good state is back, and the change to one device is refused."""
+    said = operator.fleet.message("sim", "Degraded")
+    (revision,) = operator.fleet.status("sim")["revisions"]
+    return (
+        f"{RESOURCE} 4 -> 1 after 120 s; rolled back to {revision['good']}" in said
+        and revision["good"] == revision["applied"] != revision["refused"] == revision["wanted"]
+        and operator.fleet.status("sim")["devices"] == "simple-device 12/12"
+    )
+
+
+def test_a_daemon_set_that_is_deleted_amid_a_roll_out_does_not_make_fewer_devices_good(
+    operator: Managed,
+) -> None:
+    operator.install(FOUR)
+    operator.apply(ONE)
+    operator.wait(lambda: operator.fleet.deleted)
+    delete_daemon_set(operator)
+    pass_deadline_of_canary(operator, 1)
+    operator.wait(lambda: is_back(operator))
+
+
+@pytest.mark.parametrize("amid", [False, True])
+def test_nor_is_it_while_the_operator_is_away(operator: Managed, amid: bool) -> None:
+    operator.install(FOUR)
+    if amid:
+        operator.apply(ONE)
+        operator.wait(lambda: operator.fleet.deleted)
+    operator.stop()
+    operator.apply(ONE)
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    operator.wait(lambda: not operator.fleet.pods())
+    taken = len(operator.fleet.deleted)
+    operator.start()
+    pass_deadline_of_canary(operator, taken)
+    operator.wait(lambda: is_back(operator))
+
+
+def test_without_the_last_good_config_map_either_fewer_devices_are_halted(
+    operator: Managed,
+) -> None:
+    operator.install(FOUR)
+    operator.stop()
+    operator.apply(ONE)
+    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
+    for found in operator.fleet.store.list(CONFIG_MAP, SPACE):
+        operator.fleet.store.remove(CONFIG_MAP, SPACE, found["metadata"]["name"])
+    operator.wait(lambda: not operator.fleet.pods())
+    operator.start()
+    operator.pass_deadline(ready=True)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert f"{RESOURCE} 4 -> 1 after 120 s; halted" in operator.fleet.message("sim", "Degraded")
+    (revision,) = operator.fleet.status("sim")["revisions"]
+    assert "good" not in revision
+
+
+def test_what_was_rolled_back_is_not_tried_again_because_its_daemon_set_was_deleted(
+    operator: Managed,
+) -> None:
+    operator.install(FOUR)
+    operator.apply(ONE)
+    operator.pass_deadline(ready=True)
+    operator.wait(lambda: is_back(operator))
+    operator.fleet.deleted.clear()
+    delete_daemon_set(operator)
+    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    operator.wait(lambda: is_back(operator))
+    assert [] == operator.fleet.deleted
+
+
+def test_the_daemon_set_of_an_object_that_is_refused_comes_back(operator: Managed) -> None:
+    operator.install(FOUR)
+    good = operator.fleet.daemon_set("dp-sim")["spec"]
+    operator.apply({"profile": "nonsense"})
+    operator.wait_for("InvalidSettings", "Accepted")
+    delete_daemon_set(operator)
+    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    assert good == operator.fleet.daemon_set("dp-sim")["spec"]
+
+
+# Profiles
+
+
+def sized(operator: Managed, devices: int | None, **more: Any) -> None:
+    """Have two devices, and as many as given on nodes whose size is big, if at all."""
+    given = {"big": {"simulated": {"number-devices": devices}}}
+    with_big = {"profileLabel": "size", "profiles": given} if devices else {}
+    change(operator, simulated={"number-devices": 2}, **with_big, **more)
+
+
+def test_a_profile_whose_end_loses_devices_comes_back(operator: Managed) -> None:
+    operator.fleet.label("node-2", size="big")
+    sized(operator, 7)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 11/11")
+    sized(operator, None)
+    operator.wait(lambda: not operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim.big"))
+    operator.pass_deadline(ready=True)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert "node-2: example.com/simple-device 7 -> 2" in operator.fleet.message("sim", "Degraded")
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 11/11")
+    assert operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim.big")
+    sized(operator, None, rollout={"allowFewerDevices": True})
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 6/6")
+    left = {one["metadata"]["labels"][names.PROFILE_LABEL] for one in maps(operator)}
+    assert {""} == left
+
+
+def maps(operator: Managed) -> list[Object]:
+    return operator.fleet.store.list(CONFIG_MAP, SPACE)
+
+
+def test_a_profile_whose_end_is_refused_keeps_its_daemon_set(operator: Managed) -> None:
+    operator.fleet.label("node-2", size="big")
+    sized(operator, 7)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    before = operator.fleet.uids()
+    operator.fleet.policies.append(admission_policy(DAEMON_SET, lambda _: True, "UPDATE"))
+    sized(operator, None)
+    operator.wait_for("RequestFailed", "Degraded")
+    assert before == operator.fleet.uids()
+
+
+def revision(operator: Managed) -> Object:
+    """Return the revisions of the general settings."""
+    found: Object = operator.fleet.status("sim")["revisions"][0]
+    return found
+
+
+def test_a_new_profile_with_fewer_devices_on_its_nodes_is_not_good(operator: Managed) -> None:
+    operator.fleet.label("node-2", size="big")
+    sized(operator, None)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    sized(operator, 1)
+    operator.wait(lambda: len(operator.fleet.deleted) == 2)
+    operator.wait(lambda: revision(operator)["good"] == revision(operator)["wanted"])
+    operator.pass_deadline("dp-sim.big", ready=True)
+    operator.wait_for("RolloutFailed", "Degraded")
+    message = operator.fleet.message("sim", "Degraded")
+    assert f"profile big: node-2: {RESOURCE} 2 -> 1 after 120 s; halted" == message
+
+
+def test_two_operators_at_once_end_the_same(operator: Managed) -> None:
+    second = Managed(operator.fleet)
+    second.start()
+    try:
+        operator.install(FOUR)
+        operator.apply({"number-devices": 5})
+        operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
+        assert 3 == len(operator.fleet.deleted)
+        delete_daemon_set(operator)
+        operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
+        operator.wait(lambda: operator.fleet.is_ready("sim"))
+    finally:
+        second.stop()
