@@ -1,7 +1,9 @@
 """Records of claims that neither the API server nor the kubelet knows any more."""
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ class Server:
         self.node = node
         self.reads = 0
 
-    def get(self, namespace: str, name: str) -> object:
+    def get(self, namespace: str, name: str, _timeout: float = 0.0) -> Mapping[str, Any]:
         self.reads += 1
         if not self.node.store.away and (namespace, name) not in self.node.store.objects:
             raise NotFoundError("no such claim", status=404)
@@ -46,7 +48,7 @@ class Kubelet:
             DRIVER,
             records=self.node.records.all,
             holdings=lambda: self.holdings,
-            claims=self.server,  # type: ignore[arg-type]
+            claims=self.server,
             release=self.node.preparing.unprepare,
             is_registered=lambda: self.registered,
             interval=INTERVAL,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._platform.api_errors import UnavailableError, error_of
 from deviceplugin.proto.dra import V1, V1BETA1
 from deviceplugin.simulator import (
     ClusterError,
@@ -30,7 +31,9 @@ class KubeletClaims(ClaimStore):
         super().__init__()
         self._claims = claims
 
-    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def get(self, namespace: str, name: str, _timeout: float = 0.0) -> Mapping[str, Any]:
+        if error := next(self.failures, None):
+            raise error
         if self.away:
             raise dp.DevicePluginError("the API server is away")
         try:
@@ -98,6 +101,16 @@ def test_a_pod_gets_what_its_claim_gives(cluster: Cluster) -> None:
     eventually(lambda: cluster.kubelet.pod(pod).phase == "Succeeded")
     assert {} == cluster.holders()
     assert [("released", ["gary", "gina"])] == cluster.node.plugin.calls[-1:]
+
+
+@newest
+def test_a_pod_runs_at_its_first_attempt_although_an_answer_was_lost(cluster: Cluster) -> None:
+    for error in (error_of(429, {}, "1"), error_of(503, {}), UnavailableError("reset")):
+        cluster.node.store.failures = iter([error])
+        pod = cluster.pod(f"p{error.status}", "gary")
+        assert cluster.kubelet.run(pod).options["main"]
+        cluster.kubelet.terminate(pod)
+        eventually(lambda: not cluster.holders(), "the release")
 
 
 @newest

@@ -51,15 +51,21 @@ class DriverClient:
         """Return the answers by uid."""
         return self._call("NodePrepareResources", claims)
 
+    def begin_prepare(self, *claims: Claim) -> Any:
+        """Return the call, which can be cancelled."""
+        return self._begin("NodePrepareResources", claims)
+
     def unprepare(self, *claims: Claim) -> Mapping[str, Any]:
         return self._call("NodeUnprepareResources", claims)
 
     def _call(self, method: str, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        return dict(self._begin(method, claims).result().claims)
+
+    def _begin(self, method: str, claims: Sequence[Claim]) -> Any:
         request = getattr(self._messages, f"{method}Request")(
             claims=[self._messages.Claim(**claim._asdict()) for claim in claims]
         )
-        found = self._calls[method](request, timeout=PATIENCE, wait_for_ready=True)
-        return dict(found.claims)
+        return self._calls[method].future(request, timeout=PATIENCE, wait_for_ready=True)
 
     def watch(self) -> Any:
         """Return the stream of reports of health."""

@@ -1,7 +1,7 @@
 """A node for a DRA driver: directories, resources with a plugin, and claims of an API server."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,15 @@ class ClaimStore:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.away = False
-        self.reads = 0
+        self.failures: Iterator[dp.DevicePluginError] = iter(())
+        """What the next reads fail with."""
+        self.reads: list[float] = []
+        """The seconds that each was given."""
 
-    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
-        self.reads += 1
+    def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
+        self.reads.append(timeout)
+        if error := next(self.failures, None):
+            raise error
         if self.away:
             raise dp.DevicePluginError("the API server is away")
         try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import deviceplugin as dp
 from deviceplugin._dra.driver import Driver, DriverSettings
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
 from drivers.driver_client import Registered, register
 from drivers.driver_node import DRIVER, NODE, DriverNode, gopher
@@ -29,7 +30,7 @@ class RunningDriver:
         self.service_socket = self.settings.directory / "dra.sock"
         self.started: list[tuple[Driver, FileWatcher, list[threading.Thread]]] = []
 
-    def start(self) -> Driver:
+    def start(self, clock: Clock = MONOTONIC) -> Driver:
         node = self.node
         node.restart()
         watcher = FileWatcher(5.0)
@@ -43,6 +44,7 @@ class RunningDriver:
                 watcher=watcher,
                 metrics=node.metrics,
                 boot=node.boot_id,
+                clock=clock,
             )
             driver.restore()
         except (OSError, dp.ConfigError):

@@ -48,15 +48,15 @@ class Claims:
         self._api = api
         self._wanted = wanted
 
-    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the claim.
+    def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
+        """Return the claim, within ``timeout`` seconds instead of the usual ones.
 
         Raises:
             ApiServerError: It does not exist, or cannot be read now.
         """
         self._wanted()
         path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
-        return self._api.get(path)
+        return self._api.get(path, timeout=timeout)
 
 
 class Dra(DraFront):

@@ -16,7 +16,8 @@ from deviceplugin._dra.claims.cdi_files import ClaimFiles
 from deviceplugin._dra.claims.device_lookup import Locator
 from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
 from deviceplugin._dra.claims.plugin_calls import PluginCalls
-from deviceplugin._dra.claims.preparing import ClaimReader, Preparing
+from deviceplugin._dra.claims.preparing import Preparing
+from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.serving.device_health import HealthReport
@@ -112,7 +113,6 @@ class Driver:
         self._metrics = metrics
         self._clock = clock
         self._waiter = Waiter(clock)
-        self._calls = PluginCalls()
         self._records = Records(settings.claims_dir)
         self._files = ClaimFiles(settings.cdi_dir, settings.name)
         preparing = Preparing(
@@ -123,8 +123,9 @@ class Driver:
             ownership=ownership,
             claims=claims,
             locator=Locator(settings.node, resources, discovered),
-            calls=self._calls,
+            calls=PluginCalls(),
             metrics=metrics,
+            clock=clock,
         )
         self._plugin = DraPlugin(settings.name, preparing, metrics, clock)
         self._report = HealthReport(
@@ -140,6 +141,7 @@ class Driver:
         self._alone = False
         self._problem = "not started"
         self._problems = Problems(log)
+        self._close = preparing.close
         self.release = preparing.unprepare
         """Releases a claim, as the kubelet's call does."""
         self._unrecorded = UnreadableRecords(
@@ -199,11 +201,11 @@ class Driver:
         self._metrics.claims_prepared.labels(self._settings.name).set(len(found))
 
     def stop(self) -> None:
-        """Make ``run`` return without waiting for hooks."""
+        """Make ``run`` return without waiting for hooks or the API server."""
         self._end()
         self._report.stop()
         self._waiter.end()
-        self._calls.close()
+        self._close()
 
     def run(self) -> None:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""

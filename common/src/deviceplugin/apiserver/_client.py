@@ -112,9 +112,9 @@ class ApiServer:
         url, user = connection(files, context)
         return cls(url, user, **options)
 
-    def get(self, path: str, query: Query | None = None) -> Object:
-        """Return the object at ``path``."""
-        return self._ask("GET", path, query)
+    def get(self, path: str, query: Query | None = None, *, timeout: float = 0.0) -> Object:
+        """Return the object at ``path``, within ``timeout`` seconds instead of the usual ones."""
+        return self._ask("GET", path, query, timeout=timeout)
 
     def pages(self, path: str, query: Query | None = None, size: int = PAGE) -> Iterator[Page]:
         """Yield the objects below ``path`` in pages of ``size``, so that few are in memory at once.
@@ -200,10 +200,11 @@ class ApiServer:
         query: Query | None = None,
         body: Object | None = None,
         kind: str = _JSON,
+        timeout: float = 0.0,
     ) -> Object:
-        timeout = Timeout(connect=self._timeout, read=self._timeout)
-        deadline = self._clock.now() + self._timeout
-        answer = self._open(method, path, query, body, kind, timeout)
+        seconds = timeout or self._timeout
+        deadline = self._clock.now() + seconds
+        answer = self._open(method, path, query, body, kind, Timeout(connect=seconds, read=seconds))
         read = self._read(answer, MAX_ANSWER, deadline)
         try:
             result = json.loads(read)

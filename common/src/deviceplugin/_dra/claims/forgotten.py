@@ -11,7 +11,7 @@ from typing import Final
 
 from deviceplugin._attribution.claim_holders import Claim
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._dra.claims.preparing import ClaimReader
+from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._platform.api_errors import NotFoundError
 from deviceplugin._platform.clock import Clock

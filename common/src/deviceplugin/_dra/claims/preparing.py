@@ -7,11 +7,11 @@ meanwhile.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import Final
 
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, unanswered
@@ -21,10 +21,12 @@ from deviceplugin._dra.claims.device_lookup import Candidates, Locator
 from deviceplugin._dra.claims.locks import ClaimLocks
 from deviceplugin._dra.claims.parameters import ParameterReader
 from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
+from deviceplugin._dra.claims.reading import ClaimReader, PatientReader
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.claims.results import Result, results
 from deviceplugin._inventory.validation import natural_key
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
 from deviceplugin.model import Device
@@ -33,17 +35,6 @@ log = logging.getLogger(__name__)
 
 _MANY: Final = 10
 """Most devices that one log line names."""
-
-
-class ClaimReader(Protocol):
-    """Reads claims from the API server."""
-
-    def get(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the object of a claim.
-
-        Raises:
-            DevicePluginError: It does not exist, or cannot be read now.
-        """
 
 
 class Preparing:
@@ -59,6 +50,7 @@ class Preparing:
         locator: Finds devices.
         calls: Calls the plugins.
         metrics: The metrics of this process.
+        clock: The clock of all waits.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -73,19 +65,25 @@ class Preparing:
         locator: Locator,
         calls: PluginCalls,
         metrics: Metrics,
+        clock: Clock = MONOTONIC,
     ) -> None:
         self._driver = driver
         self._boot = boot
         self._records = records
         self._files = claim_files
         self._ownership = ownership
-        self._claims = claims
+        self._claims = PatientReader(claims, clock)
         self._locator = locator
         self._calls = calls
         self._asking = Asking(kind_of(driver), calls)
         self._parameters = ParameterReader(driver)
         self._metrics = metrics
         self._locks = ClaimLocks()
+
+    def close(self) -> None:
+        """Stop waiting for the API server and for hooks: what waits fails at once."""
+        self._claims.close()
+        self._calls.close()
 
     def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         """Make the devices of ``claim`` ready for its containers, and return them.
@@ -106,18 +104,16 @@ class Preparing:
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         record = self._records.get(claim.uid)
-        is_prepared = (
-            record is not None and record.state == "prepared" and record.boot == self._boot
-        )
-        try:
-            document = self._claims.get(claim.namespace, claim.name)
-        except DevicePluginError:
-            if record is not None and is_prepared:
+        if record is None or record.state != "prepared" or record.boot != self._boot:
+            wanted = results(self._claims.read(claim, left), claim, self._driver)
+        else:
+            try:
+                document = self._claims.read_once(claim)
+            except DevicePluginError:  # what it has is known without the API server
                 return self._given_again(record)
-            raise
-        wanted = results(document, claim, self._driver)
-        if record is not None and is_prepared and _has(record, wanted):
-            return self._given_again(record)
+            wanted = results(document, claim, self._driver)
+            if _has(record, wanted):
+                return self._given_again(record)
         return self._give(claim, self._locator.find(wanted), record, left)
 
     def _given_again(self, record: Record) -> Sequence[RecordedDevice]:

@@ -54,25 +54,31 @@ class DraPlugin:
     # The service, in the order of the protocol.
 
     def NodePrepareResources(  # noqa: N802
-        self, request: pb.NodePrepareResourcesRequest, _context: grpc.ServicerContext
+        self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
-        left = self._time_left()
+        time_left = self._time_left(context)
+
+        def left() -> float:
+            return time_left() if context.is_active() else 0.0  # nobody waits for the answer
+
         return pb.NodePrepareResourcesResponse(
             claims={one.uid: self._prepare(_claim(one), left) for one in request.claims}
         )
 
     def NodeUnprepareResources(  # noqa: N802
-        self, request: pb.NodeUnprepareResourcesRequest, _context: grpc.ServicerContext
+        self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        left = self._time_left()
+        left = self._time_left(context)
         return pb.NodeUnprepareResourcesResponse(
             claims={one.uid: self._unprepare(_claim(one), left) for one in request.claims}
         )
 
     # What the methods share.
 
-    def _time_left(self) -> Callable[[], float]:
-        end = self._clock.now() + CALL_TIMEOUT - _RESERVE
+    def _time_left(self, context: grpc.ServicerContext) -> Callable[[], float]:
+        # The kubelet's time began when it called, and this call may have waited for a worker.
+        seconds = min(CALL_TIMEOUT, context.time_remaining())
+        end = self._clock.now() + seconds - _RESERVE
         return lambda: end - self._clock.now()
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> pb.NodePrepareResourceResponse:
