@@ -25,7 +25,7 @@ class ApiServer:
         self.release = threading.Event()
         self.release.set()
         self.asked: list[tuple[str, str | None]] = []
-        self.hangs_up = 0
+        self.hangs_up = self.after = 0
         api = self
 
         class Answer(BaseHTTPRequestHandler):
@@ -36,6 +36,8 @@ class ApiServer:
                     api.hangs_up -= 1
                     return
                 self.send_response(api.status)
+                if api.after:
+                    self.send_header("Retry-After", str(api.after))
                 if api.elsewhere:
                     self.send_header("Location", api.elsewhere)
                 self.end_headers()
@@ -178,6 +180,15 @@ def test_an_api_server_that_hangs_up_is_asked_again(
     assert "region" == ask()
     assert 3 == len(api.asked)
     assert [] == problems(caplog)
+
+
+def test_an_api_server_is_not_asked_again_before_it_wants_to_be(
+    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.status, api.after = 429, 60
+    assert "af" == ask()
+    assert 1 == len(api.asked)
+    assert ["the API server answers 429: Too Many Requests"] == problems(caplog)
 
 
 def test_an_api_server_that_is_not_there_is_given_up(

@@ -19,7 +19,7 @@ PATIENCE: Final = 5.0
 _MOST_SHOWN: Final = 80
 """Characters of an annotation that are logged. The API server allows 256 KiB."""
 _PAUSE: Final = 0.2
-"""Seconds between attempts while there is no answer."""
+"""Least seconds between attempts while there is no answer."""
 
 
 def mode(settings: FpgaSettings, *, account: Path = ACCOUNT, patience: float = PATIENCE) -> Mode:
@@ -79,9 +79,10 @@ def _annotation(
             node = api.get(f"/api/v1/nodes/{settings.node_name}")
         except UnavailableError as error:
             failed(error)
-            if monotonic() + _PAUSE > end:
+            pause = max(_PAUSE, error.after)
+            if monotonic() + pause > end:
                 raise
-            sleep(_PAUSE)
+            sleep(pause)
         else:
             metadata = node.get("metadata")
             found = metadata.get("annotations") if isinstance(metadata, dict) else None
