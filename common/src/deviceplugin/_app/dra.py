@@ -16,7 +16,8 @@ from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claims.forgotten import ForgottenClaims
-from deviceplugin._dra.driver import Driver, DriverSettings
+from deviceplugin._dra.driver import Driver
+from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from deviceplugin._dra.serving.process_lock import alone
 from deviceplugin._dra.serving.registration import Registration
 from deviceplugin._dra.serving.server import SERVICE_SOCKET, Server, check_paths, registry_socket
 from deviceplugin._dra.serving.service import DraPlugin
+from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
@@ -36,7 +36,6 @@ from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
-_CLAIMS: Final = "claims"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _AGAIN: Final = 1.0
 """Seconds until a failure is tried again, unless a directory changes before."""
@@ -44,31 +43,6 @@ _AFTER_FAILURE: Final = 5.0
 """Seconds after an error of the framework itself."""
 _CHECK: Final = 30.0
 """Seconds between checks of the CDI files, in case an event was lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSettings:
-    """What a driver is called, and its directories."""
-
-    name: str
-    """The name of the driver, such as ``gopher.example.com``."""
-    node: str
-    driver_dir: Path
-    """The directory of all drivers; each has one of its own in it."""
-    registry_dir: Path
-    """The directory in which the kubelet finds plugins."""
-    cdi_dir: Path
-    """A directory from which container runtimes read CDI specifications."""
-
-    @property
-    def directory(self) -> Path:
-        """The directory of this driver."""
-        return self.driver_dir / self.name
-
-    @property
-    def claims_dir(self) -> Path:
-        """The directory of the records of claims."""
-        return self.directory / _CLAIMS
 
 
 class Driver:
@@ -115,7 +89,7 @@ class Driver:
         self._waiter = Waiter(clock)
         self._records = Records(settings.claims_dir)
         self._files = ClaimFiles(settings.cdi_dir, settings.name)
-        preparing = Preparing(
+        self._preparing = preparing = Preparing(
             settings.name,
             boot or _BOOT.read_text().strip(),
             records=self._records,
@@ -141,7 +115,6 @@ class Driver:
         self._alone = False
         self._problem = "not started"
         self._problems = Problems(log)
-        self._close = preparing.close
         self.release = preparing.unprepare
         """Releases a claim, as the kubelet's call does."""
         self._unrecorded = UnreadableRecords(
@@ -205,7 +178,7 @@ class Driver:
         self._end()
         self._report.stop()
         self._waiter.end()
-        self._close()
+        self._preparing.close()
 
     def run(self) -> None:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
