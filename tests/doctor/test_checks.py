@@ -15,7 +15,6 @@ from deviceplugin.checks import Finding, Hardware, Node, Verdict
 from deviceplugin.kit.cdi import _reading
 from deviceplugin.tools.doctor import _sockets, all_checks, run
 from deviceplugin.tools.doctor.checks import (
-    _directories,
     _kubelet,
     _pod_resources,
     _versions,
@@ -227,23 +226,6 @@ def test_other_files_among_specifications_are_left_alone(bare: Node) -> None:
     bare.at("var/run/cdi/directory.json").mkdir(parents=True)
     assert ["failure"] == verdicts(bare, "cdi")
     assert "cannot be read: Is a directory" == findings(bare, "cdi")[0].found
-
-
-def test_the_mount_on_top_is_the_one_that_counts(bare: Node) -> None:
-    lines = [
-        "22 1 8:1 / / rw - ext4 /dev/sda1 ro",
-        f"23 22 8:1 /a {bare.root} rw - ext4 /dev/sda1 rw",
-        f"24 22 8:1 /b {bare.root} rw,noatime - ext4 /dev/sda1 rw",
-        "25 22 8:1 /c /elsewhere rw - ext4 /dev/sda1 rw",
-        "too short",
-    ]
-    write(bare.at("proc/self/mountinfo"), "\n".join(lines))
-    mount = _directories.mount_of(bare, bare.at("proc"))
-    assert mount
-    assert "/b" == mount.source
-    top = _directories.mount_of(bare, Path("/"))
-    assert top
-    assert {"rw", "ro"} == top.options
 
 
 @pytest.mark.parametrize(

@@ -1,48 +1,15 @@
 """Faults of a directory for sockets."""
 
 import os
-import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._platform.mounts import mount_of, mounts
 from deviceplugin.checks import Finding, Node, failure, warning
 
-_DELETED: Final = "//deleted"
-"""What the kernel appends to the source of a mount that has been deleted."""
 _FREE_FOR_ALL: Final = stat.S_IWOTH
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """One line of ``/proc/self/mountinfo``."""
-
-    source: str
-    point: Path
-    options: frozenset[str]
-
-
-def mount_of(node: Node, path: Path) -> Mount | None:
-    """Return the mount that ``path`` is on; None if that is unknown."""
-    here = path.resolve()
-    on = [m for m in _mounts(node) if here == m.point or m.point in here.parents]
-    # If several are at one place, the last is on top.
-    return max(reversed(on), key=lambda m: len(m.point.parts), default=None)
-
-
-def _mounts(node: Node) -> Iterator[Mount]:
-    for line in node.peek("proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if len(fields) > 5 and len(rest) > 2:  # noqa: PLR2004 - the format of proc(5)
-            options = {*fields[5].split(","), *(["ro"] if "ro" in rest[2].split(",") else [])}
-            yield Mount(_plain(fields[3]), Path(_plain(fields[4])), frozenset(options))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def faults(node: Node, path: Path) -> Iterator[Finding]:
@@ -56,8 +23,8 @@ def faults(node: Node, path: Path) -> Iterator[Finding]:
             do="remove it and restart the kubelet, which creates the directory.",
         )
         return
-    mount = mount_of(node, path)
-    if not status.st_nlink or (mount and mount.source.endswith(_DELETED)):
+    mount = mount_of(path.resolve(), mounts(node.peek("proc/self/mountinfo")))
+    if not status.st_nlink or (mount and mount.is_deleted):
         yield failure(
             path,
             "has been deleted on the node since it was mounted here",

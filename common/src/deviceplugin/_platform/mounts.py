@@ -1,0 +1,53 @@
+"""The mounts that a process sees, from its ``mountinfo``."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_DELETED: Final = "//deleted"
+"""What the kernel appends to the root of a mount that has been deleted."""
+
+
+class Mount(NamedTuple):
+    """One line of ``/proc/self/mountinfo``."""
+
+    number: int
+    """Its number while it lasts; a later mount can have the same."""
+    root: str
+    """The path in its file system of what is mounted, as it is called now."""
+    point: Path
+    options: frozenset[str]
+    kind: str
+    """The type of its file system."""
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether what is mounted has been deleted."""
+        return self.root.endswith(_DELETED)
+
+    def serves(self, path: Path) -> bool:
+        """Return whether ``path``, which is resolved, is on it or on a mount in it."""
+        return self.point == path or self.point in path.parents
+
+
+def mounts(mountinfo: str) -> Iterator[Mount]:
+    """Yield the mounts that a ``mountinfo`` lists, skipping lines of another format."""
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if len(fields) > 5 and len(rest) > 2 and fields[0].isdecimal():  # noqa: PLR2004 - proc(5)
+            options = {*fields[5].split(","), *(["ro"] if "ro" in rest[2].split(",") else [])}
+            root, point = _plain(fields[3]), Path(_plain(fields[4]))
+            yield Mount(int(fields[0]), root, point, frozenset(options), rest[0])
+
+
+def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
+    """Return which of the mounts ``path``, which is resolved, is on; None if that is unknown."""
+    # If several are at one place, the last is on top.
+    on = [one for one in found if one.serves(path)]
+    return max(reversed(on), key=lambda one: len(one.point.parts), default=None)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,0 +1,38 @@
+"""Reading what is mounted where."""
+
+from pathlib import Path
+
+from deviceplugin._platform.mounts import mount_of, mounts
+
+LINES = """\
+22 1 8:1 / / rw - ext4 /dev/sda1 ro
+23 22 8:1 /a /data rw - ext4 /dev/sda1 rw
+24 22 8:1 /b /data rw,noatime shared:1 master:2 - ext4 /dev/sda1 rw
+25 22 8:1 /c /elsewhere rw - ext4 /dev/sda1 rw
+26 22 8:2 /with\\040blank//deleted /x\\040y rw - xfs /dev/sdb1 rw
+too short
+odd 22 8:1 /c /elsewhere rw - ext4 /dev/sda1 rw
+"""
+
+
+def test_the_mount_on_top_is_the_one_that_counts() -> None:
+    mount = mount_of(Path("/data/file"), mounts(LINES))
+    assert mount
+    assert (24, "/b") == (mount.number, mount.root)
+    top = mount_of(Path("/database"), mounts(LINES))
+    assert top
+    assert (Path("/"), ["ro", "rw"]) == (top.point, sorted(top.options))
+
+
+def test_a_mount_whose_directory_was_deleted_says_so() -> None:
+    (deleted,) = (one for one in mounts(LINES) if one.is_deleted)
+    assert ("/with blank//deleted", Path("/x y"), "xfs") == (
+        deleted.root,
+        deleted.point,
+        deleted.kind,
+    )
+
+
+def test_lines_of_another_format_are_skipped() -> None:
+    assert [22, 23, 24, 25, 26] == [one.number for one in mounts(LINES)]
+    assert mount_of(Path("/data"), mounts("")) is None
