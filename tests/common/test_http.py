@@ -6,7 +6,7 @@ import re
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,9 +47,12 @@ class Host:
 
 @contextmanager
 def serving(
-    address: str = "127.0.0.1:0", host: Host | None = None, metrics: Metrics | None = None
+    address: str = "127.0.0.1:0",
+    host: Host | None = None,
+    metrics: Metrics | None = None,
+    probed: Callable[[], None] = lambda: None,
 ) -> Iterator[Server]:
-    server = Server(listen(address), host or Host(), metrics or Metrics())
+    server = Server(listen(address), host or Host(), metrics or Metrics(), probed=probed)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
@@ -98,6 +101,18 @@ def test_a_probe_fails_with_the_reason_and_recovers(path: str, field: str) -> No
         assert (503, kind, "x.io/a: waiting for the kubelet\n") == ask(server, path)
         setattr(host, field, "")
         assert (200, kind, "ok\n") == ask(server, path)
+
+
+def test_the_probes_of_a_kubelet_are_known_from_those_of_others() -> None:
+    probes: list[None] = []
+    with serving(probed=lambda: probes.append(None)) as server:
+        for client in ("kube-probe/1.36", "curl/8.5", "kube-probe/1.30"):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+            connection.request("GET", "/healthz", headers={"User-Agent": client})
+            assert 200 == connection.getresponse().status
+            connection.close()
+        ask(server, "/readyz")
+    assert 2 == len(probes)
 
 
 def test_a_reason_that_is_no_text_is_told_as_far_as_it_is() -> None:

@@ -64,6 +64,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
         "deviceplugin_registration_failures_total": ("reason", "resource"),
         "deviceplugin_registered": ("resource",),
         "deviceplugin_kubelet_restarts_total": (),
+        "deviceplugin_lost_directories": (),
         "deviceplugin_streams": ("resource",),
         "deviceplugin_allocations_total": ("code", "resource"),
         "deviceplugin_allocation_duration_seconds_count": ("resource",),

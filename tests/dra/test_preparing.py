@@ -132,6 +132,15 @@ def test_a_name_that_slices_cannot_have_means_the_same_device_again(tmp_path: Pa
     assert device_name("0000:3b:00.0") == given.name
 
 
+def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) -> None:
+    claim = node.allocate("one", result("gary"))
+    node.unusable = "cdi has been renamed under its mount"
+    assert node.unusable == node.refusal(claim)
+    assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+    node.unusable = ""
+    assert node.prepare(claim)
+
+
 # Once more.
 
 

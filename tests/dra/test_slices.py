@@ -14,7 +14,15 @@ from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.layout import lay_out
 from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
-from deviceplugin._dra.slices.pools import Entry, Offers, OnUnhealthy, Pool, PoolCatalogue, offers
+from deviceplugin._dra.slices.pools import (
+    Entry,
+    Offers,
+    OnUnhealthy,
+    Pool,
+    PoolCatalogue,
+    offers,
+    withheld,
+)
 from deviceplugin._inventory.published import Resource
 from dra.memory_store import MemoryStore, Object
 from dra.slice_rules import problems
@@ -352,6 +360,16 @@ def test_what_slices_cannot_say_is_a_problem() -> None:
     assert [f"{RESOURCE} a: long: is longer than 64 bytes"] == catalogue.problems()
     catalogue.pools({RESOURCE: {}})
     assert [] == catalogue.problems()
+
+
+def test_devices_that_cannot_be_prepared_now_get_a_taint_and_no_pod_loses_one() -> None:
+    catalogue = PoolCatalogue(Describer(DRIVER), NODE, "no-execute")
+    given = {RESOURCE: {"a": state("a"), "b": state("b")._replace(taint="unhealthy")}}
+    (pool,) = catalogue.pools(withheld(given))
+    assert [
+        [{"key": f"{DRIVER}/held", "effect": "NoSchedule"}],
+        [{"key": f"{DRIVER}/unhealthy", "effect": "NoExecute"}],
+    ] == [entry.body["taints"] for entry in pool.entries]
 
 
 def test_what_is_offered_depends_on_the_mode_and_on_what_is_known() -> None:

@@ -16,6 +16,7 @@ import pytest
 from cluster.dra_objects import RESOURCE
 from deviceplugin._app.dra import Dra
 from deviceplugin._app.dra_settings import DraSettings
+from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.reload import reload
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._config.settings import Settings
@@ -83,6 +84,7 @@ def test_the_driver_stays_for_pods_that_may_be_on_their_way(node: DualNode) -> N
         watcher=watcher,
         metrics=Metrics(),
         thread=lambda name, run: threading.Thread(target=run, name=name),
+        directories=HostDirectories(settings, is_connected=bool, metrics=Metrics()),
         clock=clock,
     )
     for _ in range(2):

@@ -109,6 +109,8 @@ class DriverNode:
         self.discovered = True
         self.boot_id = "boot-1"
         self.known = known
+        self.unusable = ""
+        """Why no claim can be prepared."""
         self.restart()
 
     def restart(self) -> None:
@@ -134,6 +136,7 @@ class DriverNode:
             locator=Locator(NODE, lambda: self.resources, lambda: self.discovered),
             calls=self.calls,
             metrics=self.metrics,
+            unusable=lambda: self.unusable,
         )
 
     def boot(self) -> None:

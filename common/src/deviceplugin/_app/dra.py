@@ -8,6 +8,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from deviceplugin._app.dra_settings import DraSettings
+from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import DraFront
 from deviceplugin._app.thread_group import join
 from deviceplugin._attribution.claims_by_pod import Place
@@ -20,7 +21,7 @@ from deviceplugin._dra.driver import Driver
 from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers, withheld
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -74,6 +75,7 @@ class Dra(DraFront):
         watcher: Watches the directories.
         metrics: The metrics of this process.
         thread: Creates a thread. If it fails, the process must end.
+        directories: Knows which directories the host does not have any more.
         holdings: Returns what the kubelet said last of what containers have.
         clock: Measures how long nobody has needed the driver.
 
@@ -92,6 +94,7 @@ class Dra(DraFront):
         watcher: FileWatcher,
         metrics: Metrics,
         thread: Callable[[str, Callable[[], None]], threading.Thread],
+        directories: HostDirectories,
         holdings: Callable[[], Holdings | None] = lambda: None,
         clock: Clock = MONOTONIC,
     ) -> None:
@@ -100,6 +103,8 @@ class Dra(DraFront):
         self._resources = resources
         self._discovered = discovered
         self._published_once = False
+        self._directories = directories
+        self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
         self._registered_once = False
         self._clock = clock
         self._needed_at = clock.now()
@@ -123,6 +128,7 @@ class Dra(DraFront):
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
+            unusable=self._unusable,
         )
         self._forgotten = self._make_forgotten(settings, holdings)
         self._publisher = self._make_publisher(settings, api, metrics)
@@ -188,7 +194,11 @@ class Dra(DraFront):
     def start(self) -> None:
         self._names.marker.parent.mkdir(exist_ok=True)
         self._names.marker.touch()
-        self._endings[""] = self._ownership.subscribe(self._publisher.poke)
+        poke = self._publisher.poke
+        self._endings |= {
+            "ownership": self._ownership.subscribe(poke),
+            "directories": self._directories.subscribe(poke),
+        }
         for each in self._threads:
             each.start()
 
@@ -235,6 +245,7 @@ class Dra(DraFront):
 
     def _registered(self) -> None:
         self._registered_once = True
+        self._directories.registered()
         self._publisher.registered()
 
     def _offers(self) -> Offers | None:
@@ -243,7 +254,13 @@ class Dra(DraFront):
         # A kubelet that does not have the driver fails a pod's first attempt, and makes the next
         # only a minute later.
         complete = self._registered_once and self._discovered()
-        return offers(self._ownership, self._resources(), complete=complete)
+        offered = offers(self._ownership, self._resources(), complete=complete)
+        return withheld(offered) if offered and self._unusable() else offered
+
+    def _unusable(self) -> str:
+        """Return why no claim can be prepared, as far as directories of the host matter."""
+        self._directories.check()
+        return self._directories.problem(self._needed_directories)
 
     def _published(self, keys: Collection[Key]) -> None:
         self._published_once = True

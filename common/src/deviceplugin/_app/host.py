@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
 from deviceplugin._app.thread_group import Group
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
+_STATIC_CDI: Final = Path("/etc/cdi")
 _DISCOVERIES: Final = 3
 """Least number of discoveries within the deadline, so that a single failure has no effect."""
 
@@ -87,7 +89,14 @@ class Host:
             guarded=self._group.guarded,
         )
         self._catalogue.attach(self._endpoints)
+        self._directories = HostDirectories(
+            settings,
+            is_connected=lambda: any(not each.problem for each in self._endpoints.running()),
+            metrics=self._metrics,
+        )
         self._discoveries = self._make_discoveries(plugins)
+        for each in self._discoveries:
+            self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
         self._status = Status(
@@ -98,6 +107,7 @@ class Host:
             tracker=self._tracker,
             liveness=self._liveness,
             switch=self._switch,
+            directories=self._directories,
         )
         self._fill_metrics()
         self._add_actors(settings.http_address)
@@ -114,9 +124,17 @@ class Host:
                 ownership=self._ownership,
                 watcher=self._watcher,
                 metrics=self._metrics,
+                lost=self._lost,
             )
             for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
+
+    def _lost(self, watched: Sequence[Path]) -> str:
+        """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
+        # DRA has a taint for it, because pods lose an unhealthy device with on-unhealthy.
+        if self._ownership.mode == "dra":
+            return ""
+        return self._directories.problem([*watched, self._settings.cdi_dir, _STATIC_CDI])
 
     def _make_switch(self, names: DraSettings | None) -> ProtocolSwitch:
         try:
@@ -150,6 +168,7 @@ class Host:
             metrics=self._metrics,
             thread=self._group.thread,
             holdings=self._tracker.current,
+            directories=self._directories,
         )
         self._tracker.places = dra.places
         return dra
@@ -181,6 +200,7 @@ class Host:
             self.http_port = http.port
             group.add("http", http.run, http.stop)
             group.add("liveness", self._liveness.run, self._liveness.stop)
+        group.add("host-directories", self._directories.run, self._directories.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
@@ -191,7 +211,7 @@ class Host:
     def _http_server(self, listener: socket.socket) -> "Server":
         from deviceplugin._http.server import Server  # its libraries would delay the first list
 
-        return Server(listener, self._status, self._metrics)
+        return Server(listener, self._status, self._metrics, probed=self._directories.probed)
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""

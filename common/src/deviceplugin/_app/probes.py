@@ -1,11 +1,11 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
@@ -19,7 +19,7 @@ from deviceplugin._telemetry.metrics import Attribution, DeviceCount
 class Status:
     """The state of everything that runs. Thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that meet here
         self,
         settings: Settings,
         *,
@@ -29,6 +29,7 @@ class Status:
         tracker: HoldingsTracker,
         liveness: Liveness,
         switch: ProtocolSwitch,
+        directories: HostDirectories,
     ) -> None:
         self._settings = settings
         self._discoveries = discoveries
@@ -37,18 +38,15 @@ class Status:
         self._tracker = tracker
         self._liveness = liveness
         self._switch = switch
+        self._directories = directories
 
     def alive(self) -> str:
         """Return why the process should be restarted, or an empty string."""
         hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
         if hanging:
             return f"{NOT_RETURNING}: {', '.join(hanging)}"
-        directory = self._settings.plugin_dir
-        with suppress(OSError):  # absent or inaccessible, which a restart would not repair
-            if not directory.stat().st_nlink:
-                # A container still mounts the deleted one; only a new container gets the new one.
-                return f"{directory} has been deleted under its mount"
-        return self._liveness.problem()
+        self._directories.check()
+        return "\n".join(self._directories.problems()) or self._liveness.problem()
 
     def ready(self) -> str:
         """Return why devices cannot be allocated from here now, or an empty string."""
@@ -59,12 +57,14 @@ class Status:
         if overdue := [d for d in self._discoveries if d.overdue]:
             deadline = self._settings.discovery_deadline.total_seconds()
             return _without_success(f"for {deadline:g} s", overdue)
-        return "\n".join([*self._unregistered(), *self._switch.problems()])
+        lost = self._directories.problems()
+        return "\n".join([*lost, *self._unregistered(), *self._switch.problems()])
 
     def troubles(self) -> list[str]:
         """Return a message for everything that keeps devices from being advertised now."""
         own = [text for discovery in self._discoveries for text in discovery.troubles()]
-        return [*own, *self._unregistered(), *self._switch.troubles()]
+        lost = self._directories.problems()
+        return [*own, *lost, *self._unregistered(), *self._switch.troubles()]
 
     def _unregistered(self) -> list[str]:
         return [

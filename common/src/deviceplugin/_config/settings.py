@@ -7,7 +7,7 @@ field is its help.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -140,11 +140,18 @@ def files(settings: Settings) -> list[Path]:
 
     Their fields have ``metadata={"watch": True}``. A field can also have settings of its own.
     """
-    found = []
+    return [path for field, path in _paths(settings) if field.metadata.get("watch")]
+
+
+def paths(settings: Settings) -> list[Path]:
+    """Return all paths in ``settings``, also in those that a field has of its own."""
+    return [path for _, path in _paths(settings)]
+
+
+def _paths(settings: Settings) -> "Iterator[tuple[Field[Any], Path]]":
     for one in fields(settings):
         value = getattr(settings, one.name)
         if isinstance(value, Settings):
-            found += files(value)
-        elif one.metadata.get("watch") and isinstance(value, Path):
-            found.append(value)
-    return found
+            yield from _paths(value)
+        elif isinstance(value, Path):
+            yield one, value

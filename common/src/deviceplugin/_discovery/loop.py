@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +10,7 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._discovery.found import NOT_RETURNING, Groups, discover
 from deviceplugin._discovery.pod_holdings import Ask, PodHoldings
 from deviceplugin._discovery.resources import Catalogue, DiscoveredResources
+from deviceplugin._discovery.retention import unhealthy
 from deviceplugin._discovery.skipped import SkippedDevices
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.triggers import Triggers
@@ -43,12 +44,15 @@ class Discovery:
         ownership: Ownership,
         watcher: FileWatcher,
         metrics: Metrics,
+        lost: Callable[[Sequence[Path]], str] = lambda _paths: "",
     ) -> None:
         self.name = name
         """The plugin's name in logs and metrics."""
         self._timing = timing
         self._watcher = watcher
         self._metrics = metrics
+        self._lost = lost
+        self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
         self._holdings = PodHoldings(name, ask, timing.retention)
         self._skipped = SkippedDevices(name, metrics)
@@ -112,7 +116,13 @@ class Discovery:
 
     def _found_by(self, plugin: Plugin) -> tuple[Groups, Mapping[str, int]]:
         try:
-            return discover(plugin, self._resources.present())
+            groups, problems = discover(plugin, self._resources.present())
+            if reason := self._lost(self._paths):
+                groups = {
+                    name: {one.id: one for one in unhealthy(devices.values(), reason)}
+                    for name, devices in groups.items()
+                }
+            return groups, problems
         finally:  # it has returned, however late; what hangs from here on hangs since now
             self._discovering_since = self._clock.now()
 
@@ -149,11 +159,16 @@ class Discovery:
                 "watch_paths", "invalid watch_paths ignored", plugin=self.name, error=str(error)
             )
         else:
+            self._paths = paths
             self._triggers.watch(paths)
 
     def stop(self) -> None:
         """Make ``run`` return after the discovery that is under way."""
         self._stopping.set()
+        self._triggers.fire()
+
+    def rediscover(self) -> None:
+        """Discover soon, because something else than the devices has changed."""
         self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:

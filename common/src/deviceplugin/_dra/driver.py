@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._attribution.claims_by_pod import Place
-from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords
 from deviceplugin._dra.claims import booking
@@ -59,6 +59,7 @@ class Driver:
         watcher: Watches the directories.
         metrics: The metrics of this process.
         registered: Called when the kubelet has registered the driver.
+        unusable: Returns why no claim can be prepared now; empty if they can.
         boot: Identifies the boot of the machine; by default the kernel's.
         clock: The clock of all waits.
 
@@ -77,6 +78,7 @@ class Driver:
         watcher: FileWatcher,
         metrics: Metrics,
         registered: Callable[[], None] = lambda: None,
+        unusable: Callable[[], str] = str,
         boot: str = "",
         clock: Clock = MONOTONIC,
     ) -> None:
@@ -99,6 +101,7 @@ class Driver:
             locator=Locator(settings.node, resources, discovered),
             calls=PluginCalls(),
             metrics=metrics,
+            unusable=unusable,
             clock=clock,
         )
         self._plugin = DraPlugin(settings.name, preparing, metrics, clock)
@@ -115,8 +118,6 @@ class Driver:
         self._alone = False
         self._problem = "not started"
         self._problems = Problems(log)
-        self.release = preparing.unprepare
-        """Releases a claim, as the kubelet's call does."""
         self._unrecorded = UnreadableRecords(
             settings.name,
             files=self._records.set_aside,
@@ -126,6 +127,10 @@ class Driver:
             ),
         )
         self._end = ownership.subscribe(self.changed)
+
+    def release(self, claim: Claim, left: Callable[[], float]) -> None:
+        """Release ``claim``, as the kubelet's call does."""
+        self._preparing.unprepare(claim, left)
 
     def records(self) -> Mapping[str, Record]:
         """Return the records of prepared claims, by uid."""

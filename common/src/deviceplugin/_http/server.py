@@ -49,6 +49,9 @@ _ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
 _CHUNK: Final = 50
 """Devices that are encoded before other threads may run."""
 
+_KUBELET: Final = "kube-probe/"
+"""Beginning of the header ``User-Agent`` of a kubelet's probes."""
+
 _Answer = tuple[int, str, bytes]
 """Status, content type and body."""
 
@@ -67,9 +70,19 @@ class View(Protocol):
 
 
 class Server:
-    """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread."""
+    """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
 
-    def __init__(self, listener: socket.socket, view: View, metrics: Metrics) -> None:
+    ``probed`` is called before each request of a kubelet's probes is answered.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        view: View,
+        metrics: Metrics,
+        *,
+        probed: Callable[[], None] = lambda: None,
+    ) -> None:
         routes: Mapping[str, Callable[[str], _Answer]] = {
             "/": _shared(lambda: _page(view, metrics)),
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
@@ -77,7 +90,7 @@ class Server:
             "/readyz": lambda _: _probe(view.ready()),
             "/devices": _shared(lambda: _devices(view.reports())),
         }
-        self._server = _Listener(listener, _handler(routes))
+        self._server = _Listener(listener, _handler(routes, probed))
         self.port: int = self._server.server_address[1]
 
     def run(self) -> None:
@@ -181,7 +194,7 @@ def _disconnect(connection: socket.socket) -> None:
 
 
 def _handler(
-    routes: Mapping[str, Callable[[str], _Answer]],
+    routes: Mapping[str, Callable[[str], _Answer]], probed: Callable[[], None]
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _CLIENT_TIMEOUT
@@ -200,6 +213,8 @@ def _handler(
         def do_GET(self) -> None:
             route = routes.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")
+            if self.headers.get("User-Agent", "").startswith(_KUBELET):
+                probed()
             with cast("_Listener", self.server).working_for(self.connection):
                 status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
             self.send_response(status)

@@ -80,6 +80,10 @@ class Metrics:
         "deviceplugin_kubelet_restarts",
         "Kubelet restarts, seen by a new kubelet.sock.",
     )
+    lost_directories: Gauge = _gauge(
+        "deviceplugin_lost_directories",
+        "Directories that are mounted here and that the host does not have there any more.",
+    )
     streams: Gauge = _gauge("deviceplugin_streams", "Open ListAndWatch streams.", "resource")
     allocations: Counter = _counter(
         "deviceplugin_allocations", "Allocate requests, by gRPC code.", "resource", "code"

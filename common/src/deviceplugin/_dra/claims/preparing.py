@@ -50,6 +50,7 @@ class Preparing:
         locator: Finds devices.
         calls: Calls the plugins.
         metrics: The metrics of this process.
+        unusable: Returns why no claim can be prepared now; empty if they can.
         clock: The clock of all waits.
     """
 
@@ -65,6 +66,7 @@ class Preparing:
         locator: Locator,
         calls: PluginCalls,
         metrics: Metrics,
+        unusable: Callable[[], str] = str,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._driver = driver
@@ -72,6 +74,7 @@ class Preparing:
         self._records = records
         self._files = claim_files
         self._ownership = ownership
+        self._unusable = unusable
         self._claims = PatientReader(claims, clock)
         self._locator = locator
         self._calls = calls
@@ -96,6 +99,8 @@ class Preparing:
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
+        if reason := self._unusable():
+            raise AllocationError(reason)
         with self._locks.hold(claim.uid, left()):
             try:
                 return self._prepare(claim, left)

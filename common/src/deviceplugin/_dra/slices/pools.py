@@ -38,6 +38,14 @@ def offers(
     return {name: ownership.offered(resource) for name, resource in resources.items()}
 
 
+def withheld(given: Offers) -> Offers:
+    """Return ``given``, with a taint for each device, so that no other pod gets it for now."""
+    return {
+        name: {key: one if one.taint else one._replace(taint=HELD) for key, one in states.items()}
+        for name, states in given.items()
+    }
+
+
 class Entry(NamedTuple):
     """A device in a slice."""
 

@@ -1,0 +1,253 @@
+"""The directories of the host that this process has by mounts, and whether the host still has them.
+
+A container keeps what was mounted at its start. If a directory is then deleted, renamed or covered
+on the host, only a new container gets the one that the host has now.
+"""
+
+import logging
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from deviceplugin._app.covered_sockets import CoveredSockets
+from deviceplugin._config.settings import Settings, paths
+from deviceplugin._platform.callbacks import Listeners
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin._platform.mounts import Mount, mounts
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.kit.log import Problems
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+
+log = logging.getLogger(__name__)
+
+_INTERVAL: Final = 15.0
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_OF_POD: Final = re.compile(r"/pods/[^/]+/(etc-hosts$|containers/|volumes/|volume-subpaths/)")
+"""What the kubelet makes for one pod, such as its volumes of ConfigMaps. It goes with the pod."""
+_SKIPPED: Final = (
+    *("nfs", "cifs", "smb", "ceph", "fuse", "9p", "virtiofs", "afs", "lustre", "gpfs", "gluster"),
+    *("proc", "sysfs", "cgroup"),
+)
+"""Beginnings of types of file systems: those whose server can make us wait, and those in which the
+kernel itself gives directories other names."""
+_ADVICE: Final = "only a new container gets the directory that the host has now"
+
+
+class _Known(NamedTuple):
+    """A mount as it was when it was first seen."""
+
+    root: str
+    inode: tuple[int, int]
+
+
+class _Moved(NamedTuple):
+    """The kubelet when it was first seen that a directory has been renamed."""
+
+    kubelet: tuple[Identity, ...]
+    registrations: int
+
+
+class _Fault(NamedTuple):
+    directory: Path
+    text: str
+    is_lost: bool = True
+    """Whether a restart is needed. A kubelet that has registered us finds us in a renamed directory
+    until it restarts, and a new container would have to wait for that, too."""
+
+
+class HostDirectories:
+    """Checks all mounts in a pod, and elsewhere those that the settings have paths on. Thread-safe.
+
+    Outside of containers a path is looked up anew each time, so nothing is ever lost there.
+
+    Args:
+        settings: The settings of the process.
+        is_connected: Returns whether the kubelet watches any resource.
+        metrics: The metrics of this process.
+        mountinfo: Where the mounts are listed.
+        clock: The clock of all waits.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        is_connected: Callable[[], bool],
+        metrics: Metrics,
+        mountinfo: Path = _MOUNTS,
+        clock: Clock = MONOTONIC,
+    ) -> None:
+        self._own = [settings.plugin_dir, settings.registry_dir, settings.driver_dir]
+        self._own += [settings.pod_resources_socket.parent]
+        self._driver_dirs = self._own[1:3]
+        self._used = list(paths(settings))
+        self._sockets = [settings.plugin_dir / KUBELET_SOCKET, settings.pod_resources_socket]
+        self._covered = CoveredSockets(self._sockets, clock)
+        self._is_connected = is_connected
+        self._registrations = 0
+        """How often the kubelet has registered the DRA driver."""
+        self._metrics = metrics
+        self._mountinfo = mountinfo
+        self._waiter = Waiter(clock)
+        self._lock = threading.Lock()
+        self._known: dict[tuple[int, Path], _Known] = {}
+        self._moved: dict[Path, _Moved] = {}
+        self._lost: Mapping[Path, str] = {}
+        """Why, by directory. It is replaced and never modified, because other threads read it."""
+        self._reported: set[Path] = set()
+        self._problems = Problems(log)
+        self._listeners = Listeners()
+        metrics.lost_directories.labels()
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call ``changed``, from any thread, when a directory is lost or back.
+
+        Return a function that ends this.
+        """
+        return self._listeners.add(changed)
+
+    def registered(self) -> None:
+        """Note that the kubelet has just registered the DRA driver."""
+        self._registrations += 1
+
+    def probed(self) -> None:
+        """Note that the kubelet has just asked how this process is."""
+        self._covered.probed()
+
+    def run(self) -> None:
+        """Check periodically, until stopped."""
+        while not self._waiter.is_over():
+            self.check()
+            self._waiter.pause(_INTERVAL)
+
+    def stop(self) -> None:
+        """Make ``run`` return."""
+        self._waiter.end()
+
+    def problems(self) -> Sequence[str]:
+        """Return which directories were lost at the last check, a message for each."""
+        return list(self._lost.values())
+
+    def problem(self, of: Iterable[Path]) -> str:
+        """Return why one of the paths ``of`` is on a directory that was lost; empty if none is."""
+        if not (lost := self._lost):
+            return ""
+        real = [_real(path) for path in of]
+        on = (text for at, text in lost.items() for path in real if path.is_relative_to(at))
+        return next(on, "")
+
+    def check(self) -> None:
+        """Check all directories now, with a few calls of the system."""
+        with self._lock:
+            faults = {one.directory: one for one in self._faults()}
+            before = self._lost
+            self._lost = {at: one.text for at, one in faults.items() if one.is_lost}
+            self._report(faults)
+            is_news = self._lost.keys() != before.keys()
+        self._metrics.lost_directories.labels().set(len(self._lost))
+        if is_news:
+            self._listeners.call()
+
+    def _report(self, faults: Mapping[Path, _Fault]) -> None:
+        event = "host directory lost"
+        for at, one in faults.items():
+            advice = _ADVICE if one.is_lost else f"{_ADVICE}, but the kubelet still uses this one"
+            fields: dict[str, Any] = {"directory": str(at), "problem": one.text, "advice": advice}
+            if self._problems.say(str(at), event, **fields):
+                self._metrics.events.add(event, detail=one.text)
+        for at in self._reported - faults.keys():
+            self._problems.over(str(at))
+            log.info("host directory back", extra={"directory": str(at)})
+        self._reported = set(faults)
+
+    def _faults(self) -> Iterator[_Fault]:
+        connected = self._is_connected()
+        for directory in filter(_is_unlinked, self._own):
+            text = f"{directory} has been deleted under its mount"
+            yield _Fault(_real(directory), text)
+        for socket in self._covered.check(connected=connected):
+            directory = socket.parent
+            text = f"{directory} is hidden on the host by another mount: the kubelet asks how this"
+            yield _Fault(_real(directory), f"{text} process is, and does not listen on {socket}")
+        before, self._known = self._known, {}
+        for mount in self._relevant():
+            if (now := _status(mount)) is None:
+                continue
+            key = mount.number, mount.point
+            first = before.get(key, now)
+            # The number of a mount that is gone is used again.
+            self._known[key] = first = first if first.inode == now.inode else now
+            if mount.is_deleted:
+                yield _Fault(mount.point, f"{mount.point} has been deleted under its mount")
+            elif mount.root != first.root:
+                yield self._renamed(mount, first.root, connected=connected)
+            else:
+                self._moved.pop(mount.point, None)
+
+    def _renamed(self, mount: Mount, before: str, *, connected: bool) -> _Fault:
+        at = mount.point
+        text = f"{at} has been renamed under its mount, from {before} to {mount.root}"
+        if not _serves(mount, self._own):
+            return _Fault(at, text)
+        now = _Moved(tuple(map(file_identity, self._sockets)), self._registrations)
+        then = self._moved.setdefault(at, now)
+        # A kubelet that has restarted finds us only where it looks for us now.
+        is_left = (
+            _serves(mount, self._driver_dirs)
+            and then.kubelet != now.kubelet
+            and 0 < then.registrations == now.registrations
+        )
+        return _Fault(at, text, is_lost=is_left or not connected)
+
+    def _relevant(self) -> Iterator[Mount]:
+        try:
+            found = list(mounts(self._mountinfo.read_text(errors="surrogateescape")))
+        except OSError:  # no /proc here
+            return
+        in_pod = any(_OF_POD.search(one.root) and not _is_of_pod(one.point) for one in found)
+        for one in found:
+            if _can_be_lost(one) and (in_pod or _serves(one, self._used)):
+                yield one
+
+
+def _can_be_lost(mount: Mount) -> bool:
+    # A whole file system has no other name, and in namespaces it is not even a path.
+    is_part = mount.root.startswith("/") and mount.root != "/"
+    of_pod = _OF_POD.search(mount.root) or _is_of_pod(mount.point)
+    return is_part and not of_pod and not mount.kind.startswith(_SKIPPED)
+
+
+def _is_of_pod(path: Path) -> bool:
+    return bool(_OF_POD.search(str(path)))
+
+
+def _serves(mount: Mount, directories: Iterable[Path]) -> bool:
+    return any(mount.serves(_real(one)) for one in directories)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_unlinked(path: Path) -> bool:
+    try:
+        return not path.stat().st_nlink
+    except OSError:  # absent or inaccessible, which a restart would not repair
+        return False
+
+
+def _status(mount: Mount) -> _Known | None:
+    """Return how ``mount`` is now; None if it is not a directory, or cannot be accessed."""
+    try:
+        status = mount.point.stat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(status.st_mode):
+        return None
+    return _Known(mount.root, (status.st_dev, status.st_ino))

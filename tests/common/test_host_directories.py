@@ -1,0 +1,312 @@
+"""Directories that a container has by mounts, while the host deletes, renames and hides them."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin._app.host import Host
+from deviceplugin._app.host_directories import HostDirectories
+from deviceplugin._telemetry.metrics import Metrics
+from held_clock import HeldClock
+from patience import PATIENCE, eventually
+
+POD = "90 1 8:1 /var/lib/kubelet/pods/u1/etc-hosts /etc/hosts rw - ext4 /dev/sda1 rw"
+UID = "/var/lib/kubelet/pods/u1"
+
+
+class Container:
+    """A container: what is mounted where, as the kernel lists it, and a kubelet."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.listing = root / "mountinfo"
+        self.lines: dict[Path, str] = {}
+        self.in_pod = True
+        self.connected = True
+        self.clock = HeldClock()
+        self.metrics = Metrics()
+        self.news = 0
+        self.settings = dp.Settings(
+            plugin_dir=root / "device-plugins",
+            registry_dir=root / "plugins_registry",
+            driver_dir=root / "plugins",
+            pod_resources_socket=root / "pod-resources/kubelet.sock",
+            cdi_dir=root / "cdi",
+        )
+        self.directories = HostDirectories(
+            self.settings,
+            is_connected=lambda: self.connected,
+            metrics=self.metrics,
+            mountinfo=self.listing,
+            clock=self.clock,
+        )
+        self.directories.subscribe(self._noted)
+        for one in ("device-plugins", "plugins_registry", "plugins", "pod-resources", "cdi"):
+            self.mount(one, f"/var/lib/kubelet/{one}")
+
+    def _noted(self) -> None:
+        self.news += 1
+
+    def mount(self, name: str, host: str, *, number: int = 0, kind: str = "ext4") -> Path:
+        """Mount ``host``, or have it there under another name."""
+        point = self.root / name
+        point.mkdir(exist_ok=True)
+        number = number or 100 + len(self.lines)
+        if point in self.lines:
+            number = number if number < 100 else int(self.lines[point].split()[0])
+        self.lines[point] = f"{number} 1 8:1 {host} {point} rw - {kind} /dev/sda1 rw"
+        return point
+
+    def problems(self) -> list[str]:
+        lines = [*self.lines.values(), *([POD] if self.in_pod else [])]
+        self.listing.write_text("\n".join(lines))
+        self.directories.check()
+        return list(self.directories.problems())
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Container:
+    found = Container(tmp_path)
+    assert [] == found.problems()
+    return found
+
+
+ALL = ["device-plugins", "plugins_registry", "plugins", "pod-resources", "cdi"]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("in_pod", [True, False])
+def test_each_directory_that_is_deleted_is_lost(
+    name: str, in_pod: bool, container: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    container.in_pod = in_pod
+    point = container.mount(name, f"/var/lib/kubelet/{name}//deleted")
+    assert [f"{point} has been deleted under its mount"] == container.problems()
+    assert [f"{point} has been deleted under its mount"] == container.problems()
+    (line,) = caplog.records
+    assert ("host directory lost", str(point)) == (line.message, vars(line)["directory"])
+    assert (1, 1) == (container.news, container.metrics.lost_directories.labels().value)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_directory_that_is_renamed_is_lost_to_a_kubelet_that_has_gone(
+    name: str, container: Container
+) -> None:
+    container.connected = False
+    point = container.mount(name, f"/old/{name}")
+    assert [
+        f"{point} has been renamed under its mount, from /var/lib/kubelet/{name} to /old/{name}"
+    ] == container.problems()
+
+
+def test_a_kubelet_that_is_still_connected_has_us_in_a_renamed_directory(
+    container: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ALL[:-1]
+    for name in names:
+        container.mount(name, f"/old/{name}")
+    assert [] == container.problems()
+    assert [] == container.problems()
+    assert ["host directory lost"] * 4 == [one.message for one in caplog.records]
+    assert "the kubelet still uses this one" in vars(caplog.records[0])["advice"]
+    container.connected = False
+    assert 4 == len(container.problems())
+    container.connected = True  # the new name leads to it, and so does a link with the old one
+    assert [] == container.problems()
+
+
+def restarted(container: Container) -> None:
+    """Have another kubelet make its socket."""
+    path = container.settings.plugin_dir / "kubelet.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(path))
+
+
+def test_a_driver_that_a_new_kubelet_does_not_find_is_lost(short: Path) -> None:
+    container = Container(short)
+    container.problems()
+    container.directories.registered()
+    container.mount("plugins_registry", "/old")
+    assert [] == container.problems()
+    restarted(container)
+    assert 1 == len(container.problems())
+    container.directories.registered()  # it has found it, although late
+    assert [] == container.problems()
+
+
+def test_without_a_driver_a_new_kubelet_that_watches_us_is_enough(short: Path) -> None:
+    container = Container(short)
+    container.problems()
+    container.mount("plugins_registry", "/old")
+    container.problems()
+    restarted(container)
+    assert [] == container.problems()
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    with TemporaryDirectory(prefix="dp") as path:
+        yield Path(path)
+
+
+def test_what_a_manifest_mounts_for_a_plugin_is_lost_too(container: Container) -> None:
+    point = container.mount("gophers", "/etc/gophers")
+    assert [] == container.problems()
+    container.mount("gophers", "/etc/old")
+    (problem,) = container.problems()
+    assert problem.startswith(f"{point} has been renamed")
+    assert problem == container.directories.problem([point / "below" / "**"])
+    assert "" == container.directories.problem([container.root / "cdi"])
+
+
+def test_outside_of_pods_mounts_of_others_do_not_matter(container: Container) -> None:
+    container.in_pod = False
+    container.mount("other", "/somebody/elses")
+    container.problems()
+    container.mount("other", "/somebody/elses//deleted")
+    assert [] == container.problems()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (f"{UID}/volumes/kubernetes.io~configmap/c/a", f"{UID}/volumes/x//deleted", "ext4"),
+        (f"{UID}/volume-subpaths/c/p/0", f"{UID}/volume-subpaths/c/p/0//deleted", "ext4"),
+        ("/", "/other", "overlay"),
+        ("/a", "/a//deleted", "nfs4"),
+        ("/1/net", "/1/net//deleted", "proc"),
+        ("/kubepods/a", "/kubepods/b", "cgroup2"),
+    ],
+)
+def test_what_changes_without_being_lost_is_not(
+    before: str, after: str, kind: str, container: Container
+) -> None:
+    container.mount("odd", before, kind=kind)
+    container.problems()
+    container.mount("odd", after, kind=kind)
+    assert [] == container.problems()
+
+
+def test_a_file_is_not_a_directory(container: Container) -> None:
+    (container.root / "file").touch()
+    line = "200 1 8:1 {} " + str(container.root / "file") + " rw - ext4 /dev/sda1 rw"
+    container.lines[container.root / "file"] = line.format("/a")
+    container.problems()
+    container.lines[container.root / "file"] = line.format("/a//deleted")
+    assert [] == container.problems()
+
+
+def test_a_mount_that_takes_the_number_of_another_is_not_a_renamed_one(
+    container: Container,
+) -> None:
+    point = container.mount("driver", "/run/driver/one")
+    container.problems()
+    point.rename(container.root / "gone")
+    container.mount("driver", "/run/driver/two")
+    assert [] == container.problems()
+    container.mount("driver", "/run/driver/three")
+    assert 1 == len(container.problems())
+
+
+def test_a_mount_that_comes_late_and_goes_is_followed(container: Container) -> None:
+    point = container.mount("late", "/late")
+    assert [] == container.problems()
+    del container.lines[point]
+    assert [] == container.problems()
+
+
+def test_a_directory_that_is_back_is_not_lost(
+    container: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    container.mount("cdi", "/old")
+    assert 1 == len(container.problems())
+    container.mount("cdi", "/var/lib/kubelet/cdi")
+    assert [] == container.problems()
+    assert ["host directory lost", "host directory back"] == [one.message for one in caplog.records]
+    assert 2 == container.news
+
+
+def test_where_nothing_says_what_is_mounted_nothing_is_lost(container: Container) -> None:
+    container.listing.unlink()
+    container.directories.check()
+    assert [] == container.directories.problems()
+
+
+def test_a_directory_that_a_kubelet_does_not_use_any_more_is_hidden(short: Path) -> None:
+    container = Container(short)
+    socket_path = container.settings.plugin_dir / "kubelet.sock"
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(socket_path))
+        kubelet.listen()
+        container.problems()
+    container.connected = False
+    assert [] == container.problems()
+    container.clock.advance(45)
+    container.directories.probed()
+    (problem,) = container.problems()
+    assert f"{socket_path.parent} is hidden on the host by another mount" in problem
+    assert f"does not listen on {socket_path}" in problem
+
+
+def test_it_is_checked_several_times_a_minute(container: Container) -> None:
+    thread = threading.Thread(target=container.directories.run)
+    thread.start()
+    assert container.clock.skip_wait() <= 30
+    container.clock.wait_for_wait()
+    container.directories.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+class Watching(dp.Plugin):
+    """Has a device, and finds it in a directory."""
+
+    resource = "example.com/gopher"
+
+    def __init__(self, directory: Path) -> None:
+        self.watch_paths = [directory]
+
+    def discover(self) -> list[dp.Device]:
+        return [dp.Device("gary")]
+
+
+def test_devices_of_a_directory_that_is_lost_are_not_offered(short: Path) -> None:
+    for name in ("device-plugins", "gone"):
+        (short / name).mkdir()
+    opened = os.open(short / "gone", os.O_RDONLY)
+    gone = Path(f"/proc/self/fd/{opened}")  # leads to what it was, as a mount does
+    settings = dp.Settings(
+        plugin_dir=short / "device-plugins",
+        registry_dir=short / "none",
+        pod_resources_socket=short / "none/kubelet.sock",
+        driver_dir=gone,
+        http_address="off",
+    )
+    host = Host([Watching(gone)], settings)
+    thread = threading.Thread(target=host.run)
+    thread.start()
+
+    def reasons() -> list[str]:
+        resources = host.inventory()["resources"]
+        return [one["reason"] for each in resources for one in each["devices"]]
+
+    try:
+        eventually(lambda: reasons() == [""], "the device")
+        (short / "gone").rmdir()
+        assert f"{gone} has been deleted under its mount" == host.alive()
+        eventually(lambda: reasons() == [host.alive()], "its reason")
+        assert host.alive() in host.ready()
+        assert host.alive() in host.troubles()
+    finally:
+        host.stop()
+        thread.join(PATIENCE)
+        os.close(opened)

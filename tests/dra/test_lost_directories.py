@@ -1,0 +1,136 @@
+"""A plugin whose directories of the host are mounts, as in a pod, while the host replaces them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from containers.unshare import POSSIBLE
+
+pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+
+NODE = """
+import json, shutil, subprocess, sys
+from pathlib import Path
+from cluster.dra_objects import RESOURCE
+from drivers.dual_node import IDS, DualNode
+from patience import eventually
+
+root, protocol, name, how = Path(sys.argv[1]), *sys.argv[2:]
+host, inside = root / "h", root / "c"
+host.mkdir()
+with DualNode(host) as node:
+    for one in ("device-plugins", "plugins_registry", "pod-resources", "plugins", "cdi", "other"):
+        (host / one).mkdir(exist_ok=True)
+        (inside / one).mkdir(parents=True)
+        subprocess.run(["mount", "--bind", host / one, inside / one], check=True)
+    for one in (root / "pods/u1/etc-hosts", inside / "hosts"):  # a pod has it
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.touch()
+    subprocess.run(["mount", "--bind", root / "pods/u1/etc-hosts", inside / "hosts"], check=True)
+    node.start(
+        protocol=protocol,
+        plugin_dir=inside / "device-plugins",
+        registry_dir=inside / "plugins_registry",
+        pod_resources_socket=inside / "pod-resources/kubelet.sock",
+        driver_dir=inside / "plugins",
+        cdi_dir=inside / "cdi",
+        on_unhealthy="no-execute",
+    )
+    free = node.by_dra if protocol == "dra" else node.by_plugin
+    eventually(lambda: free() == set(IDS), "the devices")
+    eventually(lambda: not node.host.ready(), "readiness")
+    before = node.host.alive()
+    if how == "deleted":
+        shutil.rmtree(host / name)
+    else:
+        (host / name).rename(host / "old")
+    if how == "linked":
+        (host / name).symlink_to(host / "old")
+        assert not node.host.alive()
+        registrations = node.host._metrics.registrations.labels(RESOURCE)
+        driver = node.host._directories
+        known = registrations.value, driver._registrations
+        node.kubelet.restart()
+        eventually(lambda: registrations.value > known[0], "the new kubelet")
+        if protocol == "dra":
+            eventually(lambda: driver._registrations > known[1], "the driver in it")
+        eventually(lambda: not node.host.ready(), "readiness")
+        print(json.dumps(node.host.alive()))
+        sys.exit()
+    (host / name).mkdir()
+    if name in {"device-plugins", "plugins_registry", "pod-resources", "plugins"}:
+        node.kubelet.restart()
+    said = eventually(node.host.alive, "a restart to be wanted")
+    not_ready = node.host.ready()
+    if name == "cdi":
+        eventually(lambda: free() == set(), "no device to be offered")
+    devices = node.host.inventory()["resources"][0]["devices"]
+    reasons = sorted({one["reason"] for one in devices})
+    print(json.dumps([before, said.replace(f"{inside}/", ""), said in not_ready, reasons]))
+"""
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    with TemporaryDirectory(prefix="dp") as path:
+        yield Path(path)
+
+
+def outcome(root: Path, protocol: str, name: str, how: str) -> Any:
+    """Return what the plugin says before and after, and the reasons of its devices."""
+    command = ["unshare", "--mount", sys.executable, "-c", NODE, str(root), protocol, name, how]
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed"])
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [
+        ("device-plugin", "device-plugins"),
+        ("device-plugin", "other"),
+        ("dra", "plugins_registry"),
+        ("dra", "plugins"),
+    ],
+)
+def test_a_directory_that_the_host_replaces_needs_a_new_container(
+    root: Path, protocol: str, name: str, how: str
+) -> None:
+    before, said, not_ready, _ = outcome(root, protocol, name, how)
+    assert ("", True) == (before, not_ready)
+    assert said.startswith(f"{name} has been {how} under its mount")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [("device-plugin", "device-plugins"), ("dra", "plugins_registry"), ("dra", "device-plugins")],
+)
+def test_a_directory_that_was_moved_and_is_still_used_needs_nothing(
+    root: Path, protocol: str, name: str
+) -> None:
+    assert "" == outcome(root, protocol, name, "linked")
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed"])
+def test_without_the_directory_of_cdi_no_pod_gets_what_no_runtime_can_find(
+    root: Path, how: str
+) -> None:
+    _, said, _, reasons = outcome(root, "device-plugin", "cdi", how)
+    assert said.startswith(f"cdi has been {how} under its mount")
+    assert [said] == [one.replace(f"{root}/c/", "") for one in reasons]
+
+
+def test_a_claim_gets_no_device_then_and_no_pod_loses_one(root: Path) -> None:
+    _, said, _, reasons = outcome(root, "dra", "cdi", "renamed")
+    assert said.startswith("cdi has been renamed under its mount")
+    assert [""] == reasons
