@@ -42,6 +42,16 @@ def test_a_node_that_does_not_exist_is_none(tmp_path: Path) -> None:
         (tmp_path / "dri" / name).symlink_to("/dev/null")
     assert ["dri/card1", "dri/renderD128"] == found.existing(tmp_path)
     assert ["dri/card1"] == drm.Nodes("card1", "").existing(tmp_path)
+    (tmp_path / "dri/card1").unlink()
+    reason = f"{tmp_path}/dri/card1 does not exist"
+    assert {"dri/card1": reason, "dri/renderD128": ""} == found.absences(tmp_path)
+
+
+def test_the_nodes_of_another_device_are_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a/drm/card0").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/drm").symlink_to("../a/drm")
+    assert drm.Nodes("", "") == drm.nodes(Sysfs(tmp_path), "b")
 
 
 PLACE = "devices/pci0000:00/0000:03:00.0"

@@ -141,3 +141,39 @@ def test_a_node_without_sysfs_has_no_devices(tmp_path: Path) -> None:
     assert [] == tree.subsystem("pci")
     assert not tree.contains("/sys/devices/x")
     assert Tree().contains(f"{os.path.realpath('/sys')}/devices/x")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "../etc/passwd", "dri/../../x"])
+def test_a_name_that_leads_out_of_dev_is_none(hardware: Hardware, look: Look, name: str) -> None:
+    folder = hardware.device("virtual/a", "misc", node="a")
+    (folder / "uevent").write_text(f"DEVNAME={name}\n")
+    (device,) = look().subsystem("misc")
+    assert "" == device.node
+
+
+@pytest.mark.parametrize("number", ["\0", "../data", "240:", "x:y"])
+def test_a_number_of_a_device_that_is_none_leads_to_no_file(
+    hardware: Hardware, look: Look, number: str
+) -> None:
+    folder = hardware.device("virtual/a", "misc", node="a", properties={"A": "1"})
+    (folder / "dev").write_text(f"{number}\n")
+    (device,) = look().subsystem("misc")
+    assert {} == device.properties
+
+
+def test_an_entry_of_a_subsystem_that_leads_nowhere_is_none(hardware: Hardware, look: Look) -> None:
+    hardware.device("virtual/a", "misc", node="a")
+    for name, target in (("loop", "loop"), ("gone", "nothing")):
+        (hardware.sys / "class/misc" / name).symlink_to(target)
+    assert ["a"] == [device.name for device in look().subsystem("misc")]
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.EIO, False), (errno.ENOENT, True)])
+def test_a_snapshot_knows_whether_something_was_unreadable(
+    hardware: Hardware, look: Look, kernel: FailingKernel, number: int, *, expected: bool
+) -> None:
+    folder = hardware.device("virtual/a", "misc", node="a")
+    kernel.faults[folder / "state"] = number
+    tree = look()
+    (device,) = tree.subsystem("misc")
+    assert ("", expected) == (device.attribute("state"), tree.is_complete)

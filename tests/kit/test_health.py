@@ -1,6 +1,7 @@
 """Health turns when enough looks, for long enough, say so, and not before."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 
 WELL = dp.Health()
 ILL = dp.Health.unhealthy("hot")
@@ -255,3 +256,12 @@ def test_many_threads_can_judge() -> None:
             pool.submit(steady.judge, number % 4, ILL if number > 7 else WELL)
         pool.submit(steady.keep, range(4))
     assert [False] * 4 == [bool(steady.latest(key, within=60)) for key in range(4)]
+
+
+def test_what_is_not_there_has_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    assert "" == absence(tmp_path / "file")
+    assert f"{tmp_path}/none does not exist" == absence(tmp_path / "none")
+    assert f"{tmp_path}/file/x does not exist" == absence(f"{tmp_path}/file/x")
+    assert f"{tmp_path}/loop: Too many levels of symbolic links" == absence(tmp_path / "loop")

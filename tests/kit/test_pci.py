@@ -9,6 +9,7 @@ import pytest
 from deviceplugin.kit import pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.testing import FailingKernel
+from hardware.failing_calls import failing_calls
 from hardware.tree import Hardware
 
 Look = Callable[[], Tree]
@@ -151,3 +152,23 @@ def test_virtual_functions_keep_their_numbers(hardware: Hardware, look: Look) ->
     (physical / "virtfn7").symlink_to(virtual)
     found = only(look).numbered_functions
     assert {7: SOUND} == {number: one.address for number, one in found.items()}
+
+
+def test_a_virtual_function_whose_card_cannot_be_read_is_still_one(
+    hardware: Hardware, look: Look
+) -> None:
+    folder = hardware.pci(GPU, "8086:56c0", "038000")
+    (folder / "physfn").symlink_to("../none")
+    assert only(look).physical_function
+    (folder / "physfn").unlink()
+    with failing_calls(hardware.sys) as calls:
+        (folder / "physfn").symlink_to(".")
+        calls.fail(folder / "physfn", errno.EIO)
+        with calls.on():
+            assert only(look).physical_function
+
+
+def test_a_group_is_a_number(hardware: Hardware, look: Look) -> None:
+    folder = hardware.pci(GPU, "8086:56c0", "038000")
+    (folder / "iommu_group").symlink_to("iommu_group")
+    assert "" == only(look).iommu_group

@@ -3,6 +3,7 @@
 For all drivers that are DRM drivers: of GPUs, and of accelerators that have a render node.
 """
 
+import os
 import posixpath
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
+from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import Sysfs, SysfsError
 
 __all__ = ["Hang", "Hangs", "Nodes", "Wedged", "binding", "nodes", "wedged"]
@@ -39,8 +41,12 @@ class Nodes(NamedTuple):
 
     def existing(self, dev: Path = Path("/dev")) -> list[str]:
         """Return those that exist, such as ``dri/card1``, the card first."""
+        return [name for name, why in self.absences(dev).items() if not why]
+
+    def absences(self, dev: Path = Path("/dev")) -> dict[str, str]:
+        """Return why each of them is not there, such as ``dri/card1``; empty if it is there."""
         names = [f"dri/{name}" for name in self if name]
-        return [name for name in names if (dev / name).exists()]
+        return {name: absence(dev / name) for name in names}
 
 
 def nodes(sysfs: Sysfs, folder: str | PathLike[str]) -> Nodes:
@@ -48,8 +54,9 @@ def nodes(sysfs: Sysfs, folder: str | PathLike[str]) -> Nodes:
 
     Empty names where it has none, or they cannot be listed.
     """
+    place = sysfs.path(posixpath.join(folder, "drm"))
     try:
-        names = sysfs.names(posixpath.join(folder, "drm"))
+        names = [] if os.path.islink(place) else sysfs.names(place)  # noqa: PTH114 - never raises
     except SysfsError:
         names = []
     card = next((name for name in names if _CARD.fullmatch(name)), "")

@@ -4,6 +4,7 @@ A fact that is absent or unreadable is an empty string here, because one missing
 affect the others. If the reason matters, read the attribute with ``tree.sysfs``.
 """
 
+import errno
 import os
 import posixpath
 import re
@@ -25,6 +26,8 @@ _NUMBERS: Final = {
     "pci": re.compile("0x([0-9a-fA-F]{4})"),
 }
 """The form in which the kernel writes vendor and product."""
+_DEV: Final = re.compile("[0-9]+:[0-9]+")
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class Tree:
@@ -47,6 +50,8 @@ class Tree:
         self.dev = dev
         self.udev = udev
         self._sys = os.path.realpath(self.sysfs.root)
+        self.is_complete = True
+        """Whether nothing was unreadable so far. A later snapshot may have what this one lacks."""
         self.events = self.text(f"{self._sys}/kernel/uevent_seqnum").strip()
         """Number of the kernel's last event when the snapshot began; empty if it is unknown."""
         self._known: dict[str, Device] = {}
@@ -58,22 +63,36 @@ class Tree:
         """Return an attribute unchanged, with blanks; bytes that are not UTF-8 are replaced."""
         try:
             return self.sysfs.kernel.read(path).decode(errors="replace")
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return ""
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, in any order."""
         try:
             return self.sysfs.kernel.names(path)
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return []
 
     def link(self, path: str) -> str:
         """Return the last part of the target of a link."""
         try:
             return posixpath.basename(self.sysfs.kernel.link(path))
-        except OSError:
+        except OSError as error:
+            self._note(error)
             return ""
+
+    def resolve(self, path: str) -> str:
+        """Return ``path`` with all links resolved; empty if it leads nowhere."""
+        try:
+            return self.sysfs.kernel.resolve(path)
+        except OSError as error:
+            self._note(error)
+            return ""
+
+    def _note(self, error: OSError) -> None:
+        self.is_complete = self.is_complete and error.errno in _GONE
 
     def device(self, path: str) -> "Device":
         """Return the device in the directory ``path``, which must not contain links."""
@@ -85,11 +104,8 @@ class Tree:
         """Return the devices of a subsystem, sorted by their paths."""
         if name not in self._subsystems:
             folders = (f"{self._sys}/class/{name}", f"{self._sys}/bus/{name}/devices")
-            paths = {
-                os.path.realpath(posixpath.join(folder, entry))
-                for folder in folders
-                for entry in self.entries(folder)
-            }
+            links = (f"{folder}/{entry}" for folder in folders for entry in self.entries(folder))
+            paths = {*map(self.resolve, links)} - {""}
             self._subsystems[name] = [self.device(path) for path in sorted(paths)]
         return self._subsystems[name]
 
@@ -129,7 +145,8 @@ class Tree:
         """Return the name below ``/dev`` of the node of the device in a directory."""
         lines = self.text(f"{path}/uevent").splitlines()
         name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
-        return name.removeprefix("/dev/")
+        name = name.removeprefix("/dev/")
+        return "" if "\0" in name or ".." in name.split("/") else name
 
     def node(self, path: str) -> str:
         """Return the path of the node of the device in a directory; empty if it has none."""
@@ -252,9 +269,9 @@ class Device:
         return [f"/dev/{line[2:]}" for line in self._udev("S:")]
 
     def _udev(self, start: str) -> list[str]:
-        number = self.attribute("dev")
+        number = _DEV.fullmatch(self.attribute("dev"))
         kind = "b" if self.subsystem == "block" else "c"
-        name = f"{kind}{number}" if number else f"+{self.subsystem}:{self.name}"
+        name = f"{kind}{number[0]}" if number else f"+{self.subsystem}:{self.name}"
         try:
             text = (self.tree.udev / name).read_text(encoding="utf-8", errors="replace")
         except OSError:

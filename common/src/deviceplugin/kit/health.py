@@ -1,5 +1,6 @@
 """Health that does not flicker: it turns after enough checks over enough time. No threads."""
 
+import os
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from math import inf
@@ -9,7 +10,7 @@ from typing import Generic, TypeVar
 
 from deviceplugin.model import Health
 
-__all__ = ["SteadyHealth", "Tolerance"]
+__all__ = ["SteadyHealth", "Tolerance", "absence"]
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -247,3 +248,18 @@ class SteadyHealth(Generic[_K]):
         """Forget all devices but these, because the others are gone."""
         with self._lock:
             self._records = {key: one for key, one in self._records.items() if key in keys}
+
+
+def absence(path: str | os.PathLike[str]) -> str:
+    """Return why nothing is at ``path``, such as ``/dev/kfd does not exist``; empty if it is there.
+
+    Never raises, unlike ``Path.exists``: what is wrong with one file concerns its device alone.
+    """
+    place = os.fspath(path)
+    try:
+        os.stat(place)  # noqa: PTH116 - thousands of these
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{place} does not exist"
+    except OSError as error:
+        return f"{place}: {error.strerror}"
+    return ""

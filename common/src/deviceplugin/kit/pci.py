@@ -13,6 +13,7 @@ from typing import Final
 
 from deviceplugin.kit import numa
 from deviceplugin.kit.hardware import Device, Tree
+from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import natural
 
 __all__ = ["Function", "at", "functions", "of"]
@@ -101,7 +102,8 @@ class Function:
     @property
     def iommu_group(self) -> str:
         """The number of its IOMMU group, which a reboot can change. `kit.vfio` knows the group."""
-        return self.device.tree.link(f"{self.device.path}/iommu_group")
+        name = self.device.tree.link(f"{self.device.path}/iommu_group")
+        return name if _COUNT.fullmatch(name) else ""
 
     @property
     def siblings(self) -> list["Function"]:
@@ -127,8 +129,12 @@ class Function:
     def physical_function(self) -> "Function | None":
         """The physical function of a virtual function; None for any other."""
         path = f"{self.device.path}/physfn"
-        if not os.path.exists(path):  # noqa: PTH110 - never raises
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:  # what cannot be read is there, and makes it a virtual function
+            pass
         return Function(self.device.tree.device(os.path.realpath(path)))
 
     @property
@@ -143,9 +149,8 @@ class Function:
         Nodes of its virtual functions and of other PCI or USB devices are excluded.
         """
         found = [Path(one.node) for one in self.device.behind(*subsystems)]
-        return sorted(
-            {path for path in found if path.exists()}, key=lambda path: natural(str(path))
-        )
+        there = {path for path in found if not absence(path)}
+        return sorted(there, key=lambda path: natural(str(path)))
 
     def by_path(self, folder: str = "dri") -> Iterator[Path]:
         """Yield udev's links to its nodes in ``/dev/FOLDER/by-path``, in order.
