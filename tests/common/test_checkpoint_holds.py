@@ -142,6 +142,20 @@ def test_what_is_not_sound_is_not_known_and_logged_once(
     assert [init("a")] == list(checkpoint.entries())
 
 
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, 7, None, True])
+@pytest.mark.parametrize("key", ["PodUID", "ContainerName", "ResourceName"])
+def test_a_name_that_is_no_string_makes_the_file_unknown(
+    tmp_path: Path, key: str, odd: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, init("a"))
+    edited(lambda data: data["PodDeviceEntries"][0].update({key: odd}))(tmp_path / FILE_NAME)
+    holds = CheckpointHolds(Checkpoint(tmp_path))
+    for _ in range(2):
+        assert devices() == holds.held(listing(), OURS)
+    assert not holds.is_free(OURS)
+    assert [UNSOUND] == [record.getMessage() for record in caplog.records]
+
+
 def test_nothing_and_null_are_no_entries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert [] == list(checkpoint.entries())

@@ -6,6 +6,7 @@ Both are the same in Kubernetes 1.26 to 1.36.
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 FILE_NAME = "kubelet_internal_checkpoint"
@@ -60,8 +61,10 @@ def decode(text: bytes) -> Recorded:
 
 def _entry(found: Mapping[str, Any]) -> Entry:
     devices = {int(node): tuple(ids or ()) for node, ids in (found["DeviceIDs"] or {}).items()}
-    response = base64.b64decode(found["AllocResp"] or "")
-    return Entry(found["PodUID"], found["ContainerName"], found["ResourceName"], devices, response)
+    names = found["PodUID"], found["ContainerName"], found["ResourceName"]
+    if odd := [one for one in (*names, *chain(*devices.values())) if not isinstance(one, str)]:
+        raise TypeError(f"{odd[0]!r} is not a string")
+    return Entry(*names, devices, base64.b64decode(found["AllocResp"] or ""))
 
 
 def checksum(data: Mapping[str, Any]) -> int:
