@@ -81,6 +81,22 @@ def test_directories_are_no_gophers_and_links_to_files_are(
         node.wait_for(GOPHER, {"link"})
 
 
+def test_a_link_that_cannot_be_followed_is_skipped_and_costs_no_other(
+    plugin: GopherPlugin, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(directory, "fred")
+    (directory / "loop").symlink_to("loop")
+    (directory / "below").symlink_to("fred/file")
+    for _ in range(2):
+        assert [dp.Device("fred")] == list(plugin.discover())
+    assert ["below: Not a directory", "loop: Too many levels of symbolic links"] == [
+        *skipped(caplog)
+    ]
+    plugin.pre_start([dp.Device("fred")])
+    with pytest.raises(dp.AllocationError, match=f"gone from {directory}: loop"):
+        plugin.pre_start([dp.Device("loop")])
+
+
 def test_a_missing_directory_is_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
     directory = tmp_path / "etc/gophers"
     hour = dp.Settings().vanished_retention

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -43,10 +43,10 @@ class GopherPlugin(dp.Plugin):
 
     @override
     def discover(self) -> Iterable[dp.Device]:
-        names = self._names()
-        odd = [f"{name}: its name has a comma" for name in sorted(names) if "," in name]
+        reasons = self._files()
+        odd = [f"{name}: {why}" for name, why in sorted(reasons.items()) if why]
         self._problems.say_all("file skipped", odd)
-        return [dp.Device(name) for name in names if "," not in name]
+        return [dp.Device(name) for name, why in reasons.items() if not why]
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
@@ -61,18 +61,31 @@ class GopherPlugin(dp.Plugin):
 
     @override
     def pre_start(self, devices: Sequence[dp.Device]) -> None:
-        present = set(self._names())
-        if gone := [device.id for device in devices if device.id not in present]:
+        files = self._files()
+        if gone := [device.id for device in devices if files.get(device.id, "gone")]:
             raise dp.AllocationError(f"gone from {self._directory}: {', '.join(gone)}")
 
-    def _names(self) -> list[str]:
+    def _files(self) -> Mapping[str, str]:
+        """Return why each file of the directory is skipped; an empty string if it is not."""
         try:
             with os.scandir(self._directory) as entries:
-                return [entry.name for entry in entries if entry.is_file()]
+                found = [(entry.name, _why_skipped(entry)) for entry in entries]
         except FileNotFoundError:
-            return []
+            return {}
         except OSError as error:
             raise dp.DiscoveryError(f"{self._directory}: {error.strerror}") from error
+        return {name: why for name, why in found if why is not None}
+
+
+def _why_skipped(entry: "os.DirEntry[str]") -> str | None:
+    """Return why a file is skipped; None if it is not a file, or a link to nothing."""
+    try:
+        is_file = entry.is_file()
+    except OSError as error:  # such as a loop of links: that is the matter of this entry alone
+        return error.strerror or str(error)
+    if not is_file:
+        return None
+    return "its name has a comma" if "," in entry.name else ""
 
 
 def hosted() -> Hosted[GopherSettings]:
