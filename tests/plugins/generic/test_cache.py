@@ -1,5 +1,6 @@
 """What is remembered from look to look: it saves work, and hides nothing."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from deviceplugin_generic.discovery.cache import FULL_LOOK, Cache
 from deviceplugin_generic.discovery.health import Doctor
 from deviceplugin_generic.discovery.tree import Tree
 from generic.plugin import Make
+from hardware.failing_calls import failing_calls
 from hardware.tree import Hardware
 
 ENTRIES = """
@@ -232,3 +234,15 @@ def test_an_unchanged_look_gives_the_devices_of_the_last(make: Make, hardware: H
     assert plugin.discover() is first
     hardware.node("n2")
     assert 2 == len(list(plugin.discover()))
+
+
+def test_what_could_not_be_read_for_a_moment_is_read_again(hardware: Hardware, make: Make) -> None:
+    usb = hardware.usb("1-1", "0403:6001", 2)
+    hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", driver="ftdi_sio")
+    plugin = make("{name: ab, groups: [{select: {subsystem: tty, vendor: '0403'}}]}")
+    with failing_calls(hardware.sys) as calls:
+        calls.fail(hardware.sys / "devices" / usb / "idVendor", errno.EIO)
+        with calls.on():
+            assert [] == list(plugin.discover())
+        calls.mend()
+        assert 1 == len(list(plugin.discover()))

@@ -73,7 +73,8 @@ class Cache:
             return kept.shares
         ledger = self._ledgers.setdefault(entry.name, Ledger())
         found = of_entry(entry, domain, tree, doctor, ledger)
-        self._kept[entry.name] = _Kept(entry, signature, found)
+        # What could not be read for a moment need not cause an event when it can be read again.
+        self._kept[entry.name] = _Kept(entry, signature if tree.is_complete else None, found)
         return found
 
     def _signature(self, entry: Entry, tree: Tree) -> Signature | None:
