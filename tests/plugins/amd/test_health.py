@@ -2,13 +2,16 @@
 
 import errno
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from amd.machines import MI210, SMALL
 from amd.plugin import Build, Make
 from amd.tree import AmdTree
-from deviceplugin.testing import Kubelet
+from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin.testing import FailingKernel, Kubelet
 from deviceplugin_amd import AmdPlugin
 from discovered import degraded, reasons, unhealthy
 from hardware import kernel_events
@@ -306,3 +309,20 @@ def test_an_odd_state_file_is_set_aside(
     path.write_text('{"version": 1, "gpus": {"0000:05:00.0": {"identity": "x"}}}')
     assert 4 == len(reasons(make(tree, state_file=path)))
     assert path.with_name("health.json.unreadable").exists()
+
+
+def test_a_gpu_that_is_pulled_between_two_reads_costs_no_other(build: Build, make: Make) -> None:
+    tree = build()
+    pulled = tree.cards[SMALL.addresses[0]].folder / "drm"
+
+    class Pulling(FailingKernel):
+        @override
+        def names(self, path: str) -> list[str]:
+            found = super().names(path)
+            if Path(path) == pulled:
+                self.faults[pulled] = errno.ENOENT
+            return found
+
+    tree.kernel = Pulling()
+    tree.sysfs = Sysfs(tree.sys, tree.kernel)
+    assert {*SMALL.addresses} == {device.id for device in make(tree).discover()}

@@ -40,8 +40,8 @@ class Gpu:
 
     address: str
     folder: Path
-    minor: int | None
-    """Number of its render node, which is also that of its first partition."""
+    nodes: drm.Nodes
+    """The device nodes of its DRM device."""
     identity: int
     """Changes each time the driver is bound, which makes new DRM devices."""
     numa: int | None
@@ -55,6 +55,11 @@ class Gpu:
     """Why ``style`` is from an earlier snapshot; empty if it is not."""
     can_divide: tuple[bool, bool]
     """Whether compute units can be divided, and whether memory can."""
+
+    @property
+    def minor(self) -> int | None:
+        """Number of its render node, which is also that of its first partition."""
+        return self.nodes.minor
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -82,7 +87,7 @@ def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
     return Gpu(
         address=card.address,
         folder=folder,
-        minor=drm.nodes(sysfs, folder).minor,
+        nodes=drm.nodes(sysfs, folder),
         identity=drm.binding(folder),
         numa=card.numa_node,
         product=f"{card.product or 0:04x}",

@@ -10,7 +10,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit import labels as label_file
 from deviceplugin.kit import udev
-from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd, labels, offer
@@ -156,8 +156,7 @@ class AmdPlugin(dp.Plugin):
 
     def _health(self, found: Snapshot, units: Sequence[Unit]) -> dict[str, dp.Health]:
         unclean = self._handover.reasons(units) if self._settings.clean_handover else {}
-        kfd_node = self._settings.dev_dir / offer.KFD_NODE
-        without = "" if kfd_node.exists() else f"{kfd_node} does not exist"
+        without = absence(self._settings.dev_dir / offer.KFD_NODE)
         self._steady.keep({unit.id for unit in units})
         health = {}
         for unit in units:

@@ -139,8 +139,9 @@ class Reader:
                 self._styles[card.address] = gpu.style
                 found.gpus.append(gpu)
         partitions = self._sysfs.matches("devices/platform", [_PARTITION])
-        for folder in (*(gpu.folder for gpu in found.gpus), *partitions):
-            nodes = drm.nodes(self._sysfs, folder)
+        of_partitions = (drm.nodes(self._sysfs, folder) for folder in partitions)
+        # A GPU's are not read twice: what vanishes in between would be in one of the two only.
+        for nodes in (*(gpu.nodes for gpu in found.gpus), *of_partitions):
             if nodes.minor is not None:
                 found.nodes[nodes.minor] = nodes
         found.units = list(_Units(found, self._dev))
@@ -212,7 +213,7 @@ class _Units:
     def _unit(self, gpu: Gpu, minor: int | None, number: int | None) -> Unit:
         if minor is None:
             return Unit(gpu, (), None, number, "it has no render node")
-        there = self._found.nodes[minor].existing(self._dev)
-        render = f"dri/renderD{minor}"
-        missing = "" if render in there else f"{self._dev / render} does not exist"
-        return Unit(gpu, tuple(there), self._found.topology.nodes.get(minor), number, missing)
+        why = self._found.nodes[minor].absences(self._dev)
+        there = tuple(name for name in why if not why[name])
+        node = self._found.topology.nodes.get(minor)
+        return Unit(gpu, there, node, number, why[f"dri/renderD{minor}"])

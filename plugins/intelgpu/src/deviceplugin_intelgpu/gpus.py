@@ -1,6 +1,6 @@
 """Which Intel GPUs the node has: by the PCI bus, and by the device nodes of their drivers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -85,14 +85,14 @@ class Look:
         driver = self._driver(function, nodes)
         if not self._selection.has(names(function, driver)) or is_divided(function):
             return
-        existing = tuple(nodes.existing(self._dev))
-        if why := self._obstacle(function, driver, nodes, existing):
+        absences = nodes.absences(self._dev)
+        if why := self._obstacle(function, driver, absences):
             found.skipped[function.address] = why
         elif not any(nodes):
             if not (function.driver or function.physical_function):
                 found.waiting.append(function.address)
         else:
-            found.gpus.append(self._gpu(function, driver, nodes, existing))
+            found.gpus.append(self._gpu(function, driver, nodes.card, absences))
 
     def _driver(self, function: pci.Function, nodes: drm.Nodes) -> str:
         """Return the driver. The kernel removes the link to it before it removes the nodes."""
@@ -102,24 +102,21 @@ class Look:
             return self._drivers.get(function.address, DRIVERS[0])
         return function.driver
 
-    def _obstacle(
-        self, function: pci.Function, driver: str, nodes: drm.Nodes, existing: tuple[str, ...]
-    ) -> str:
-        if not any(nodes):
+    def _obstacle(self, function: pci.Function, driver: str, absences: Mapping[str, str]) -> str:
+        if not absences:
             if has_file(self._sysfs, function, SURVIVABILITY):
                 return "it is in survivability mode: its firmware has to be repaired"
             return f"{driver} has made no device nodes for it" if driver in DRIVERS else ""
         if driver not in DRIVERS:
             return f"its driver is {driver}, not {' or '.join(DRIVERS)}"
-        if not existing:
-            return f"{self._dev / 'dri' / (nodes.render or nodes.card)} does not exist"
+        if all(absences.values()):
+            return [*absences.values()][-1]  # the render node's, where it has one
         return ""
 
     def _gpu(
-        self, function: pci.Function, driver: str, nodes: drm.Nodes, existing: tuple[str, ...]
+        self, function: pci.Function, driver: str, card: str, absences: Mapping[str, str]
     ) -> Gpu:
         physical = function.physical_function or function
-        lacking = [name for name in nodes if name and f"dri/{name}" not in existing]
         return Gpu(
             address=function.address,
             folder=Path(function.device.path),
@@ -127,9 +124,9 @@ class Look:
             product=product(function),
             physical=physical.address,
             numa=function.numa_node,
-            card=nodes.card,
-            nodes=existing,
-            missing=f"{self._dev / 'dri' / lacking[0]} does not exist" if lacking else "",
+            card=card,
+            nodes=tuple(name for name, why in absences.items() if not why),
+            missing=next(filter(None, absences.values()), ""),
             links=tuple(link.name for link in function.by_path()),
             controllers=tuple(str(one.relative_to(self._dev)) for one in function.nodes("mei")),
         )
