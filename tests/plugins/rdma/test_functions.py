@@ -157,6 +157,9 @@ def test_routes_that_cannot_be_read_are_said_once(
     assert ["default route unknown"] == caplog.messages
     (tree.net / "old").rename(tree.net / "route")
     assert "0000:18:00.0" not in found(plugin)
+    for odd in (b"\xff\n\xff\n", b"Iface\neno1 00000000\n"):
+        (tree.net / "route").write_bytes(odd)
+        assert "0000:18:00.0" not in found(plugin)  # it had the default route
 
 
 def test_a_pod_gets_a_function_from_a_kubelet(tree: RdmaTree, make: Make, kubelet: Kubelet) -> None:

@@ -73,6 +73,17 @@ def test_an_interface_that_is_switched_off_says_nothing_of_its_cable(
     assert {} == unhealthy(make(tree, ALL))
 
 
+@pytest.mark.parametrize("flags", ["0x", "0xzz", "1003", "0x1_0", "0x" + "f" * 5000, ""])
+def test_flags_that_are_no_number_say_nothing_and_cost_no_other(
+    tree: RdmaTree, make: Make, flags: str
+) -> None:
+    tree.cable(ROCE, is_in=False)
+    plugin = make(tree, ALL)
+    before = unhealthy(plugin)
+    (tree.folders[ICE] / "net/ens3/flags").write_text(f"{flags}\n")
+    assert before == unhealthy(plugin)
+
+
 def test_links_can_be_ignored(tree: RdmaTree, make: Make) -> None:
     plugin = make(tree, ALL, link_health="ignore")
     tree.cable(ROCE, is_in=False)

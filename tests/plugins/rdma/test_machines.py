@@ -308,3 +308,25 @@ def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(
 def test_topology_can_be_left_out(build: Build, make: Make) -> None:
     configuration = {"resourceList": [{"resourceName": "nic", "excludeTopology": True}]}
     assert {None} == {one.topology for one in found(make(build(), configuration)).values()}
+
+
+def test_a_virtual_function_is_none_of_its_card_though_only_one_of_the_two_says_so(
+    build: Build, make: Make
+) -> None:
+    tree = build()
+    before = found(make(tree, sriov(isVirtual=False)))
+    (tree.folders["0000:3b:00.2"] / "physfn").unlink()
+    assert before == found(make(tree, sriov(isVirtual=False)))
+
+
+def test_a_link_to_another_functions_nodes_gives_none_of_them(build: Build, make: Make) -> None:
+    tree = build()
+    plugin = make(tree, sriov(isRdma=True))
+    before = found(plugin)
+    first, second = (tree.folders[f"0000:3b:00.{n}"] / "infiniband_verbs" for n in (2, 3))
+    (own,), (other,) = first.iterdir(), second.iterdir()
+    own.rename(first.parent / "aside")
+    own.symlink_to(other)
+    after = found(plugin)
+    assert before["0000:3b:00.3"] == after["0000:3b:00.3"]
+    assert "mlx5_2 has no verbs: load ib_uverbs" == after["0000:3b:00.2"].health.reason

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit import vfio
+from deviceplugin.kit.health import absence
 from deviceplugin_rdma.nics import Nic, nodes
 
 _UIO: Final = ("uio_pci_generic", "igb_uio")
@@ -28,11 +29,11 @@ class Access:
     def give(self, name: str, inside: str = "", *, needed: bool = True) -> str:
         """Give the node ``name`` below /dev if it exists; return its path in the container."""
         host, path = self.dev / name, f"/dev/{inside or name}"
-        if host.exists():
-            self.nodes.append(dp.DeviceNode(str(host), path))
-        elif needed:
-            self.missing.append(f"{host} does not exist")
-        return path if host.exists() else ""
+        if why := absence(host):
+            self.missing += [why] if needed else []
+            return ""
+        self.nodes.append(dp.DeviceNode(str(host), path))
+        return path
 
 
 def access(

@@ -1,5 +1,6 @@
 """The links of functions: whether there is a network behind them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ _RECOVERING: Final = "6:"
 _ONE_LANE: Final = "(1X "
 """In the rate of a port. InfiniBand's cables have two lanes or more: the others have failed."""
 _READ: Final = ("state", "phys_state", "rate", "link_layer")
+_FLAGS: Final = re.compile("0x([0-9a-f]{1,8})")
 _IS_UP: Final = 1
 """The flag of an interface that somebody has switched on."""
 
@@ -106,8 +108,8 @@ class Links:
         return f"{', '.join(states)}: no carrier"
 
     def _is_up(self, path: Path) -> bool:
-        text = self._read.get(path, "")
-        return text.startswith("0x") and bool(int(text, 16) & _IS_UP)
+        flags = _FLAGS.fullmatch(self._read.get(path, ""))
+        return flags is not None and bool(int(flags[1], 16) & _IS_UP)
 
 
 def _paths(nic: Nic, sysfs: Sysfs) -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """Functions of network cards, by what sysfs says: who each is, where it is, and what it has."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -97,21 +98,22 @@ def look(tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
     functions = [one for one in everything if one.pci_class.startswith(CLASSES)]
     gpus = [one for one in everything if one.pci_class.startswith(_GPUS)]
     names = {one.address: _names(one, before) for one in functions}
-    numbers = {
-        virtual.address: number
+    of_roots = {
+        virtual.address: (one.address, number)
         for one in functions
         for number, virtual in one.numbered_functions.items()
     }
     return [
-        replace(_nic(one, names, numbers.get(one.address)), gpus=_near(one, gpus))
+        replace(_nic(one, names, *of_roots.get(one.address, ("", None))), gpus=_near(one, gpus))
         for one in functions
         if one.driver
     ]
 
 
-def _nic(one: pci.Function, names: Mapping[str, Names], number: int | None) -> Nic:
+def _nic(one: pci.Function, names: Mapping[str, Names], owner: str, number: int | None) -> Nic:
     rdma = sorted(one.device.tree.entries(f"{one.device.path}/infiniband"), key=natural)
-    root = (one.physical_function or one).address
+    physical = one.physical_function  # while it goes, only one of the two may say so
+    root = physical.address if physical else owner or one.address
     above = names.get(root, Names())
     return Nic(one, names[one.address], root, above, number, tuple(rdma))
 
@@ -137,7 +139,7 @@ def _names(one: pci.Function, before: Mapping[str, Names]) -> Names:
         for name in sorted(tree.entries(path), key=natural)
         if not _REPRESENTOR.fullmatch(tree.text(f"{path}/{name}/phys_port_name").strip())
     }
-    if not found and Path(path).is_dir():
+    if not found and os.path.isdir(path):  # noqa: PTH112 - never raises
         return before.get(one.address, Names())
     types = [_TYPES.get(device.attribute("type"), "") for device in found.values()]
     return Names(tuple(found), types[0] if types else "")
@@ -146,9 +148,11 @@ def _names(one: pci.Function, before: Mapping[str, Names]) -> Names:
 def nodes(nic: Nic, *subsystems: str) -> list[str]:
     """Return the names below /dev of the nodes of a function, whether they exist or not."""
     tree, dev = nic.function.device.tree, f"{nic.function.device.tree.dev}/"
-    found = [
-        tree.device(f"{nic.folder}/{subsystem}/{name}").node.removeprefix(dev)
+    paths = [
+        f"{nic.folder}/{subsystem}/{name}"
         for subsystem in subsystems
         for name in sorted(tree.entries(f"{nic.folder}/{subsystem}"), key=natural)
     ]
+    # What a link leads to belongs to another function.
+    found = [tree.node(path).removeprefix(dev) for path in paths if tree.resolve(path) == path]
     return [name for name in found if name]

@@ -52,6 +52,7 @@ class RdmaPlugin(dp.Plugin):
         self._state = State(self._settings.state_file, _VERSION)
         self._names = self._state.load(_read_names, dict[str, Names]())
         self._nics: Mapping[str, Nic] = {}
+        self._busy: set[str] = set()
         self._offered: Mapping[str, Offered] = {}
         self._placement = Placement((), self._settings.policy)
         self._started: set[str] = set()
@@ -70,7 +71,7 @@ class RdmaPlugin(dp.Plugin):
         self._nics = {nic.address: nic for nic in found}
         self._links.look(self._nics)
         self._remember(found)
-        chosen = offer.chosen(settings.resources, found, self._busy())
+        chosen = offer.chosen(settings.resources, found, self._needed())
         offers = offer.offers(chosen, settings.resource, settings.dev_dir, self._judge)
         self._steady.keep({(one.nic.address, one.entry.is_shared) for one in offers})
         offered = offer.devices(offers)
@@ -117,14 +118,15 @@ class RdmaPlugin(dp.Plugin):
         self._names = {nic.address: nic.names for nic in found if nic.interfaces}
         self._state.save({"functions": {key: asdict(one) for key, one in self._names.items()}})
 
-    def _busy(self) -> set[str]:
+    def _needed(self) -> set[str]:
+        """Return the interfaces that the node itself needs, as far as they are known."""
         try:
-            busy = routes.default(self._settings.proc_net_dir, self._sysfs)
-        except (OSError, IndexError) as error:
+            self._busy = routes.default(self._settings.proc_net_dir, self._sysfs)
+        except (OSError, IndexError, ValueError) as error:
             self._problems.say("routes", "default route unknown", error=str(error))
-            return set()
-        self._problems.over("routes")
-        return busy
+        else:
+            self._problems.over("routes")
+        return self._busy
 
     def _publish(self) -> None:
         """Write device information of the resources that are offered to a kubelet."""
