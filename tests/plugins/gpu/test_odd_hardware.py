@@ -174,6 +174,32 @@ def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(rig: GpuRi
     assert ["nvidia.com/mig-1g.5gb"] == [device.resource for device in found]
 
 
+@pytest.mark.parametrize("code", [3, 4, 999])
+def test_a_model_that_cannot_be_read_costs_no_gpu(rig: GpuRig, code: int) -> None:
+    rig.has(Fleet.of(2))
+    rig.fake.fail("nvmlDeviceGetName", code, gpu=1)
+    found = devices(rig.plugin())
+    assert (uuids(0, 1), {}) == ({*found}, unhealthy(found))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"exclude": ("*A100*",)},
+        {"include": ("*L4*",)},
+        {"resources": "gpus: [{pattern: '*L4*', name: l4}]"},
+    ],
+)
+def test_a_gpu_whose_model_is_not_known_is_not_chosen_by_it(
+    rig: GpuRig, given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.has(Fleet.of(2, name="NVIDIA L4"))
+    rig.fake.fail("nvmlDeviceGetName", 4, gpu=1)
+    assert uuids(0) == {*devices(rig.plugin(**given))}
+    reason = f"GPU {uuid(1)} is skipped: its model cannot be read: the driver does not answer"
+    assert reason in {vars(one).get("problem") for one in caplog.records}
+
+
 def test_a_link_that_cannot_be_read_costs_no_gpu(rig: GpuRig) -> None:
     rig.has(Fleet.of(3, switch=4))
     rig.fake.fail("nvmlDeviceGetNvLinkState", 999, gpu=1)

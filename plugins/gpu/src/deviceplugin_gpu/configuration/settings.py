@@ -186,8 +186,15 @@ class GpuSettings(dp.Settings):
         # A driver that is only unpacked somewhere has its nodes in the host's /dev. A container
         # would not start with nodes that do not exist.
         seen = self.driver_root_ctr_path
-        has_none = seen.is_dir() and not (seen / "dev/nvidiactl").exists()
-        return Path("/") if has_none else self.driver_root
+        return Path("/") if _lacks_nodes(seen) else self.driver_root
+
+
+def _lacks_nodes(root: Path) -> bool:
+    """Return whether a driver's root is there without device nodes; False if it cannot be read."""
+    try:
+        return root.is_dir() and not (root / "dev/nvidiactl").exists()
+    except OSError:
+        return False
 
 
 def _keys() -> list[str]:

@@ -5,13 +5,16 @@ At each discovery, before devices are advertised, call ``classes`` for names and
 now. A container with any other name would not start.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.cdi import Directory, Edits, Specification, is_device_name
+from deviceplugin.kit.health import absence
 from deviceplugin_gpu.container.imex import Channels
+from deviceplugin_gpu.host import links
 
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 GPU: Final = "gpu"
@@ -92,12 +95,13 @@ def extras(
     """
     found: dict[str, dict[str, Nodes]] = {}
     for mode in modes:
-        paths = sorted(path for pattern in _MODES[mode] for path in dev.glob(pattern))
+        paths = sorted(path for pattern in _MODES[mode] for path in links.matches(dev, pattern))
         found[mode] = {"all": _nodes(paths, dev, host_root)}
     found["imex-channel"] = {str(channel): [node] for channel, node in channels.items()}
     return found
 
 
 def _nodes(paths: Iterable[Path], dev: Path, host_root: Path) -> Nodes:
-    names = [str(path.relative_to(dev)) for path in paths if path.exists() and not path.is_dir()]
+    there = [path for path in paths if not absence(path)]
+    names = [str(path.relative_to(dev)) for path in there if not os.path.isdir(path)]  # noqa: PTH112 - never raises
     return [dp.DeviceNode(str(host_root / "dev" / name), f"/dev/{name}") for name in names]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.health import absence
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import WSL
@@ -53,9 +54,9 @@ def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
 
 def find(roots: Roots) -> Nodes:
     """Return the nodes that exist now."""
-    control = tuple(name for name in _CONTROL if (roots.dev / name).exists())
+    control = tuple(name for name in _CONTROL if not absence(roots.dev / name))
     try:
-        text = (roots.proc / "driver/nvidia-caps/mig-minors").read_text()
+        text = (roots.proc / "driver/nvidia-caps/mig-minors").read_text(errors="replace")
     except OSError:
         text = ""
     return Nodes(control, {name: int(minor) for name, minor in _MINOR.findall(text)})

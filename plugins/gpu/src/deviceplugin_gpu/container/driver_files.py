@@ -16,6 +16,7 @@ from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.cdi import Edits
+from deviceplugin.kit.health import absence
 from deviceplugin_gpu.host import elf, links
 
 CUDA: Final = "libcuda.so.1"
@@ -164,20 +165,17 @@ class DriverFiles:
     def _matches(self, directories: Iterable[str], name: str) -> Iterator[Path]:
         for pattern in directories:
             if "*" in pattern:
-                places = sorted(self._root.glob(pattern))
+                places = links.matches(self._root, pattern)
             else:  # links on the way may lead elsewhere from here
                 found = links.resolve(self._root, pattern)
                 places = [self._root / found] if found else []
             for directory in places:
-                yield from sorted(directory.glob(name))
+                yield from links.matches(directory, name)
 
     def _real(self, path: Path) -> str | None:
         """Return what a path below the root resolves to, without the root; None if to nothing."""
         source = links.resolve(self._root, str(path.relative_to(self._root)))
-        try:
-            return source if source and (self._root / source).exists() else None
-        except OSError:  # without capabilities, root cannot read the directories of other users
-            return None
+        return source if source and not absence(self._root / source) else None
 
     def _mount(self, source: str, target: str) -> dp.Mount:
         return dp.Mount(str(self._host_root / source), target, read_only=True)

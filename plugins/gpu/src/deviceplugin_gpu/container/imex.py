@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.health import absence
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.host.roots import Roots
 
@@ -30,7 +31,7 @@ def find(settings: GpuSettings, roots: Roots) -> Channels:
     found = {}
     for channel in settings.imex_channel_ids:
         name = f"{_FOLDER}/channel{channel}"
-        root = next((host for seen, host in places if (seen / name).exists()), None)
+        root = next((host for seen, host in places if not absence(seen / name)), None)
         if root is not None:
             found[channel] = dp.DeviceNode(str(root / "dev" / name), f"/dev/{name}")
     if settings.imex_required and len(found) < len(settings.imex_channel_ids):

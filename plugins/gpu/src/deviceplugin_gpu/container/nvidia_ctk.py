@@ -17,6 +17,7 @@ from typing import Any, Final
 import yaml
 
 from deviceplugin.kit.cdi import DIRECTORIES
+from deviceplugin_gpu.host import links
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
 log = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ class Toolkit:
     def _paths(self) -> Iterator[Path]:
         for directory in self._directories:
             for suffix in ("json", "yaml"):
-                yield from directory.glob(f"nvidia*.{suffix}")
+                yield from links.matches(directory, f"nvidia*.{suffix}")
 
     def _file(self, path: Path) -> tuple[_Stamp, File] | None:
         with suppress(OSError):  # it is gone, or a broken link

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from deviceplugin.kit.cdi import Edits, Hook
+from deviceplugin.kit.health import absence
 from deviceplugin_gpu.configuration.settings import GpuSettings
 
 _NAME: Final = "update-ldcache"
@@ -35,7 +36,7 @@ def program(settings: GpuSettings) -> str:
     if settings.driver_root != Path("/"):
         return ""
     root = settings.driver_root_ctr_path
-    return next((place for place in _PLACES if (root / place.lstrip("/")).exists()), "")
+    return next((place for place in _PLACES if not absence(root / place.lstrip("/"))), "")
 
 
 def edits(program: str, directories: Iterable[str]) -> Edits:

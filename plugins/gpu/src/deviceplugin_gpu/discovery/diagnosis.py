@@ -63,7 +63,7 @@ def _listed(path: Path) -> list[Path]:
 
 def _modules(proc: Path) -> list[str]:
     try:
-        lines = (proc / "modules").read_text().splitlines()
+        lines = (proc / "modules").read_text(errors="replace").splitlines()
     except OSError:
         return []
     return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))

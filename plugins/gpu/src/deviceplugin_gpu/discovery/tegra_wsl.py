@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from deviceplugin_gpu.host import pci_bus
+from deviceplugin.kit.health import absence
+from deviceplugin_gpu.host import links, pci_bus
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
 
@@ -19,27 +20,27 @@ def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | No
     """
     if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
         return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
-    if strategy == "auto" and (roots.dev / _WSL_NODE).exists():
+    if strategy == "auto" and not absence(roots.dev / _WSL_NODE):
         return Snapshot((Gpu(0, WSL, name="WSL"),))
     return None
 
 
 def is_tegra(roots: Roots) -> bool:
     """Return whether this is a Tegra system, such as a Jetson."""
-    if (roots.etc / "nv_tegra_release").exists():
+    if not absence(roots.etc / "nv_tegra_release"):
         return True
     return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
 
 
 def has_traces(roots: Roots) -> bool:
     """Return whether there is NVIDIA hardware that no virtual machine has, or a driver for it."""
-    if (roots.proc / "driver/nvidia").exists() or any(roots.dev.glob("nvidia*")):
+    if not absence(roots.proc / "driver/nvidia") or links.matches(roots.dev, "nvidia*"):
         return True
     return bool(pci_bus.cards(roots.sys))
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

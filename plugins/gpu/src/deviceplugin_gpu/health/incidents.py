@@ -98,6 +98,6 @@ def _past(seconds: float, now: float) -> float:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

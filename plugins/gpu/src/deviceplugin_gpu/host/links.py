@@ -1,4 +1,4 @@
-"""Following links inside a file system that is mounted elsewhere."""
+"""Following links inside a file system that is mounted elsewhere, and finding names in it."""
 
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -17,6 +17,14 @@ def resolve(root: Path, path: str) -> str | None:
         return _resolve(root, path)
     except OSError:
         return None
+
+
+def matches(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a directory that match, in order; none if it cannot be listed."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
 
 
 def _resolve(root: Path, path: str) -> str | None:

@@ -137,7 +137,7 @@ def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
     return Gpu(
         index=known.index,
         uuid=known.uuid,
-        name=_name(asked, known),
+        name=str(asked.ask(known.name, "nvmlDeviceGetName")),
         minor=asked.ask(known.minor, "nvmlDeviceGetMinorNumber"),
         pci=pci,
         numa=numa.node(f"bus/pci/devices/{pci}", sysfs=sysfs) if pci else None,
@@ -150,12 +150,6 @@ def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
         wear=worn.reasons,
         slowdown=worn.slowdown,
     )
-
-
-def _name(asked: Questions, known: Gpu) -> str:
-    if known.name:
-        return str(asked.ask(known.name, "nvmlDeviceGetName"))
-    return str(ask("", "nvmlDeviceGetName", asked.handle))
 
 
 def _value(default: Any, function: str, *arguments: object) -> Any:

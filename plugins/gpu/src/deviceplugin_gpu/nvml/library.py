@@ -1,10 +1,13 @@
 """Finding and loading the driver's library, ``libnvidia-ml.so.1``."""
 
 import ctypes
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from deviceplugin.kit.health import absence
 
 SONAME: Final = "libnvidia-ml.so.1"
 DIRECTORIES: Final = (
@@ -76,8 +79,8 @@ class Library:
 
     def _places(self) -> Iterator[str]:
         for path in candidates(self.root):
-            if path.exists():
-                yield str(path.resolve())
+            if not absence(path):
+                yield os.path.realpath(path)
             else:
                 self.attempts.append(Attempt(str(path), MISSING))
         yield SONAME

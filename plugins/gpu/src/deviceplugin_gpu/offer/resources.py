@@ -9,7 +9,7 @@ from deviceplugin.kit.sharing import share_id
 from deviceplugin_gpu.configuration.resource_names import DOMAIN, Naming
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.configuration.sharing import Share, Sharing
-from deviceplugin_gpu.offer.selectors import any_names, names_model
+from deviceplugin_gpu.offer.selectors import any_names, is_by_model, names_model
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 GPU: Final = f"{DOMAIN}/gpu"
@@ -59,7 +59,9 @@ class Offer:
 def offer(snapshot: Snapshot, settings: GpuSettings) -> Offer:
     """Return what the GPUs of ``snapshot`` are advertised as."""
     made = Offer()
-    gpus = [gpu for gpu in snapshot.gpus if _is_selected(gpu, settings)]
+    by_model = any(map(is_by_model, (*settings.include, *settings.exclude)))
+    known = [gpu for gpu in snapshot.gpus if not by_model or _is_known(gpu, made.warnings)]
+    gpus = [gpu for gpu in known if _is_selected(gpu, settings)]
     make = {"none": _whole, "single": _single, "mixed": _mixed}[settings.mig_strategy]
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
@@ -73,11 +75,17 @@ def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
     return included and not any_names(settings.exclude, gpu)
 
 
+def _is_known(gpu: Gpu, warnings: list[str]) -> bool:
+    """Return whether the model of a GPU is known."""
+    if not gpu.name:
+        why = gpu.problem or "the driver does not answer"
+        warnings.append(f"GPU {gpu.uuid} is skipped: its model cannot be read: {why}")
+    return bool(gpu.name)
+
+
 def _whole(gpus: Iterable[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
     for gpu in gpus:
-        if naming.gpus and not gpu.name:
-            warnings.append(f"GPU {gpu.uuid} is skipped: its model cannot be read: {gpu.problem}")
-        else:
+        if not naming.gpus or _is_known(gpu, warnings):
             yield Unit(_name(gpu.name, naming.gpus) or GPU, gpu)
 
 

@@ -11,6 +11,12 @@ _INDEX: Final = re.compile(r"(\d+)(?::(\d+))?", re.ASCII)
 _PCI: Final = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII)
 
 
+def is_by_model(selector: str) -> bool:
+    """Return whether what ``selector`` matches depends on the model of a GPU."""
+    others = _INDEX.fullmatch(selector), _PCI.fullmatch(selector.lower())
+    return not (any(others) or selector.lower().startswith(("gpu-", "mig-")))
+
+
 def names_gpu(selector: str, gpu: Gpu) -> bool:
     """Return whether ``selector`` matches ``gpu``.
 

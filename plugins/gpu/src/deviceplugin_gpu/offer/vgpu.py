@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from deviceplugin_gpu.host import links
+
 _NVIDIA: Final = "0x10de"
 _WHOLE: Final = 256
 _STATUS, _HAS_CAPABILITIES = 0x06, 0x10
@@ -42,9 +44,9 @@ def labels(sys: Path) -> dict[str, str]:
 
 
 def _configurations(sys: Path) -> Iterator[bytes]:
-    for device in sorted((sys / "bus/pci/devices").glob("*")):
+    for device in links.matches(sys / "bus/pci/devices", "*"):
         try:
-            if (device / "vendor").read_text().strip() != _NVIDIA:
+            if (device / "vendor").read_text(errors="replace").strip() != _NVIDIA:
                 continue
             config = (device / "config").read_bytes()
         except OSError:
