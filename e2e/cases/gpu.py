@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+from gpu.driver_root import DriverRoot
 from gpu.fake_library import build_or_skip
 from gpu.fake_nvml import FakeGpu, FakeNvml, Fleet
 from homes.case import Case, Opened
@@ -45,7 +46,7 @@ def identify(given: Given) -> None:
 def _make(folder: Path, cache: Path, fleet: Fleet) -> StandIn:
     library = build_or_skip(cache)
     place = folder / "driver/usr/lib64"
-    place.mkdir(parents=True)
+    DriverRoot(folder / "driver", cache).install()
     shutil.copy(library, place)
     fake = FakeNvml(folder / "nvml", fleet)
     for name in (*(f"nvidia{gpu.slot}" for gpu in fleet.gpus), "nvidiactl"):

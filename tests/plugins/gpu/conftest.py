@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpu import fake_library
+from gpu.driver_root import DriverRoot
 from gpu.rig import GpuRig
 
 
@@ -30,3 +31,11 @@ def rig(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> 
     node = GpuRig(tmp_path, nvml_library, monkeypatch)
     yield node
     node.close()
+
+
+@pytest.fixture
+def driver_root(rig: GpuRig, compiled: Path) -> DriverRoot:
+    """The node's driver, with the libraries that containers need."""
+    root = DriverRoot(rig.driver_root, compiled)
+    root.install()
+    return root

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
+from deviceplugin_gpu import doctor
 from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
 from deviceplugin_gpu.container.prospects import NodeKind, prospect
 from deviceplugin_gpu.doctor.cuda_pods import look
 from deviceplugin_gpu.host import runtime_config
+from deviceplugin_gpu.nvml.library import UPGRADED
 from gpu.driver_root import VERSION, DriverRoot
 
 NVIDIA = """
@@ -231,3 +233,34 @@ def test_device_nodes_that_cuda_lacks_or_pods_cannot_open_are_named(root: Driver
     assert "has mode 0660" == about(root, "dev/nvidia0").found
     (root.path / "dev/nvidia0").chmod(0o666)
     assert [] == [one for one in findings(root) if "dev/nvidia0" in one.looked_at]
+
+
+def test_libraries_that_were_upgraded_under_the_driver_are_named(root: DriverRoot) -> None:
+    generate(root, UUID)
+    root.install("580.105.08")
+    found = about(root, "libcuda.so.1")
+    assert Verdict.WARNING == found.verdict
+    assert "only that of 580.105.08" in found.found
+    assert f"{UPGRADED}." == found.do
+    why = f"it mounts /usr/lib64/libcuda.so.{VERSION}, which is gone"
+    assert why in about(root, "nvidia.json").found
+    assert "nothing provides the driver's libraries" in about(root, "cdi-cri").found
+
+
+@pytest.mark.parametrize("has_libraries", [True, False])
+def test_whether_windows_brings_the_driver_is_said(
+    tmp_path: Path, compiled: Path, *, has_libraries: bool
+) -> None:
+    root = DriverRoot(tmp_path / "wsl", compiled)
+    root.write("dev/dxg", "")
+    containerd(root, NEWEST)
+    if has_libraries:
+        root.install("1.1", "usr/lib/wsl/lib")
+        root.write("usr/lib/wsl/drivers/nv_dispi.inf_amd64_1f/libcuda.so.1.1", "")
+    expected = Verdict.OK if has_libraries else Verdict.WARNING
+    assert expected == about(root, "libcuda.so.1").verdict
+    assert [] == [one for one in findings(root) if "nvidia-uvm" in one.looked_at]
+    runs = about(root, "cdi-cri")
+    assert has_libraries == (Verdict.OK == runs.verdict)
+    found = [*doctor.look(Node.at_root(root.path))]
+    assert "/dev/dxg exists: Windows has the driver" == found[0].found

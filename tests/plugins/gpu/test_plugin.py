@@ -233,6 +233,7 @@ def test_an_event_calls_for_a_look(rig: GpuRig, kubelet: Kubelet) -> None:
 OURS = "k8s.device-plugin.nvidia.com/gpu"
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_cdi_devices_are_specified_before_they_are_advertised(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
@@ -252,16 +253,18 @@ def test_cdi_devices_are_specified_before_they_are_advertised(
     assert uuids(0, 1) == {device["name"] for device in first["devices"]}
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_the_toolkits_specification_is_preferred(rig: GpuRig) -> None:
     rig.cdi_dir.mkdir()
     (rig.cdi_dir / "nvidia.yaml").write_text(
-        "{cdiVersion: 0.5.0, kind: nvidia.com/gpu, devices: [{name: '1'}, {name: all}]}"
+        f"{{cdiVersion: 0.5.0, kind: nvidia.com/gpu, devices: [name: {uuid(1)}, name: all]}}"
     )
     plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
     found = plugin.allocate(list(plugin.discover()))
-    assert [f"{OURS}={uuid(0)}", "nvidia.com/gpu=1"] == list(found.cdi_names)
+    assert [f"{OURS}={uuid(0)}", f"nvidia.com/gpu={uuid(1)}"] == list(found.cdi_names)
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
     rig: GpuRig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +293,7 @@ def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
     assert 2 == sum("stale CDI" in one.message for one in caplog.records)
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_a_specification_from_before_an_upgrade_of_the_driver_is_not_used(rig: GpuRig) -> None:
     rig.has(Fleet.of(1)).has_nodes("nvidiactl", "nvidia0")
     rig.cdi_dir.mkdir()
@@ -304,6 +308,7 @@ def test_a_specification_from_before_an_upgrade_of_the_driver_is_not_used(rig: G
     assert (f"{OURS}={uuid(0)}",) == device.cdi_names
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_a_cdi_name_stays_that_of_its_gpu_when_another_one_is_gone(rig: GpuRig) -> None:
     """A kubelet gives a container that starts again the names of before, without asking."""
     rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia0", "nvidia1")
@@ -318,6 +323,7 @@ def test_a_cdi_name_stays_that_of_its_gpu_when_another_one_is_gone(rig: GpuRig) 
     assert ["/dev/nvidia1"] == [node["path"] for node in paths[name]]
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_a_uuid_that_cdi_does_not_take_costs_no_other_gpu(rig: GpuRig) -> None:
     rig.has(Fleet.of(2)).has_nodes("nvidiactl", "nvidia0", "nvidia1")
     rig.fake.change(1, uuid="GPU 1, or so")
@@ -326,6 +332,7 @@ def test_a_uuid_that_cdi_does_not_take_costs_no_other_gpu(rig: GpuRig) -> None:
     assert "a UUID that CDI does not take" in reasons["GPU 1, or so"]
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_mig_devices_of_drivers_before_r470_have_cdi_names(rig: GpuRig) -> None:
     old = f"MIG-{uuid(0)}/7/0"
     rig.has(Fleet.of(1, migs=(FakeMig(7, values={"uuid": old}),)))
@@ -335,6 +342,7 @@ def test_mig_devices_of_drivers_before_r470_have_cdi_names(rig: GpuRig) -> None:
     assert [f"{OURS}=MIG-{uuid(0)}:7:0"] == [*plugin.allocate(list(plugin.discover())).cdi_names]
 
 
+@pytest.mark.usefixtures("driver_root")
 def test_a_gpu_that_no_specification_has_is_unhealthy(rig: GpuRig) -> None:
     plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
     rig.fake.fail("nvmlDeviceGetMinorNumber", 3, gpu=1)

@@ -89,7 +89,10 @@ class GpuPlugin(dp.Plugin):
         )
         nodes = device_nodes.find(self._roots)
         if self._settings.device_list_strategy.cdi:
-            self._cdi = self._publisher.publish(offer.units, nodes, channels, snapshot.driver)
+            self._cdi = self._publisher.publish(
+                offer.units, nodes, channels, snapshot.driver, self._driver.files
+            )
+            self._driver.files = self._cdi.driver
         # An allocation under way may still be of the previous discovery's units.
         before, self._current = self._current, {unit.id: unit for unit in offer.units}
         self._units = {**before, **self._current}

@@ -8,6 +8,7 @@ from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.cdi import Directory, Edits
+from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import cdi_specs, drm_nodes, toolkit_hook
 from deviceplugin_gpu.container.allocation import enabled_modes
@@ -18,12 +19,11 @@ from deviceplugin_gpu.container.imex import Channels
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.snapshot import WSL
 
 log = logging.getLogger(__name__)
 
-_ADVICE: Final = (
-    "mount the driver's root, or run nvidia-ctk cdi generate, or add envvar to device-list-strategy"
-)
+_UNUSED: Final = "only containers of NVIDIA's runtime get the driver"
 _GENERATE: Final = "run nvidia-ctk cdi generate, or remove it"
 
 _NO_NAME: Final = (
@@ -40,10 +40,15 @@ class CdiNames:
     """Qualified names by the id of a unit."""
     others: tuple[str, ...] = ()
     """Names that each container gets beside its GPUs."""
+    without_driver: Mapping[str, str] = field(default_factory=dict)
+    """Why a container would not get the driver with a unit, by id."""
+    driver: Edits = field(default_factory=Edits)
+    """The driver's files that containers get, or got before these were lost; empty for none."""
 
     def problems(self, units: Iterable[Unit]) -> dict[str, str]:
         """Return why units cannot be allocated, by id."""
-        return {unit.id: _NO_NAME for unit in units if unit.id not in self.devices}
+        found = {unit.id: _NO_NAME for unit in units if unit.id not in self.devices}
+        return {**found, **self.without_driver}
 
 
 def _name(unit: Unit) -> str:
@@ -65,14 +70,29 @@ class Publisher:
         self._toolkit = toolkit or Toolkit()
         self._stale: frozenset[Path] = frozenset()
         self._files = DriverFiles(settings.driver_root_ctr_path, settings.driver_root)
-        self._is_without_driver = False
+        self._missing = Problems(log)
 
     def publish(
-        self, units: Sequence[Unit], nodes: Nodes, channels: Channels, driver: str = ""
+        self,
+        units: Sequence[Unit],
+        nodes: Nodes,
+        channels: Channels,
+        driver: str = "",
+        before: Edits | None = None,
     ) -> CdiNames:
         """Make ``units`` and IMEX ``channels`` known to the runtime, and return their names.
 
-        ``driver`` is the running version; empty if unknown.
+        No container starts with device nodes and without the driver that it needs with them. If
+        CDI is the only strategy, a specification without the driver is not written. One that loses
+        it keeps naming the files that are gone, whatever the strategies: a runtime then refuses to
+        start a container that got its names earlier.
+
+        Args:
+            units: What is advertised.
+            nodes: The device nodes that exist.
+            channels: The IMEX channels that exist.
+            driver: The running version; empty if unknown.
+            before: The driver's files that an earlier call has returned; empty if none.
 
         Raises:
             DiscoveryError: A specification cannot be written.
@@ -81,27 +101,31 @@ class Publisher:
         root = settings.host_dev_root
         each = {unit.uuid: unit for unit in units}.values()  # one of the replicas of a device
         given = {_name(unit): [*nodes.of(unit, root), *self._drm(unit)] for unit in each}
-        found = self._files.find(driver)
+        is_wsl = any(unit.uuid == WSL for unit in units)
+        found = self._files.of_wsl() if is_wsl else self._files.find(driver)
+        alone = not settings.device_list_strategy.plain
+        lost = before if found.problem and before else None
+        edits = lost or self._edits(found)
         classes: dict[str, Mapping[str, Sequence[dp.DeviceNode]]] = {
-            cdi_specs.GPU: given,
+            **({} if alone and found.problem and not lost else {cdi_specs.GPU: given}),
             **cdi_specs.extras(self._roots.dev, root, enabled_modes(settings), channels),
         }
-        alone = not settings.device_list_strategy.plain
         published = cdi_specs.publish(
             self._directory,
-            cdi_specs.specifications(
-                classes, nodes.controls(root), self._edits(found), alone=alone
-            ),
+            cdi_specs.specifications(classes, nodes.controls(root), edits, alone=alone),
         )
         others = published - {f"{VENDOR}/{cdi_specs.GPU}={one}" for one in given}
-        devices = self._generated(units, given, driver, has_own=found.has_cuda)
-        is_complete = found.has_cuda or len(devices) == len(units)
-        self._tell(is_without_driver=alone and bool(driver) and not is_complete)
+        devices = self._generated(units, given, driver, has_own=not found.problem)
+        bare = [unit.id for unit in units if found.problem and unit.id not in devices]
+        withheld = dict.fromkeys(bare if alone or lost else (), found.problem)
+        why = found.problem if withheld else f"{found.problem}; {_UNUSED}"
+        self._missing.say_all("driver libraries not found", [why] if bare else [])
         for unit in units:
             own = f"{VENDOR}/{cdi_specs.GPU}={_name(unit)}"
             if own in published:
                 devices.setdefault(unit.id, own)
-        return CdiNames(devices, tuple(sorted(others)))
+        kept = edits if lost or not found.problem else Edits()
+        return CdiNames(devices, tuple(sorted(others)), withheld, kept)
 
     def _drm(self, unit: Unit) -> list[dp.DeviceNode]:
         if unit.mig is not None:  # it cannot render, and the node is that of the whole GPU
@@ -114,14 +138,6 @@ class Publisher:
             return found.edits
         program = toolkit_hook.program(self._settings)
         return found.edits + toolkit_hook.edits(program, found.directories)
-
-    def _tell(self, *, is_without_driver: bool) -> None:
-        if is_without_driver and not self._is_without_driver:
-            looked_in = str(self._settings.driver_root_ctr_path)
-            log.warning(
-                "driver libraries not found", extra={"looked_in": looked_in, "advice": _ADVICE}
-            )
-        self._is_without_driver = is_without_driver
 
     def _generated(
         self,
@@ -137,14 +153,16 @@ class Publisher:
         restarted container keeps its name, and an index can be another GPU by then.
         """
         generated = self._toolkit.find()
+        lost = () if has_own else generated.files
+        gone = {file.path: file.gone(self._files.lacks) for file in lost}
         found, stale = {}, dict[Path, str]()
         for unit in units:
             paths = [node.container_path for node in nodes[_name(unit)]]
             match = generated.match(unit.gpu, unit.mig, driver, paths)
-            if match.name and not (has_own and match.is_index):
+            if match.file and (why := match.stale or gone.get(match.file, "")):
+                stale.setdefault(match.file, why)
+            elif match.name and not (has_own and match.is_index):
                 found[unit.id] = match.name
-            elif match.stale and match.file:
-                stale.setdefault(match.file, match.stale)
         for path in stale.keys() - self._stale:
             fields = {"file": str(path), "reason": stale[path], "advice": _GENERATE}
             log.warning("stale CDI specification ignored", extra=fields)

@@ -9,15 +9,17 @@ is needed inside. ``LD_LIBRARY_PATH`` is not set, because the image may need its
 """
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.health import absence
 from deviceplugin_gpu.host import elf, links
+from deviceplugin_gpu.nvml.library import UPGRADED
 
 CUDA: Final = "libcuda.so.1"
 LIBRARIES: Final = (
@@ -71,6 +73,13 @@ _SOCKETS: Final = (
     "tmp/nvidia-mps",
 )
 _FIRMWARE: Final = ("lib/firmware/nvidia", "usr/lib/firmware/nvidia")
+_WSL: Final = "usr/lib/wsl/lib"
+_WSL_STORES: Final = "usr/lib/wsl/drivers/nv*"
+"""Drivers of Windows. Libraries in ``_WSL`` load those of the one that runs by their full path."""
+_VERSION: Final = re.compile(r"libcuda\.so\.(\d{3,}(?:\.\d+)+)", re.ASCII)
+_OWN: Final = "libnvidia-"
+"""How the names of the driver's libraries begin that others of it need."""
+_ADVICE: Final = "mount the root of the driver that runs, or run nvidia-ctk cdi generate"
 _Stamp = tuple[int, int, int]
 
 
@@ -83,11 +92,8 @@ class Found:
     """Names under which programs in a container find them."""
     directories: tuple[str, ...] = ()
     """Where they are in a container."""
-
-    @property
-    def has_cuda(self) -> bool:
-        """Whether a CUDA program can run with these files."""
-        return CUDA in self.libraries
+    problem: str = ""
+    """Why a CUDA program cannot run with these files, and what to do; empty if it can."""
 
 
 class DriverFiles:
@@ -101,24 +107,68 @@ class DriverFiles:
     def find(self, version: str) -> Found:
         """Return the files of ``version``, such as ``580.95.05``; none if it is empty."""
         if not version:
-            return Found()
-        libraries = self._libraries(version)
+            why = "the driver does not tell its version, by which its libraries are found"
+            return Found(problem=f"{why}: {_ADVICE}")
+        libraries = self._libraries(LIBRARIES, (f"lib*.so.{version}", *_WITHOUT_VERSION))
+        others = [*self._programs(_PROGRAMS_IN), *self._others(version)]
+        return self._found(libraries, others, self._problem(version, libraries))
+
+    def of_wsl(self) -> Found:
+        """Return the files of the Windows Subsystem for Linux: libraries, and Windows' drivers."""
+        libraries = self._libraries([_WSL], ["lib*.so*"])
+        stores = [one for one in sorted(self._root.glob(_WSL_STORES)) if any(one.glob("libcuda*"))]
+        places = [str(one.relative_to(self._root)) for one in stores]
+        others = [
+            self._mount(source, f"/{place}")
+            for place in (_WSL, *places)
+            if (source := self._real(self._root / place))
+        ]
+        missing = "" if CUDA in libraries else f"{CUDA} is not in {self._root / _WSL}"
+        missing = missing or ("" if places else f"no {self._root / _WSL_STORES} has libcuda")
+        why = missing and f"{missing}: {_ADVICE}"
+        return self._found(libraries, [*others, *self._programs([_WSL])], why)
+
+    def lacks(self, path: str) -> bool:
+        """Return whether a file of the host would be visible here, and is gone."""
+        if not PurePosixPath(path).is_relative_to(self._host_root):
+            return False
+        here = self._root / PurePosixPath(path).relative_to(self._host_root)
+        folder = self._real(here.parent)
+        try:
+            return folder is not None and here.name not in os.listdir(self._root / folder)  # noqa: PTH208
+        except OSError:
+            return False
+
+    def _found(self, libraries: dict[str, str], others: Iterable[dp.Mount], why: str) -> Found:
         directories = ("/usr/lib64", f"/usr/lib/{self._machine}-linux-gnu")
         mounts = [
             self._mount(source, f"{directory}/{name}")
             for name, source in sorted(libraries.items())
             for directory in directories
         ]
-        mounts += self._programs()
-        mounts += self._others(version)
-        return Found(Edits(mounts=mounts), frozenset(libraries), directories)
+        return Found(Edits(mounts=[*mounts, *others]), frozenset(libraries), directories, why)
 
-    def _libraries(self, version: str) -> dict[str, str]:
+    def _problem(self, version: str, libraries: dict[str, str]) -> str:
+        if CUDA not in libraries:
+            names = (path.name for path in self._matches(LIBRARIES, "libcuda.so.*"))
+            others = sorted({one[1] for one in map(_VERSION.fullmatch, names) if one}, key=_order)
+            only = f", only that of {', '.join(others)}" if others else ""
+            is_newer = bool(others) and _order(others[-1]) > _order(version)
+            advice = UPGRADED if is_newer else _ADVICE
+            return f"{CUDA} of driver {version} is not below {self._root}{only}: {advice}"
+        _, cuda = self._read[self._root / libraries[CUDA]]
+        needed = [one for one in (cuda.needed if cuda else ()) if one.startswith(_OWN)]
+        missing = [one for one in needed if one not in libraries]
+        if missing:
+            gone = ", ".join(missing)
+            return f"{CUDA} needs {gone}, not below {self._root}: install the whole driver"
+        return ""
+
+    def _libraries(self, folders: Sequence[str], patterns: Iterable[str]) -> dict[str, str]:
         """Return libraries by each of their names in a container."""
         found: dict[str, str] = {}
         read = {}
-        patterns = (f"lib*.so.{version}", *_WITHOUT_VERSION)
-        for path in (one for name in patterns for one in self._matches(LIBRARIES, name)):
+        for path in (one for name in patterns for one in self._matches(folders, name)):
             source = self._real(path)
             if source is None:
                 continue
@@ -142,9 +192,9 @@ class DriverFiles:
         except OSError:  # it is being replaced, or is unreadable: read again next time
             return (0, 0, 0), None
 
-    def _programs(self) -> Iterator[dp.Mount]:
+    def _programs(self, folders: Sequence[str]) -> Iterator[dp.Mount]:
         for program in _PROGRAMS:
-            path = next(self._matches(_PROGRAMS_IN, program), None)
+            path = next(self._matches(folders, program), None)
             if path and (source := self._real(path)):
                 yield self._mount(source, f"/usr/bin/{program}")
 
@@ -179,3 +229,7 @@ class DriverFiles:
 
     def _mount(self, source: str, target: str) -> dp.Mount:
         return dp.Mount(str(self._host_root / source), target, read_only=True)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -8,7 +8,7 @@ to libraries that are gone, or to a partition that another pod holds. This modul
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,13 +41,24 @@ class File:
     path: Path
     devices: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The device nodes of each GPU or MIG device in a container, by name without the kind."""
-    drivers: frozenset[str] = frozenset()
-    """Versions of the driver whose libraries it mounts."""
+    libraries: tuple[str, ...] = ()
+    """Paths on the host of the driver's main libraries that it mounts."""
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        """Versions of the driver whose libraries it mounts."""
+        found = map(_DRIVER.search, self.libraries)
+        return frozenset(one[1] for one in found if one)
 
     @property
     def has_uuids(self) -> bool:
         """Whether it names devices by UUID. Then an index is not used: it may be outdated."""
         return any(name.startswith(_UUID) for name in self.devices)
+
+    def gone(self, lacks: Callable[[str], bool]) -> str:
+        """Return why no container could start with it; empty if none of its files is lacking."""
+        path = next(filter(lacks, self.libraries), "")
+        return path and f"it mounts {path}, which is gone"
 
     def of_other_driver(self, driver: str) -> str:
         """Return why it is not for the version ``driver``; empty if it may be."""
@@ -164,11 +175,10 @@ def _parse(path: Path) -> File:
         devices = {str(one["name"]): _edits(one) for one in document["devices"]}
         everything = [_edits(document), *devices.values()]
         mounts = [str(one["hostPath"]) for edits in everything for one in edits.get("mounts") or ()]
-        found = [_DRIVER.search(path) for path in mounts]
         return File(
             path,
             {name: _own_nodes(edits) for name, edits in devices.items()},
-            frozenset(one[1] for one in found if one),
+            tuple(path for path in mounts if _DRIVER.search(path)),
         )
     except (
         *(OSError, ValueError, TypeError, LookupError, AttributeError),

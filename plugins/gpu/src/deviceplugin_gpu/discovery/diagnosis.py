@@ -6,7 +6,7 @@ from pathlib import Path
 from deviceplugin_gpu.host import pci_bus
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import VERSION_MISMATCH, LibraryMissingError, NvmlError
-from deviceplugin_gpu.nvml.library import MISSING, Library
+from deviceplugin_gpu.nvml.library import MISSING, UPGRADED, Library
 
 
 def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
@@ -46,9 +46,7 @@ def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards
             "--driver-root-ctr-path; delete a pod that is older than the node's driver"
         )
     if error is not None and error.code == VERSION_MISMATCH:
-        return (
-            "the driver was upgraded and the old one is still loaded: reboot, or reload its modules"
-        )
+        return UPGRADED
     if not nodes:
         return "create the device files: run nvidia-modprobe -c 0 -u, or nvidia-smi once"
     return "see the kernel's log for lines with NVRM: dmesg | grep NVRM"

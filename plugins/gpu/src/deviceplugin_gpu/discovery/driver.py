@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deviceplugin.kit.backoff import Backoff
+from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
@@ -45,6 +46,8 @@ class Driver:
         self.library = library
         self.health = Health(record=Record(state_file), clock=clock)
         self.session = Session(library)
+        self.files = Edits()
+        """The driver's files that containers get by CDI, or got before these were lost."""
         self.metrics = GpuMetrics(NvmlReader(self.session), clock=clock)
         self._sysfs = sysfs
         self._clock = clock

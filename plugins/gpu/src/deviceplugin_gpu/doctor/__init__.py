@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.checks import Finding, Hardware, Need, Node
+from deviceplugin.checks import Finding, Hardware, Need, Node, ok
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.doctor import cuda_pods
 from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
@@ -17,7 +17,9 @@ _ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
 
 def look(node: Node) -> Iterable[Finding]:
     """NVIDIA GPUs: driver, device files, libraries, and whether a CUDA pod would run."""
-    return [*_GPUS.look(node), *cuda_pods.look(node)]
+    is_wsl = node.exists("dev/dxg")
+    gpus = [ok(_GPUS.what, "/dev/dxg exists: Windows has the driver")] if is_wsl else None
+    return [*(gpus or _GPUS.look(node)), *cuda_pods.look(node)]
 
 
 def _missing_library(node: Node) -> str:

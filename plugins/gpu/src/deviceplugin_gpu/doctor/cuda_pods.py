@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
 from deviceplugin_gpu.container.prospects import NodeKind, Prospect, table
 from deviceplugin_gpu.host import runtime_config
 from deviceplugin_gpu.host.runtime_config import RuntimeConfig
+from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.snapshot import Gpu
 
 _VERSION: Final = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
@@ -31,20 +32,26 @@ _STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
 def look(node: Node) -> Iterator[Finding]:
     """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
     found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
-    if found is None:  # the hardware checks report what is missing then
+    is_wsl = node.exists("dev/dxg")
+    if found is None and not is_wsl:  # the hardware checks report what is missing then
         return
-    version = found[0]
+    version = "" if found is None or is_wsl else found[0]
     config = runtime_config.read(node.root)
     yield from _runtime(config)
     fresh = []
     generated = _generated(node)
     for file in generated.files:
-        reason = file.of_other_driver(version) or _of_other_gpus(node, generated, file)
+        reason = (
+            file.of_other_driver(version)
+            or _of_other_gpus(node, generated, file)
+            or _of_lost_files(node, file, version)
+        )
         fresh.append(not reason)
         yield _specification(file, reason)
-    root = next((one for one in _ROOTS if _files(node, one, version)), "")
-    yield _libraries(node, root, version)
-    yield from _device_nodes(node)
+    problems = {one: _files(node, one, version) for one in _ROOTS}
+    root = next((one for one, why in problems.items() if not why), "")
+    yield _libraries(node, root, version, problems)
+    yield from _device_nodes(node, is_wsl=is_wsl)
     kind = NodeKind(
         nvidia_runtime=config.is_default if config else None,
         cdi=config.cdi if config else None,
@@ -103,28 +110,37 @@ def _specification(file: File, reason: str) -> Finding:
     )
 
 
-def _files(node: Node, root: str, version: str) -> bool:
-    return DriverFiles(node.at(root), Path("/")).find(version).has_cuda
+def _files(node: Node, root: str, version: str) -> str:
+    """Return why the driver's files below a root do not do; empty if they do."""
+    files = DriverFiles(node.at(root), Path("/"))
+    return (files.find(version) if version else files.of_wsl()).problem
 
 
-def _libraries(node: Node, root: str, version: str) -> Finding:
+def _of_lost_files(node: Node, file: File, version: str) -> str:
+    """Return which file of a specification an upgrade of the driver has removed; empty if none."""
+    upgraded = (one for one in _ROOTS if _files(node, one, version).endswith(UPGRADED))
+    found = (file.gone(DriverFiles(node.at(one), Path("/")).lacks) for one in upgraded)
+    return next(filter(None, found), "")
+
+
+def _libraries(node: Node, root: str, version: str, problems: Mapping[str, str]) -> Finding:
+    shown = version or "of Windows"
+    means = "the plugin's CDI specification has no driver files: with CDI alone, no GPU is offered."
     if root == ".":
-        found = f"{version} is on the node; a pod of the plugin sees it with the component gpu-cdi"
+        found = f"{shown} is on the node; a pod of the plugin sees it with the component gpu-cdi"
     elif root:
-        found = f"{version} is below {node.at(root)}"
+        found = f"{shown} is below {node.at(root)}"
+    elif why := next((one for one in problems.values() if one.endswith(UPGRADED)), ""):
+        return warning(CUDA, why.removesuffix(f": {UPGRADED}"), means=means, do=f"{UPGRADED}.")
     else:
         places = ", ".join(str(node.at(one)) for one in _ROOTS)
-        return warning(
-            CUDA,
-            f"{version} is not below {places}",
-            means="the plugin's CDI specification has no driver files.",
-            do="mount the driver's root for the plugin: deployments/components/gpu-cdi.",
-        )
+        do = "mount the driver's root for the plugin: deployments/components/gpu-cdi."
+        return warning(CUDA, f"{shown} is not below {places}", means=means, do=do)
     return ok(CUDA, found)
 
 
-def _device_nodes(node: Node) -> Iterator[Finding]:
-    if not any(node.exists(f"{dev}/nvidia-uvm") for dev in _DEVS):
+def _device_nodes(node: Node, *, is_wsl: bool) -> Iterator[Finding]:
+    if not (is_wsl or any(node.exists(f"{dev}/nvidia-uvm") for dev in _DEVS)):
         yield warning(
             "/dev/nvidia-uvm",
             "does not exist",

@@ -1,4 +1,4 @@
-"""Reading the machine and the SONAME of a shared library."""
+"""Reading the machine of a shared library, its SONAME, and which libraries it needs."""
 
 import os
 import struct
@@ -12,7 +12,7 @@ _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 _ENTRY: Final = struct.Struct("<qQ")
 _LOAD, _DYNAMIC = 1, 2
-_STRINGS, _SONAME = 5, 14
+_NEEDED, _STRINGS, _SONAME = 1, 5, 14
 _SHARED: Final = 3
 _MACHINES: Final = {62: "x86_64", 183: "aarch64"}
 _MAX_NAME: Final = 256
@@ -27,6 +27,8 @@ class SharedLibrary:
     """The machine in the spelling of ``uname -m``; empty if unknown."""
     soname: str
     """The name that programs ask for; empty if it has none."""
+    needed: tuple[str, ...] = ()
+    """The names of the libraries without which it cannot be loaded."""
 
 
 def read(path: Path) -> SharedLibrary | None:
@@ -44,19 +46,27 @@ def read(path: Path) -> SharedLibrary | None:
             return None
         try:
             segments = [*_SEGMENT.iter_unpack(_at(file, table, size * count))]
-            return SharedLibrary(_MACHINES.get(machine, ""), _soname(file, segments))
+            names = _names(file, segments)
+            needed = tuple(name for tag, name in names if tag == _NEEDED)
+            soname = next((name for tag, name in names if tag == _SONAME), "")
+            return SharedLibrary(_MACHINES.get(machine, ""), soname, needed)
         except (struct.error, ValueError):  # truncated, or not a valid ELF file
             return None
 
 
-def _soname(file: BinaryIO, segments: list[tuple[int, ...]]) -> str:
+def _names(file: BinaryIO, segments: list[tuple[int, ...]]) -> list[tuple[int, str]]:
+    """Return the names in the dynamic section, each with its tag."""
     for kind, _, offset, _, _, length, _, _ in segments:
         if kind == _DYNAMIC:
-            entries = dict(_ENTRY.iter_unpack(_at(file, offset, min(length, _MAX_DYNAMIC))))
-            if _SONAME in entries and _STRINGS in entries:
-                place = _offset(segments, entries[_STRINGS]) + entries[_SONAME]
-                return _at(file, place, _MAX_NAME).partition(b"\0")[0].decode(errors="replace")
-    return ""
+            entries = [*_ENTRY.iter_unpack(_at(file, offset, min(length, _MAX_DYNAMIC)))]
+            strings = [_offset(segments, value) for tag, value in entries if tag == _STRINGS]
+            named = [one for one in entries if one[0] in {_NEEDED, _SONAME}]
+            return [(tag, _text(file, start + at)) for start in strings[:1] for tag, at in named]
+    return []
+
+
+def _text(file: BinaryIO, place: int) -> str:
+    return _at(file, place, _MAX_NAME).partition(b"\0")[0].decode(errors="replace")
 
 
 def _offset(segments: list[tuple[int, ...]], address: int) -> int:

@@ -26,6 +26,10 @@ DIRECTORIES: Final = (
 
 
 MISSING: Final = "no such file"
+UPGRADED: Final = (
+    "the driver was upgraded and the old one is still loaded: reboot, or reload its modules"
+)
+"""What it means that the libraries on the disk are newer than the module in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
