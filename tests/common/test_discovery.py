@@ -744,6 +744,34 @@ def test_what_is_skipped_for_a_reason_that_varies_by_itself_is_logged_once(
     assert 2 == events(caplog).count("device skipped")
 
 
+def test_what_a_plugin_should_offer_and_does_not_is_logged_once_counted_and_shown(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    class ShortPlugin(ScriptedPlugin):
+        looks = 0
+
+        @override
+        def discover(self) -> Iterable[dp.Device]:
+            self.looks += 1
+            return super().discover()
+
+    plugin = ShortPlugin("a")
+    plugin.shortfalls = ["card 1 has no driver", "shares of b match nothing"]
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
+        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: plugin.looks > 3, "several discoveries")
+        gauge = node.host._metrics.shortfalls.labels("ShortPlugin")
+        assert 2 == gauge.value
+        expected = [f"ShortPlugin: {text}" for text in plugin.shortfalls]
+        assert expected == node.host.inventory()["shortfalls"] == node.host.troubles()
+        plugin.shortfalls = "one message alone"
+        eventually(lambda: 1 == gauge.value, "the next discovery")
+        plugin.shortfalls = []
+        eventually(lambda: 0 == gauge.value, "the next discovery")
+    told = [vars(one)["problem"] for one in caplog.records if one.message == "discovery incomplete"]
+    assert ["card 1 has no driver", "shares of b match nothing", "one message alone"] == told
+
+
 def test_a_resource_whose_first_list_is_too_long_comes_once_it_fits(kubelet: Kubelet) -> None:
     devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(60_000)]
     plugin = ScriptedPlugin("a", *devices)

@@ -34,6 +34,7 @@ class Host:
         self.death = ""
         self.waiting = ""
         self.resources: list[Report] = []
+        self.short: list[str] = []
 
     def alive(self) -> str:
         return self.death
@@ -43,6 +44,9 @@ class Host:
 
     def reports(self) -> list[Report]:
         return self.resources
+
+    def shortfalls(self) -> list[str]:
+        return self.short
 
 
 @contextmanager
@@ -146,6 +150,7 @@ def test_the_inventory_is_served_as_json() -> None:
         Report("x.io/dev", "Plugin", "", devices, since, {"b": [hold]}),
         Report("x.io/none", "Plugin", "not advertised", {}, {}, None),
     ]
+    host.short = ["Plugin: card 1 has no driver"]
     with serving(host=host) as server:
         status, kind, body = ask(server, "/devices")
     assert (200, "application/json") == (status, kind)
@@ -178,14 +183,15 @@ def test_the_inventory_is_served_as_json() -> None:
                 "problem": "not advertised",
                 "devices": [],
             },
-        ]
+        ],
+        "shortfalls": ["Plugin: card 1 has no driver"],
     } == json.loads(body)
     assert 2 == sum('"id": ' in line for line in body.splitlines())
 
 
 def test_no_resources_are_json_too() -> None:
     with serving() as server:
-        assert {"resources": []} == json.loads(ask(server, "/devices")[2])
+        assert {"resources": [], "shortfalls": []} == json.loads(ask(server, "/devices")[2])
 
 
 def test_who_asks_for_the_head_gets_no_body() -> None:

@@ -286,7 +286,8 @@ def test_the_inventory_is_told_as_json(kubelet: Kubelet) -> None:
                         {"id": "b", "healthy": False, "reason": "out of order", **bare},
                     ],
                 }
-            ]
+            ],
+            "shortfalls": [],
         } == told
 
 

@@ -25,6 +25,9 @@ class View:
     def reports(self) -> list[None]:
         return []
 
+    def shortfalls(self) -> list[str]:
+        return []
+
 
 class Loading:
     """Makes the server, and counts how often."""

@@ -47,6 +47,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics.discovery_errors.labels("Plugin")
     metrics.discovery_success.labels("Plugin")
     metrics.skipped_devices.labels("Plugin")
+    metrics.shortfalls.labels("Plugin")
     metrics.count_skipped_samples("Plugin", 1)
     metrics.released.labels("x.io/dev")
     metrics.count_pod_resources("List", "OK")
@@ -73,6 +74,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
         "deviceplugin_discovery_last_success_timestamp_seconds": ("plugin",),
         "deviceplugin_skipped_devices": ("plugin",),
         "deviceplugin_skipped_samples": ("plugin",),
+        "deviceplugin_shortfalls": ("plugin",),
         "deviceplugin_devices": ("health", "resource"),
         "deviceplugin_devices_allocatable": ("resource",),
         "deviceplugin_devices_allocated": ("resource",),

@@ -36,6 +36,13 @@ class Plugin(ABC):
     directory, the directories below it are watched too.
     """
 
+    shortfalls: Sequence[str] = ()
+    """What the last discovery should offer and does not, a message for each.
+
+    Such as hardware without a driver, and a setting that nothing here matches. Read again after
+    each discovery that succeeds. Each is logged once, counted by a metric, and shown by the doctor.
+    """
+
     socket_name: str = ""
     """Another file name, without its ``.sock``, of the socket of ``resource``.
 

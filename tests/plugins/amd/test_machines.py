@@ -102,3 +102,31 @@ def test_a_second_node_of_a_gpu_that_cannot_be_divided_means_nothing(
     (copy / "properties").write_text(text.replace("minor 128", "minor 129"))
     (device,) = make(tree).discover()
     assert ("0000:19:00.0", True) == (device.id, bool(device.health))
+
+
+NONE = "include and exclude choose none of the {} that are here"
+
+
+def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make) -> None:
+    """Such as one whose probe failed, or that its driver has given up since."""
+    tree = build(MI210, links=False)
+    plugin = make(tree)
+    assert 8 == len([*plugin.discover()])
+    assert [] == plugin.shortfalls
+    gone, other, virtual, *_ = MI210.addresses
+    for address in (gone, other, virtual):
+        (tree.cards[address].folder / "driver").unlink()
+    (tree.cards[other].folder / "driver").symlink_to("../../../bus/pci/drivers/vfio-pci")
+    (tree.cards[virtual].folder / "physfn").symlink_to(tree.cards[gone].folder)
+    for one in (plugin, make(tree)):
+        assert 5 == len([*one.discover()])
+        assert [f"{gone}: has no driver: dmesg | grep -i amdgpu"] == one.shortfalls
+    excluding = make(tree, exclude=(gone,))
+    assert 5 == len([*excluding.discover()])
+    assert [] == excluding.shortfalls, "nobody wants it"
+
+
+def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
+    plugin = make(build(MI210, links=False), include=("74a1",))
+    assert [] == [*plugin.discover()]
+    assert [NONE.format(8)] == plugin.shortfalls

@@ -1,6 +1,7 @@
 """Which devices there are, and under which names."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,3 +218,36 @@ def test_mig_devices_are_shared_by_the_name_of_their_profile() -> None:
         "nvidia.com/mig-2g.10gb": ["MIG-2g.10gb-1-0"],
     }
     assert expected == found
+
+
+@pytest.mark.parametrize("way", ["timeSlicing", "mps"])
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ({"name": "nvidia.com/gpuu", "replicas": 3}, "the resources here are nvidia.com/gpu"),
+        ({"name": "nvidia.com/mig-1g.5gb", "replicas": 3}, "here are nvidia.com/gpu"),
+        (
+            {"name": "nvidia.com/gpu", "replicas": 3, "devices": ["7", "GPU-of-before"]},
+            "none of its devices is 7, GPU-of-before",
+        ),
+    ],
+)
+def test_sharing_that_nothing_here_matches_is_told(
+    way: str, share: dict[str, object], expected: str
+) -> None:
+    sharing = {way: {"resources": [share]}}
+    given: dict[str, Any] = {"sharing": sharing, "mps_root": Path("/mps")}
+    assert {"nvidia.com/gpu": ["GPU-0"]} == offered(gpu(0), **given)
+    (told,) = warnings(gpu(0), **given)
+    assert told.startswith(f"sharing of {share['name']} has no effect: ")
+    assert told.endswith(expected)
+    assert [] == warnings(**given), "a node without GPUs lacks nothing"
+    assert [] == warnings(gpu(0), sharing=slicing({"name": "gpu", "replicas": 2, "devices": 9}))
+
+
+@pytest.mark.parametrize("given", [{"include": ("*H100*",)}, {"exclude": ("*",)}])
+def test_a_choice_of_gpus_that_leaves_none_is_told(given: dict[str, Any]) -> None:
+    assert {} == offered(gpu(0), gpu(1), **given)
+    expected = "include and exclude choose none of the 2 GPUs that are here"
+    assert [expected] == warnings(gpu(0), gpu(1), **given)
+    assert [] == warnings(**given)

@@ -24,12 +24,6 @@ def node(rig: GpuRig) -> GpuRig:
     return rig.has(Fleet.of(3))
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        str(vars(one)["problem"]) for one in caplog.records if one.message == "discovery incomplete"
-    ]
-
-
 def absent(plugin: GpuPlugin) -> list[dict[str, str]]:
     return [
         sample.labels
@@ -39,22 +33,18 @@ def absent(plugin: GpuPlugin) -> list[dict[str, str]]:
     ]
 
 
-def test_gpus_that_all_answer_are_identified(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_gpus_that_all_answer_are_identified(node: GpuRig) -> None:
     plugin = node.plugin()
     assert uuids(0, 1, 2) == devices(plugin).keys()
-    assert ([], []) == (told(caplog), absent(plugin))
+    assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
-def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(node: GpuRig) -> None:
     node.fake.change(1, state="lost")
     plugin = node.plugin()
     for _ in range(3):
         assert uuids(0, 2) == devices(plugin).keys()
-    assert [f"GPU 1 at 0000:02:00.0 {LOST}"] == told(caplog)
+    assert [f"GPU 1 at 0000:02:00.0 {LOST}"] == plugin.shortfalls
     assert [{"pci": "0000:02:00.0", "index": "1"}] == absent(plugin)
     node.fake.change(1, state="ok")
     node.now = 1e6
@@ -62,34 +52,30 @@ def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(
     assert [] == absent(plugin)
 
 
-def test_without_sysfs_the_index_is_told(rig: GpuRig, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_sysfs_the_index_is_told(rig: GpuRig) -> None:
     rig.has(Fleet.of(2)).fake.change(1, state="lost")
     plugin = rig.plugin()
     assert uuids(0) == devices(plugin).keys()
-    assert [f"GPU 1 {LOST}"] == told(caplog)
+    assert [f"GPU 1 {LOST}"] == plugin.shortfalls
     assert [{"pci": "", "index": "1"}] == absent(plugin)
 
 
-def test_a_gpu_that_nvml_does_not_list_is_told(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpu_that_nvml_does_not_list_is_told(node: GpuRig) -> None:
     node.fake.remove(2)
     plugin = node.plugin()
     for _ in range(3):
         assert uuids(0, 1) == devices(plugin).keys()
-    assert [f"GPU at 0000:03:00.0 {UNLISTED}: {LOG}"] == told(caplog)
+    assert [f"GPU at 0000:03:00.0 {UNLISTED}: {LOG}"] == plugin.shortfalls
     assert [{"pci": "0000:03:00.0", "index": ""}] == absent(plugin)
     assert 1 == node.fake.calls()["nvmlInitWithFlags"]
 
 
-def test_which_one_of_two_cannot_be_read_is_not_made_up(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_which_one_of_two_cannot_be_read_is_not_made_up(node: GpuRig) -> None:
     node.fake.change(1, state="lost")
     node.fake.remove(2)
     plugin = node.plugin()
     assert uuids(0) == devices(plugin).keys()
-    assert [f"GPU at 0000:0{number}:00.0 {LOST}" for number in (2, 3)] == told(caplog)
+    assert [f"GPU at 0000:0{number}:00.0 {LOST}" for number in (2, 3)] == plugin.shortfalls
     assert 2 == len(absent(plugin))
 
 
@@ -103,23 +89,21 @@ def test_which_one_of_two_cannot_be_read_is_not_made_up(
     ],
 )
 def test_a_gpu_of_no_driver_is_told_and_one_of_another_is_not(
-    node: GpuRig, caplog: pytest.LogCaptureFixture, driver: str, expected: Sequence[str]
+    node: GpuRig, driver: str, expected: Sequence[str]
 ) -> None:
     node.has_card(driver=driver)
     plugin = node.plugin()
     assert uuids(0, 1, 2) == devices(plugin).keys()
-    assert list(expected) == told(caplog)
+    assert list(expected) == plugin.shortfalls
     assert len(expected) == len(absent(plugin))
 
 
-def test_a_gpu_that_is_lost_later_is_a_device_and_identified(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpu_that_is_lost_later_is_a_device_and_identified(node: GpuRig) -> None:
     plugin = node.plugin()
     plugin.discover()
     node.fake.change(1, state="lost")
     assert {uuid(1)} == unhealthy(devices(plugin)).keys()
-    assert ([], []) == (told(caplog), absent(plugin))
+    assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
 def test_a_gpu_that_was_pulled_out_is_not_the_one_that_is_lost(node: GpuRig) -> None:
@@ -133,13 +117,11 @@ def test_a_gpu_that_was_pulled_out_is_not_the_one_that_is_lost(node: GpuRig) -> 
     assert {uuid(2)} == unhealthy(found).keys()
 
 
-def test_a_gpu_without_an_address_could_be_any(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpu_without_an_address_could_be_any(node: GpuRig) -> None:
     node.fake.fail("nvmlDeviceGetPciInfo_v3", 3, gpu=1)
     plugin = node.plugin()
     assert uuids(0, 1, 2) == devices(plugin).keys()
-    assert ([], []) == (told(caplog), absent(plugin))
+    assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
 def test_a_screen_of_a_workstation_is_not_reported(
@@ -149,7 +131,7 @@ def test_a_screen_of_a_workstation_is_not_reported(
     node.fake.change(2, name="NVIDIA DGX Display")
     plugin = node.plugin()
     assert uuids(0, 1) == devices(plugin).keys()
-    assert ([], []) == (told(caplog), absent(plugin))
+    assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
 def test_an_error_of_a_screen_leaves_the_gpus_well(rig: GpuRig, kubelet: Kubelet) -> None:

@@ -195,7 +195,7 @@ def test_without_gpus_there_is_nothing_to_monitor(build: Build, make: Make) -> N
 
 
 def test_a_gpu_without_device_nodes_is_skipped_and_one_with_some_is_unhealthy(
-    build: Build, make: Make, caplog: pytest.LogCaptureFixture
+    build: Build, make: Make
 ) -> None:
     tree = build(TWO_DRIVERS)
     plugin = make(tree)
@@ -204,23 +204,19 @@ def test_a_gpu_without_device_nodes_is_skipped_and_one_with_some_is_unhealthy(
     assert reason == found(plugin)["0042:01:05.0"].health.reason
     (tree.dev / "dri/card1").unlink()
     assert ["0042:01:02.0"] == [*found(plugin)] == [*found(plugin)]
-    skipped = [vars(one)["problem"] for one in caplog.records if one.message == "GPU skipped"]
-    assert [f"0042:01:05.0: {reason}"] == skipped
+    assert [f"0042:01:05.0: {reason}"] == plugin.shortfalls
     for name in ("dri/card1", "dri/renderD129"):
         tree.hardware.node(name)
     assert all(device.health for device in plugin.discover())
 
 
-def test_a_gpu_of_another_driver_is_skipped_with_the_reason(
-    build: Build, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpu_of_another_driver_is_skipped_with_the_reason(build: Build, make: Make) -> None:
     tree = build(TWO_DRIVERS)
     tree.unbind("0042:01:02.0")
     tree.bind("0042:01:02.0", "gma500")
-    assert ["0042:01:05.0"] == [*found(make(tree))]
-    assert ["0042:01:02.0: its driver is gma500, not i915 or xe"] == [
-        vars(one)["problem"] for one in caplog.records
-    ]
+    plugin = make(tree)
+    assert ["0042:01:05.0"] == [*found(plugin)]
+    assert ["0042:01:02.0: its driver is gma500, not i915 or xe"] == plugin.shortfalls
 
 
 def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) -> None:
@@ -238,15 +234,12 @@ def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) 
     assert [] == [*plugin.discover()]
 
 
-def test_a_driver_that_makes_no_nodes_is_told(
-    build: Build, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_driver_that_makes_no_nodes_is_told(build: Build, make: Make) -> None:
     tree = build(TIGER_LAKE)
     tree._unnumber("0000:00:02.0")
-    assert [] == [*make(tree).discover()]
-    assert ["0000:00:02.0: i915 has made no device nodes for it"] == [
-        vars(one)["problem"] for one in caplog.records
-    ]
+    plugin = make(tree)
+    assert [] == [*plugin.discover()]
+    assert ["0000:00:02.0: i915 has made no device nodes for it"] == plugin.shortfalls
 
 
 def test_a_node_without_gpus_is_ready(
@@ -288,3 +281,38 @@ def test_a_card_that_could_have_virtual_functions_and_has_none_is_offered(
     tree = build(FLEX)
     tree.divide("0000:03:00.0", 0)
     assert ["0000:03:00.0"] == [*found(make(tree))]
+
+
+def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make) -> None:
+    tree = build(TWO_DRIVERS)
+    plugin = make(tree)
+    assert 2 == len([*plugin.discover()])
+    assert [] == plugin.shortfalls
+    tree.unbind("0042:01:02.0")
+    for one in (plugin, make(tree)):
+        assert ["0042:01:05.0"] == [*found(one)]
+        assert ["0042:01:02.0: has no driver: dmesg | grep -e i915 -e xe"] == one.shortfalls
+    excluding = make(tree, exclude=("0042:01:02.0",))
+    assert ["0042:01:05.0"] == [*found(excluding)]
+    assert [] == excluding.shortfalls
+
+
+def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
+    plugin = make(build(TWO_DRIVERS), include=("ffff",))
+    assert [] == [*plugin.discover()]
+    assert ["include and exclude choose none of the 2 that are here"] == plugin.shortfalls
+
+
+@pytest.mark.parametrize("driver", ["vfio-pci", ""])
+def test_a_card_whose_functions_no_pod_can_have_is_told(
+    build: Build, make: Make, driver: str
+) -> None:
+    tree = build(FLEX)
+    tree.unbind("0000:03:00.1")
+    if driver:
+        tree.bind("0000:03:00.1", driver)
+    plugin = make(tree)
+    assert [] == [*plugin.discover()]
+    shown = driver or "no driver"
+    expected = f"0000:03:00.0: is not offered: it has 1 virtual functions, with {shown}"
+    assert [expected] == plugin.shortfalls

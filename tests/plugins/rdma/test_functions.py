@@ -170,3 +170,29 @@ def test_a_pod_gets_a_function_from_a_kubelet(tree: RdmaTree, make: Make, kubele
         assert {"PCIDEVICE_INTEL_COM_IB", "PCIDEVICE_INTEL_COM_IB_INFO"} == set(
             node.allocate("0000:af:00.0", resource="intel.com/ib").envs
         )
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"resourceList": [{"resourceName": "x", "selectors": {"ifNames": ["ens99"]}}]},
+        {
+            "configList": [
+                {"resourceName": "x", "rdmaHcaMax": 9, "selectors": {"vendors": ["9999"]}}
+            ]
+        },
+        {"resourceList": [{"resourceName": "x", "shares": 9, "selectors": {"vendors": ["9999"]}}]},
+    ],
+)
+def test_a_resource_that_no_function_is_for_is_told(
+    tree: RdmaTree, make: Make, configuration: dict[str, list[dict[str, object]]]
+) -> None:
+    (entries,) = configuration.values()
+    (entry,) = entries
+    plugin = make(tree, configuration)
+    assert {} == ids(plugin)
+    (told,) = plugin.shortfalls
+    assert f"/{entry['resourceName']} has no device: no function that is free" in told
+    plugin = make(tree)
+    assert {} != ids(plugin)
+    assert [] == plugin.shortfalls

@@ -40,6 +40,7 @@ def show(plugins: Sequence[Plugin], output: str | Callable[[Groups], str]) -> in
                     f"{type(plugin).__name__}: topology not advertised: {name}: {reason}\n"
                 )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
+        sys.stderr.writelines(f"{type(plugin).__name__}: {text}\n" for text in plugin.shortfalls)
     if callable(output):
         text = output(groups)
     else:

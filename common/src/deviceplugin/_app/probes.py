@@ -73,6 +73,10 @@ class Status:
             if endpoint.problem
         ]
 
+    def shortfalls(self) -> list[str]:
+        """Return what plugins should offer and do not, a message for each."""
+        return [text for discovery in self._discoveries for text in discovery.shortfalls]
+
     def reports(self) -> list[Report]:
         """Return all resources in their current state, sorted by name."""
         holdings = self._tracker.current()
@@ -87,7 +91,8 @@ class Status:
             "resources": [
                 {**report.as_json(), "devices": list(report.devices_as_json())}
                 for report in self.reports()
-            ]
+            ],
+            "shortfalls": self.shortfalls(),
         }
 
     # Called by the metrics at each scrape.

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ from deviceplugin._discovery.found import NOT_RETURNING, Groups, discover
 from deviceplugin._discovery.pod_holdings import Ask, PodHoldings
 from deviceplugin._discovery.resources import Catalogue, DiscoveredResources
 from deviceplugin._discovery.retention import unhealthy
-from deviceplugin._discovery.skipped import SkippedDevices
+from deviceplugin._discovery.skipped import Omissions
 from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
@@ -55,7 +56,8 @@ class Discovery:
         self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
         self._holdings = PodHoldings(name, ask, timing.retention)
-        self._skipped = SkippedDevices(name, metrics)
+        self._skipped = Omissions(metrics.skipped_devices.labels(name).set)
+        self._missing = Omissions(metrics.shortfalls.labels(name).set)
         self._resources = DiscoveredResources(
             plugin,
             name=name,
@@ -133,7 +135,10 @@ class Discovery:
         if self._problems.over("discovery"):
             log.info("discovery recovered", extra={"plugin": self.name})
             self._metrics.events.add("discovery recovered", detail=self.name)
-        self._skipped.report(problems)
+        skipped = self._skipped.take(problems)
+        self._skipped.problems.say_all("device skipped", skipped, plugin=self.name)
+        missing = self._missing.take(Counter(_messages(plugin.shortfalls)))
+        self._missing.problems.say_all("discovery incomplete", missing, plugin=self.name)
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
         if holdings is None and self._holdings.waiting:
@@ -217,11 +222,21 @@ class Discovery:
         """Why discovery fails; empty if the last one succeeded, or the first is under way."""
         return NOT_RETURNING if self.hanging else self._failure
 
+    @property
+    def shortfalls(self) -> list[str]:
+        """What the last discovery should offer and does not, a message for each."""
+        return [f"{self.name}: {text}" for text in self._missing.reasons]
+
     def troubles(self) -> list[str]:
         """Return what keeps devices from being advertised, a message for each."""
         failure = [f"{self.name}: discovery failed: {self.failure}"] if self.failure else []
         skipped = [f"{self.name}: skipped: {text}" for text in self._skipped.reasons]
-        return [*failure, *skipped, *(() if failure else self._resources.troubles())]
+        more = [] if failure else self._resources.troubles()
+        return [*failure, *skipped, *self.shortfalls, *more]
+
+
+def _messages(given: Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else [str(text) for text in given]
 
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:

@@ -1,32 +1,31 @@
-"""Counting and logging devices that were discovered but are invalid."""
+"""Counting and logging what a discovery does not offer, such as devices that are invalid."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
 _MANY: Final = 10
-"""Reasons to skip devices that are shown one by one."""
+"""Reasons that are shown one by one."""
 
 
-class SkippedDevices:
-    """Reports the skipped devices of one plugin. For one thread."""
+class Omissions:
+    """What discoveries of one plugin do not offer. For one thread. ``count`` sets the metric."""
 
-    def __init__(self, plugin: str, metrics: Metrics) -> None:
-        self._plugin = plugin
-        self._metrics = metrics
-        self._log = Problems(log)
+    def __init__(self, count: Callable[[int], object]) -> None:
+        self._count = count
+        self.problems = Problems(log)
+        """To log the reasons with."""
         self.reasons: Sequence[str] = ()
-        """Why the last discovery skipped devices; as many messages as are logged."""
+        """Those of the last discovery; as many messages as are logged."""
 
-    def report(self, problems: Mapping[str, int]) -> None:
-        """Report the reasons why the last discovery skipped devices, each with their number."""
-        self._metrics.skipped_devices.labels(self._plugin).set(sum(problems.values()))
-        self._log.say_all("device skipped", list(problems), plugin=self._plugin)
+    def take(self, problems: Mapping[str, int]) -> list[str]:
+        """Count the reasons of the last discovery, each with the number of things; return them."""
+        self._count(sum(problems.values()))
         shown = list(problems)[:_MANY]
         more = len(problems) - len(shown)
         self.reasons = [*shown, f"{more} more"] if more else shown
+        return list(problems)

@@ -68,6 +68,9 @@ class View(Protocol):
     def reports(self) -> Sequence[Report]:
         """Return all resources and their devices."""
 
+    def shortfalls(self) -> Sequence[str]:
+        """Return what plugins should offer and do not, a message for each."""
+
 
 class Server:
     """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
@@ -88,7 +91,7 @@ class Server:
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
             "/healthz": lambda _: _probe(view.alive()),
             "/readyz": lambda _: _probe(view.ready()),
-            "/devices": _shared(lambda: _devices(view.reports())),
+            "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
         self._server = _Listener(listener, _handler(routes, probed))
         self.port: int = self._server.server_address[1]
@@ -249,13 +252,14 @@ def _probe(problem: str) -> _Answer:
     )
 
 
-def _devices(reports: Iterable[Report]) -> _Answer:
+def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> _Answer:
     """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
         for report in reports
     )
-    text = f'{{"resources": [{",".join(resources)}]}}\n'
+    missing = _ENCODER.encode(shortfalls)
+    text = f'{{"resources": [{",".join(resources)}],\n"shortfalls": {missing}}}\n'
     return 200, "application/json", text.encode()
 
 

@@ -109,6 +109,11 @@ class Metrics:
         "Invalid devices skipped by the last discovery.",
         "plugin",
     )
+    shortfalls: Gauge = _gauge(
+        "deviceplugin_shortfalls",
+        "What the last discovery should offer and does not: hardware and settings.",
+        "plugin",
+    )
     skipped_samples: Gauge = _gauge(
         "deviceplugin_skipped_samples",
         "Samples of a plugin's own metrics dropped as duplicates.",

@@ -1,9 +1,9 @@
 """Checking for hardware on a node, and for what it needs to be usable."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from deviceplugin.checks._finding import Finding, failure, ok
+from deviceplugin.checks._finding import Finding, failure, ok, warning
 from deviceplugin.checks._node import Node
 
 
@@ -52,7 +52,7 @@ class Hardware:
 
     def look(self, node: Node) -> Iterator[Finding]:
         """Yield whether the hardware is here, and which of its requirements are not met."""
-        cards = list(self._cards(node))
+        cards = dict(self._cards(node))
         signs = [sign for sign in self.signs if node.exists(sign)]
         if not cards and not signs:
             yield self._nothing(node)
@@ -65,16 +65,29 @@ class Hardware:
             yield self._missing(need, places, node, cards)
         if not unmet:
             yield ok(self.what, f"there are {', '.join(need.what for need in self.needs)}")
+        if any(cards.values()) and not any(need.is_driver for need, _ in unmet):
+            yield from self._idle(node, cards)
 
-    def _cards(self, node: Node) -> Iterator[str]:
-        """Yield the PCI address of each card, with the name of the driver that has it."""
+    def _idle(self, node: Node, cards: Mapping[str, str]) -> Iterator[Finding]:
+        """Yield the cards without a driver, while others have one."""
+        for address, driver in cards.items():
+            is_virtual = node.exists(f"sys/bus/pci/devices/{address}/physfn")
+            if not (driver or is_virtual):  # virtual functions wait for virtual machines
+                yield warning(
+                    address,
+                    "has no driver, and others have",
+                    means=f"the {self.plugin} plugin does not offer it.",
+                    do=f"see why its driver gave it up, or was not bound: dmesg | grep {address}",
+                )
+
+    def _cards(self, node: Node) -> Iterator[tuple[str, str]]:
+        """Yield the PCI address of each card, with the name of its driver; empty if it has none."""
         for path in sorted(node.matches("sys/bus/pci/devices/*")):
             relative = path.relative_to(node.root)
             vendor, kind = node.peek(relative / "vendor"), node.peek(relative / "class")
             if vendor == self.vendor and kind.startswith(self.pci_class):
                 link = path / "driver"
-                driver = link.readlink().name if link.is_symlink() else "no driver"
-                yield f"{path.name} ({driver})"
+                yield path.name, link.readlink().name if link.is_symlink() else ""
 
     def _nothing(self, node: Node) -> Finding:
         if self.plugin not in node.plugins:
@@ -89,12 +102,13 @@ class Hardware:
             "through. In a pod, mount /sys and /dev of the host.",
         )
 
-    def _missing(self, need: Need, places: str, node: Node, cards: list[str]) -> Finding:
+    def _missing(self, need: Need, places: str, node: Node, cards: Mapping[str, str]) -> Finding:
         found = f"no {need.what}; looked {places}"
         loaded = (path for one in self.rivals for path in node.matches(f"sys/module/{one}"))
         rivals = sorted(path.name for path in loaded)
         if need.is_driver and rivals:
             found += f"; loaded instead: {', '.join(rivals)}"
         if need.is_driver and cards:
-            found += f"; cards: {', '.join(cards)}"
+            shown = (f"{address} ({driver or 'no driver'})" for address, driver in cards.items())
+            found += f"; cards: {', '.join(shown)}"
         return failure(self.what, found, means=need.means, do=need.do)

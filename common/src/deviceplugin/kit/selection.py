@@ -21,6 +21,16 @@ class Selection:
         names = list(names)
         return (not self.include or _any(self.include, names)) and not _any(self.exclude, names)
 
+    def shortfalls(self, found: Iterable[Iterable[str]]) -> list[str]:
+        """Return a message if none of the devices that were found is chosen, by their names.
+
+        For ``Plugin.shortfalls``.
+        """
+        choices = [self.has(names) for names in found]
+        if any(choices) or not choices:
+            return []
+        return [f"include and exclude choose none of the {len(choices)} that are here"]
+
 
 def _any(patterns: Sequence[str], names: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)

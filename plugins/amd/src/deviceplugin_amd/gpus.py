@@ -67,6 +67,12 @@ class Gpu:
         return self.address, self.product, self.name
 
 
+def names(card: pci.Function) -> tuple[str, str, str]:
+    """Return what settings can choose a GPU by, whatever its driver."""
+    product = f"{card.product or 0:04x}"
+    return card.address, product, card.device.attribute("product_name")
+
+
 def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
     """Return a GPU. If the kernel does not say its style now, it is ``before``.
 
@@ -81,17 +87,18 @@ def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
             raise
         style = before
         in_reset = "in reset" if error.errno == errno.EPERM else str(error)
+    address, product, name = names(card)
     compute, memory = (
         "," in card.device.attribute(f"available_{what}_partition") for what in _MODES
     )
     return Gpu(
-        address=card.address,
+        address=address,
         folder=folder,
         nodes=drm.nodes(sysfs, folder),
         identity=drm.binding(folder),
         numa=card.numa_node,
-        product=f"{card.product or 0:04x}",
-        name=card.device.attribute("product_name"),
+        product=product,
+        name=name,
         memory=number(card.device.attribute("mem_info_vram_total")),
         style=style,
         in_reset=in_reset,

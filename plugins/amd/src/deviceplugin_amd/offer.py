@@ -8,7 +8,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit import numa, pieces, sharing
 from deviceplugin.kit.selection import Selection
-from deviceplugin_amd.gpus import Gpu
+from deviceplugin_amd.gpus import Gpu, names
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_amd.snapshot import Snapshot, Unit
 
@@ -22,6 +22,17 @@ class Offer:
 
     unit: Unit
     devices: tuple[dp.Device, ...]
+
+
+def shortfalls(snapshot: Snapshot, settings: AmdSettings) -> Iterator[str]:
+    """Yield why GPUs of the node are not advertised, after ``chosen``."""
+    selection = Selection(settings.include, settings.exclude)
+    yield from selection.shortfalls(gpu.names for gpu in snapshot.gpus)
+    for address, reason in snapshot.skipped.items():
+        yield f"{address}: {reason}"
+    for card in snapshot.waiting:
+        if selection.has(names(card)):
+            yield f"{card.address}: has no driver: dmesg | grep -i amdgpu"
 
 
 def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:

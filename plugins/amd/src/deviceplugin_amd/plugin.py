@@ -56,7 +56,6 @@ class AmdPlugin(dp.Plugin):
         self._steady = SteadyHealth[str](Tolerance(patience=lasting, recovery=lasting))
         self._has_driver = False
         self._absence = Problems(log, logging.INFO)
-        self._skipped = Problems(log)
         self._unlabelled = Problems(log)
         self._generation = ""
         self._offers: Mapping[str, Offer] = {}
@@ -78,8 +77,7 @@ class AmdPlugin(dp.Plugin):
         self._offers = {device.id: one for one in offers for device in one.devices}
         self._measure(found)
         self._placement = Placement(self._fabric, offers, settings.share_policy)
-        problems = [f"{address}: {reason}" for address, reason in found.skipped.items()]
-        self._skipped.say_all("GPU skipped", [*problems, *found.topology.problems])
+        self.shortfalls = [*offer.shortfalls(found, settings), *found.topology.problems]
         facts = labels.labels(units, self._sysfs) if settings.labels_file else {}
         unwritten = label_file.update(settings.labels_file, facts)
         self._unlabelled.say_all("labels not written", unwritten)
@@ -147,9 +145,8 @@ class AmdPlugin(dp.Plugin):
         if found.gpus or found.skipped:
             self._has_driver = True
         elif found.waiting and not self._has_driver:
-            raise dp.DiscoveryError(
-                f"the driver {DRIVER} is not bound; GPUs: {', '.join(found.waiting)}"
-            )
+            addresses = ", ".join(card.address for card in found.waiting)
+            raise dp.DiscoveryError(f"the driver {DRIVER} is not bound; GPUs: {addresses}")
         elif not self._has_driver:
             self._absence.say("", "no AMD GPU on this node")
         return found

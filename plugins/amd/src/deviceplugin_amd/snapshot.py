@@ -68,8 +68,8 @@ class Snapshot:
     topology: kfd.Topology = field(default_factory=kfd.Topology)
     skipped: dict[str, str] = field(default_factory=dict)
     """Why GPUs, or some of their partitions, are not advertised, by PCI address."""
-    waiting: list[str] = field(default_factory=list)
-    """GPUs that no driver is bound to."""
+    waiting: list[pci.Function] = field(default_factory=list)
+    """GPUs that no driver is bound to; virtual functions wait for virtual machines."""
 
 
 class Reader:
@@ -126,7 +126,7 @@ class Reader:
     def _read(self) -> Snapshot:
         tree, found = Tree(self._sysfs, dev=self._dev), Snapshot()
         cards = [one for one in pci.functions(tree) if gpus.is_gpu(one)]
-        found.waiting = [card.address for card in cards if not card.driver]
+        found.waiting = [card for card in cards if not (card.driver or card.physical_function)]
         found.topology = kfd.topology(self._sysfs)
         for card in cards:
             if card.driver != gpus.DRIVER:

@@ -11,7 +11,6 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
-from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.reloading import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import device_nodes, imex, mps
@@ -64,7 +63,6 @@ class GpuPlugin(dp.Plugin):
         self._placement = Placement(Snapshot(), (), "distributed")
         self._publisher = Publisher(self._settings, self._roots, toolkit)
         self._cdi = CdiNames()
-        self._left_out = Problems(log)
         self._channels = self._settings.imex_channel_ids
         self.watch_paths = [self._roots.dev / "nvidiactl"]
 
@@ -79,8 +77,7 @@ class GpuPlugin(dp.Plugin):
         if offer.units:
             strange += imex.warnings(self._settings.imex_channel_ids, channels)
             self._channels = tuple(channels)
-        warnings = [*offer.warnings, *strange, *self._label(snapshot, offer.units)]
-        self._left_out.say_all("discovery incomplete", warnings)
+        self.shortfalls = [*offer.warnings, *strange, *self._label(snapshot, offer.units)]
         self._placement = Placement(
             snapshot,
             offer.units,

@@ -5,7 +5,7 @@ from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node, warning
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_intelgpu.gpus import Found, Look, is_divided
+from deviceplugin_intelgpu.gpus import Look
 
 
 def look(node: Node) -> Iterable[Finding]:
@@ -19,24 +19,15 @@ def look(node: Node) -> Iterable[Finding]:
             means="the plugin does not offer it.",
             do="see what the driver says: dmesg | grep -e i915 -e xe.",
         )
-    yield from _hidden(found)
-
-
-def _hidden(found: Found) -> Iterable[Finding]:
-    """Yield the cards whose virtual functions no pod can get."""
-    offered = {gpu.physical for gpu in found.gpus}
-    for card in found.functions:
-        if is_divided(card) and card.address not in offered:
-            drivers = sorted({one.driver or "no driver" for one in card.virtual_functions})
-            yield warning(
-                card.address,
-                f"it has {len(card.virtual_functions)} virtual functions, with "
-                f"{', '.join(drivers) or 'no driver'}",
-                means="a card that has virtual functions is not offered beside them, and these "
-                "are not offered without i915 or xe.",
-                do="bind i915 or xe to them, or remove them: echo 0 to the card's sriov_numvfs. "
-                "For virtual machines, the generic plugin offers those that VFIO has.",
-            )
+    for card, reason in found.hidden.items():
+        yield warning(
+            card,
+            reason,
+            means="a card that has virtual functions is not offered beside them, and these "
+            "are not offered without i915 or xe.",
+            do="bind i915 or xe to them, or remove them: echo 0 to the card's sriov_numvfs. "
+            "For virtual machines, the generic plugin offers those that VFIO has.",
+        )
 
 
 _GPUS: Final = Hardware(

@@ -51,6 +51,14 @@ class Found:
     """Why GPUs are not offered, by address."""
     waiting: list[str] = field(default_factory=list)
     """Addresses of GPUs without a driver."""
+    divided: list[pci.Function] = field(default_factory=list)
+    """Cards in place of which pods get virtual functions."""
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Why no pod can get a card that has virtual functions, nor these, by its address."""
+        offered = {gpu.physical for gpu in self.gpus}
+        return {card.address: _hidden(card) for card in self.divided if card.address not in offered}
 
 
 class Look:
@@ -83,7 +91,10 @@ class Look:
     def _sort(self, function: pci.Function, nodes: drm.Nodes, found: Found) -> None:
         """Add a function to where it belongs in ``found``."""
         driver = self._driver(function, nodes)
-        if not self._selection.has(names(function, driver)) or is_divided(function):
+        if not self._selection.has(names(function, driver)):
+            return
+        if is_divided(function):
+            found.divided.append(function)
             return
         absences = nodes.absences(self._dev)
         if why := self._obstacle(function, driver, absences):
@@ -130,6 +141,14 @@ class Look:
             links=tuple(link.name for link in function.by_path()),
             controllers=tuple(str(one.relative_to(self._dev)) for one in function.nodes("mei")),
         )
+
+
+def _hidden(card: pci.Function) -> str:
+    drivers = sorted({one.driver or "no driver" for one in card.virtual_functions})
+    return (
+        f"it has {len(card.virtual_functions)} virtual functions, with "
+        f"{', '.join(drivers) or 'no driver'}"
+    )
 
 
 def is_divided(function: pci.Function) -> bool:

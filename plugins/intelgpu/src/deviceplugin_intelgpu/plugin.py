@@ -13,7 +13,7 @@ from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_intelgpu import labels, offer
+from deviceplugin_intelgpu import gpus, labels, offer
 from deviceplugin_intelgpu.gpus import DRIVERS, Found, Gpu, Look
 from deviceplugin_intelgpu.health import Memory
 from deviceplugin_intelgpu.placement import Placement
@@ -41,7 +41,6 @@ class IntelGpuPlugin(dp.Plugin):
         self._steady = SteadyHealth[str](Tolerance(patience=lasting, recovery=lasting))
         self._had_gpus = False
         self._absence = Problems(log, logging.INFO)
-        self._skipped = Problems(log)
         self._unlabelled = Problems(log)
         self._placement = Placement([], self._settings)
         self.watch_paths = [dri, dri / "by-path"]
@@ -49,15 +48,14 @@ class IntelGpuPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         found = self._found()
-        gpus = self._identified(found)
-        health = self._health(gpus)
+        own = self._identified(found)
+        health = self._health(own)
         self._memory.save()
-        self._placement = Placement(gpus, self._settings)
-        problems = [f"{address}: {reason}" for address, reason in found.skipped.items()]
-        self._skipped.say_all("GPU skipped", problems)
+        self._placement = Placement(own, self._settings)
+        self.shortfalls = self._missing(found)
         unwritten = label_file.update(self._settings.labels_file, labels.labels(found.functions))
         self._unlabelled.say_all("labels not written", unwritten)
-        return list(offer.devices(gpus, health, self._settings))
+        return list(offer.devices(own, health, self._settings))
 
     @override
     def prefer(
@@ -92,6 +90,17 @@ class IntelGpuPlugin(dp.Plugin):
             self._absence.say("", "no Intel GPU on this node")
         return found
 
+    def _missing(self, found: Found) -> list[str]:
+        """Return why GPUs of the node are not offered."""
+        cards = (gpus.names(one, one.driver) for one in found.functions)
+        reasons = {
+            **found.skipped,
+            **{card: f"is not offered: {why}" for card, why in found.hidden.items()},
+            **dict.fromkeys(found.waiting, "has no driver: dmesg | grep -e i915 -e xe"),
+        }
+        told = (f"{address}: {reason}" for address, reason in reasons.items())
+        return [*self._settings.selection.shortfalls(cards), *told]
+
     def _identified(self, found: Found) -> list[Gpu]:
         """Return the GPUs whose ids are theirs alone.
 
@@ -110,10 +119,10 @@ class IntelGpuPlugin(dp.Plugin):
                 own.append(gpu)
         return own
 
-    def _health(self, gpus: Sequence[Gpu]) -> dict[str, dp.Health]:
-        self._steady.keep({gpu.address for gpu in gpus})
+    def _health(self, own: Sequence[Gpu]) -> dict[str, dp.Health]:
+        self._steady.keep({gpu.address for gpu in own})
         health = {}
-        for gpu in gpus:
+        for gpu in own:
             certain, doubtful, worn = self._memory.verdict(gpu)
             health[gpu.address] = self._steady.weigh(
                 gpu.address, certain=[certain], doubtful=[doubtful], wear=[worn]

@@ -19,7 +19,7 @@ from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import devinfo, nics, offer, routes
 from deviceplugin_rdma.access import Access
-from deviceplugin_rdma.entries import Entry
+from deviceplugin_rdma.entries import DEFAULT, Entry
 from deviceplugin_rdma.links import Links
 from deviceplugin_rdma.nics import Names, Nic
 from deviceplugin_rdma.offer import Offered
@@ -77,6 +77,14 @@ class RdmaPlugin(dp.Plugin):
         offered = offer.devices(offers)
         self._placement = Placement(offered, settings.policy)
         self._offered = {one.device.id: one for one in offered}
+        used = {id(one.entry) for one in offers}
+        idle = [one for one in settings.entries if found and id(one) not in used]
+        self.shortfalls = [
+            f"{settings.resource(entry)} has no device: no function that is free is as its "
+            "selectors want it"
+            for entry in idle
+            if entry not in DEFAULT
+        ]
         self._publish()
         return [one.device for one in offered]
 

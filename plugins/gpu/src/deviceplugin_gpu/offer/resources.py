@@ -66,7 +66,10 @@ def offer(snapshot: Snapshot, settings: GpuSettings) -> Offer:
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
             made.units.append(unit)
-    made.units = sorted(_shared(made.units, settings.sharing), key=lambda unit: unit.key)
+    if snapshot.gpus and not gpus:
+        count = len(snapshot.gpus)
+        made.warnings.append(f"include and exclude choose none of the {count} GPUs that are here")
+    made.units = sorted(_shared(made, settings.sharing), key=lambda unit: unit.key)
     return made
 
 
@@ -150,14 +153,17 @@ def _name(text: str, patterns: Iterable[tuple[str, str]]) -> str:
     return next((name for pattern, name in patterns if names_model(pattern, text)), "")
 
 
-def _shared(units: Sequence[Unit], sharing: Sharing) -> Iterable[Unit]:
+def _shared(made: Offer, sharing: Sharing) -> Iterable[Unit]:
     """Return replicas of shared devices, and the others unchanged."""
     shares: dict[str, Share] = {}
     for share in sharing.shares:
-        own = [unit for unit in units if unit.resource == share.name]
-        for unit in _chosen(own, share):
+        own = [unit for unit in made.units if unit.resource == share.name]
+        chosen = list(_chosen(own, share))
+        if made.units and not chosen:
+            made.warnings.append(_without_effect(share, made.units, own))
+        for unit in chosen:
             shares.setdefault(unit.uuid, share)
-    for unit in units:
+    for unit in made.units:
         found = shares.get(unit.uuid)
         if found is None:
             yield unit
@@ -167,6 +173,14 @@ def _shared(units: Sequence[Unit], sharing: Sharing) -> Iterable[Unit]:
         for number in range(count):
             replica = None if count == 1 else number
             yield replace(unit, resource=resource, replica=replica, replicas=count)
+
+
+def _without_effect(share: Share, units: Sequence[Unit], own: Sequence[Unit]) -> str:
+    if own:
+        chosen = ", ".join(share.devices) if isinstance(share.devices, tuple) else share.devices
+        return f"sharing of {share.name} has no effect: none of its devices is {chosen}"
+    names = ", ".join(sorted({unit.resource for unit in units}))
+    return f"sharing of {share.name} has no effect: the resources here are {names}"
 
 
 def _chosen(units: Sequence[Unit], share: Share) -> Iterable[Unit]:

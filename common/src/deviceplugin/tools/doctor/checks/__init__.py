@@ -22,6 +22,7 @@ from deviceplugin.tools.doctor.checks import (
     _pod_resources,
     _registry,
     _selinux,
+    _shortfalls,
     _versions,
 )
 
@@ -37,6 +38,7 @@ KUBELET: Final[tuple[Check, ...]] = (
     _mode.CHECK,
     _pod_resources.CHECK,
     _checkpoint.CHECK,
+    _shortfalls.CHECK,
     _dra.CHECK,
     _dra_cluster.CHECK,
     _dra_runtime.CHECK,
