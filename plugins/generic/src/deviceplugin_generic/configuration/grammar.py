@@ -3,7 +3,6 @@
 ``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -27,7 +26,7 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_generic.configuration import choices, string_kinds
+from deviceplugin_generic.configuration import choices, go_expressions, string_kinds
 from deviceplugin_generic.configuration.entries import (
     MAX_COUNT,
     UNLIMITED,
@@ -214,9 +213,9 @@ ENTRY: Final = record(
 
 def _is_expression(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"is not a regular expression: {error}"
+        go_expressions.compiled(pattern)
+    except ValueError as error:
+        return f"is not a regular expression of Go: {error}"
     return ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import deviceplugin as dp
 from deviceplugin.kit import pci, pieces, usb, vfio
 from deviceplugin.kit.hardware import Device
-from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
 from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree
 
@@ -261,7 +261,7 @@ def _said(wanted: str | Selector) -> str:
 
 def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:
     """Yield the name and the match of each path below /dev that matches a rule of smarter's."""
-    regex = re.compile(rule.pattern)
+    regex = go_expressions.compiled(rule.pattern)
     root = str(tree.roots.dev)
     for folder, folders, files in os.walk(root):
         for name in sorted((*folders, *files)):
