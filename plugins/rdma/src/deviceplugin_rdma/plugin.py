@@ -78,7 +78,7 @@ class RdmaPlugin(dp.Plugin):
         self._placement = Placement(offered, settings.policy)
         self._offered = {one.device.id: one for one in offered}
         used = {id(one.entry) for one in offers}
-        idle = [one for one in settings.entries if found and id(one) not in used]
+        idle = [one for one in settings.resources if found and id(one) not in used]
         self.shortfalls = [
             f"{settings.resource(entry)} has no device: no function that is free is as its "
             "selectors want it"
