@@ -207,6 +207,17 @@ def test_a_stream_that_fails_at_once_is_not_tried_again(
     assert ["GetDevicePluginOptions", "ListAndWatch"] == failing.calls
 
 
+def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admissions(
+    kubelet: SimulatedKubelet, stub: Make
+) -> None:
+    failing = stub()
+    failing.failing["ListAndWatch"] = StubError("no")
+    failing.register()
+    kubelet.wait(lambda: not kubelet.registered)
+    kubelet.wait(lambda: node(kubelet) == (0, 0))
+    assert kubelet.admit(Pod.of("p", main={R: 0}))
+
+
 # As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
 # is stopped.
 @pytest.mark.parametrize("end", ["return", "error", "death"])

@@ -418,6 +418,15 @@ def test_limits_are_satisfied_through_dra_where_nothing_is_allocatable(
     assert "p" == claim["metadata"]["ownerReferences"][0]["name"]
 
 
+def test_a_pod_that_asks_for_zero_needs_no_claim(cluster: SimulatedCluster, make: Objects) -> None:
+    make.device_class(extendedResourceName=RESOURCE)
+    make.pod(limits={RESOURCE: 0})
+    cluster.settle()
+    assert "n1" == make.node_of("p")
+    assert "extendedResourceClaimStatus" not in make.status()
+    assert [] == cluster.list("ResourceClaim")
+
+
 def test_limits_are_satisfied_by_the_plugin_where_it_has_devices(
     cluster: SimulatedCluster, make: Objects
 ) -> None:

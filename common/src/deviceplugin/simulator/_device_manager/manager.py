@@ -145,9 +145,10 @@ class DeviceManager:
         """Treat all devices of the resource as unhealthy."""
         with self._host.changed:
             if endpoint := self.endpoints.get(resource):
+                # Without a list, the resource stays unknown to admissions.
                 lost = self.healthy.get(resource, set())
-                self.healthy[resource] = set()
                 self.unhealthy.setdefault(resource, set()).update(lost)
+                lost.clear()
                 endpoint.stopped_at = self._host.clock()
             self._host.notify()
 

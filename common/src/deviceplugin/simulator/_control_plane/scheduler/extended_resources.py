@@ -59,10 +59,10 @@ def special_claim(pod: Object, classes: Mapping[str, str]) -> SpecialClaim:
     for index, container in enumerate(containers(pod)):
         names = sorted(container["resources"]["requests"])
         for place, name in enumerate(names):
-            if name not in classes:
+            count = _devices(container).get(name, 0)
+            if name not in classes or not count:
                 continue
             request = f"container-{index}-request-{place}"
-            count = _devices(container)[name]
             exactly = {"deviceClassName": classes[name], "allocationMode": "ExactCount"}
             requests.append({"name": request, "exactly": {**exactly, "count": count}})
             mapping = {"containerName": container["name"], "resourceName": name}

@@ -132,11 +132,13 @@ class Scheduler:
         here = [one for one in self._store.list(POD) if _is_on(one, node["metadata"]["name"])]
         found = {}
         for resource, count in requests_of(pod).items():
+            if not count:
+                continue
             there = amount(allocatable.get(resource, "0"))
             name = class_of(resource, classes.values())
             if name and not there:
                 found[resource] = name
-            elif count and count > there - sum(requests_of(one).get(resource, 0) for one in here):
+            elif count > there - sum(requests_of(one).get(resource, 0) for one in here):
                 raise UnfitError(f"Insufficient {resource}")
         return found
 
