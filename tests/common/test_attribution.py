@@ -247,10 +247,12 @@ def test_an_old_answer_says_nothing_any_more(
 def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     plugin = ScriptedPlugin()
+    settings = {"pod_resources_interval": QUICK, "http_address": "127.0.0.1:0"}
     with (
         pod_resources(socket) as pods,
-        running(kubelet, plugin, pod_resources_socket=socket) as node,
+        kubelet.running(plugin, pod_resources_socket=socket, **settings) as node,
     ):
+        node.wait_for(RESOURCE, ())
         turned(node, 3)
         assert 1 == pods.asked  # by the discovery
         plugin.set("a")

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deviceplugin._attribution import checkpoint as _checkpoint
-from deviceplugin._attribution.checkpoint import Checkpoint, Entry
+from deviceplugin._attribution.checkpoint import Checkpoint, Entry, Recorded
 from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
@@ -85,7 +85,7 @@ def test_a_file_is_read_once_and_a_new_one_again(
     read: list[bytes] = []
     usual = _checkpoint._decoded
 
-    def decoded(text: bytes) -> Collection[Entry]:
+    def decoded(text: bytes) -> Recorded:
         read.append(text)
         return usual(text)
 

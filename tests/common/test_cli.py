@@ -645,7 +645,7 @@ def test_a_process_that_breaks_while_it_runs_is_a_failure(
             resource = "x.io/serial"
 
             def discover(self):
-                return ()
+                return [dp.Device("a")]  # its socket is the event that is read
 
         def fail(*_, **__):
             raise OSError(5, "the kernel is not well")

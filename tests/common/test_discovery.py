@@ -340,10 +340,16 @@ def test_a_resource_appears_and_goes_with_its_devices(kubelet: Kubelet) -> None:
     }
 
 
-def test_the_plugins_own_resource_is_there_without_devices(kubelet: Kubelet) -> None:
+def test_the_plugins_own_resource_is_known_without_devices(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin()) as node:
         node.wait_for(RESOURCE, set())
-        assert [RESOURCE] == list(node.kubelet.registered)
+        (resource,) = node.host.inventory()["resources"]
+        assert (RESOURCE, False, "", []) == (
+            resource["name"],
+            resource["registered"],
+            resource["problem"],
+            resource["devices"],
+        )
 
 
 def test_a_stop_hook_that_raises_is_logged_and_does_no_harm(

@@ -265,3 +265,18 @@ def test_it_is_registered_anew_when_its_options_change(
     lost = [vars(r)["reason"] for r in caplog.records if r.getMessage() == "registration lost"]
     assert ["the options of the registration changed"] == lost
     assert not endpoint.up_to_date
+
+
+def test_what_has_no_device_any_more_does_not_wait_for_a_kubelet(
+    simulated: SimulatedKubelet, clock: HeldClock
+) -> None:
+    simulated.stop()
+    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
+        eventually(lambda: endpoint.problem == "waiting for the kubelet", "the attempt")
+        endpoint.resource.publish([])
+        eventually(lambda: endpoint.up_to_date, "the end of the attempts")
+        assert ("", False) == (endpoint.problem, endpoint.is_registered)
+        simulated.start()
+        endpoint.resource.publish([dp.Device("b")])
+        simulated.wait_for(RESOURCE, {"b"})
+        assert 1 == simulated.registration_count(RESOURCE)

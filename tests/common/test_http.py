@@ -147,8 +147,9 @@ def test_the_inventory_is_served_as_json() -> None:
     since = dict.fromkeys(devices, 0.0)
     hold = Hold("x.io/dev", "b", "default", "door", "main", "one")
     host.resources = [
-        Report("x.io/dev", "Plugin", "", devices, since, {"b": [hold]}),
-        Report("x.io/none", "Plugin", "not advertised", {}, {}, None),
+        Report("x.io/dev", "Plugin", True, "", devices, since, {"b": [hold]}),
+        Report("x.io/none", "Plugin", False, "not advertised", {}, {}, None),
+        Report("x.io/dra", "Plugin", False, "", {}, {}, None),
     ]
     host.short = ["Plugin: card 1 has no driver"]
     with serving(host=host) as server:
@@ -181,6 +182,13 @@ def test_the_inventory_is_served_as_json() -> None:
                 "plugin": "Plugin",
                 "registered": False,
                 "problem": "not advertised",
+                "devices": [],
+            },
+            {
+                "name": "x.io/dra",
+                "plugin": "Plugin",
+                "registered": False,
+                "problem": "",
                 "devices": [],
             },
         ],

@@ -10,7 +10,8 @@ from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.encoding import encode_list
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.offer import Offer, Options
+from deviceplugin._kubelet.admission import ADMIT_ALL
+from deviceplugin._kubelet.offer import Need, Offer, Options
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
@@ -117,3 +118,39 @@ def test_pre_start_is_not_required_while_dra_has_to_do_with_the_resource() -> No
     node.ownership.switch("device-plugin")
     required.append(node.offer.options.pre_start)
     assert [True, True, False, False, True] == required
+
+
+def test_a_registration_serves_pods_with_any_device_that_is_not_withheld(node: Node) -> None:
+    assert not node.offer.is_wanted
+    node.resource.publish([])
+    assert not node.offer.is_wanted
+    node.resource.publish([dp.Device("a"), dp.Device("b", health=SICK)])
+    node.ownership.prepare(CLAIM, [(NAME, "a")])
+    assert node.offer.is_wanted
+    node.resource.publish([dp.Device("a")])
+    assert not node.offer.is_wanted
+    node.ownership.unprepare(CLAIM.uid)
+    assert node.offer.is_wanted
+
+
+def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -> None:
+    node.resource.publish([dp.Device("a"), dp.Device("b")])
+    node.ownership.switch("dra")
+    assert not node.offer.is_wanted
+    node.ownership.switch("device-plugin")
+    with node.ownership.allocating(NAME, ["a"]):
+        node.ownership.switch("dra")
+        assert node.offer.is_wanted
+    assert node.offer.is_wanted, "until it is certain that the pod has ended"
+
+
+def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
+    node = Node(Starting())
+    node.resource.publish([dp.Device("a")])
+    need = Need(node.offer, ADMIT_ALL)
+    need.told(node.offer.options)
+    node.ownership.switch("dra")
+    assert need.is_there
+    need.told(node.offer.options)
+    assert not need.is_there
+    assert not Need(node.offer, ADMIT_ALL).is_there, "the kubelet does not know the resource"

@@ -152,15 +152,15 @@ def test_a_device_under_two_resources_has_one_holder(
 def test_two_plugins_of_a_process_do_not_give_out_one_device(
     kubelet: Kubelet, paths: Sequence[Path]
 ) -> None:
-    one = paths[0]
+    one, two = paths
     plugins = (
         ScriptedPlugin(stick("mine", one)),
-        ScriptedPlugin(stick("yours", one), resource=RIVAL),
+        ScriptedPlugin(stick("yours", one), stick("other", two), resource=RIVAL),
     )
     with running(kubelet, *plugins) as node:
-        node.wait_for(RIVAL, {"yours"})
+        node.wait_for(RIVAL, {"yours", "other"})
         node.allocate("mine", resource=RESOURCE)
-        node.wait_for(RIVAL, set(), {"yours"})
+        node.wait_for(RIVAL, {"other"}, {"yours"})
         with pytest.raises(grpc.RpcError, match=r"held as mine of example\.com/thing"):
             node.allocate("yours", resource=RIVAL)
 

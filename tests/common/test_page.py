@@ -59,12 +59,14 @@ def report(
     *devices: dp.Device,
     name: str = "x.io/dev",
     problem: str = "",
+    registered: bool = True,
     holders: Mapping[str, Sequence[Hold]] | None = None,
     since: float = NOW,
 ) -> Report:
     return Report(
         name=name,
         plugin="Plugin",
+        registered=registered,
         problem=problem,
         devices={device.id: device for device in devices},
         since={device.id: since for device in devices},
@@ -135,6 +137,12 @@ def test_many_holders_of_one_device_are_counted() -> None:
     holders = {"a": [hold("a", f"pod{number}") for number in range(6)]}
     ((_, _, _, text, _),) = cells(page(report(dp.Device("a"), holders=holders)))
     assert text.endswith("default/pod3mainand 2 more")
+
+
+def test_a_resource_that_need_not_be_registered_is_no_trouble() -> None:
+    reader = page(report(dp.Device("a"), registered=False))
+    assert "not registered: nothing to offer" in reader.texts
+    assert "Not ready" not in reader.texts
 
 
 def test_why_a_resource_is_not_registered_is_told() -> None:

@@ -502,10 +502,14 @@ class Register(Admission):
         return False
 
     @override
-    def remembered(self, resource: str) -> Collection[str]:
+    def held(self, resource: str) -> Collection[str]:
         return ()
 
-    avoided = remembered
+    avoided = held
+
+    @override
+    def remembers(self, resource: str) -> bool:
+        return False
 
 
 class ReluctantPlugin(ScriptedPlugin):

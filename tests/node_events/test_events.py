@@ -168,6 +168,15 @@ def written(tmp_path: Path, page: object) -> str:
     return f"--plugin={tmp_path / 'devices.json'}"
 
 
+def test_a_resource_that_need_not_be_registered_is_no_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resource = {"name": R, "registered": False, "problem": "", "devices": []}
+    plugin = written(tmp_path, {"resources": [resource]})
+    assert 0 == main(["--node=n1", "--once", "--dry-run", plugin])
+    assert "" == capsys.readouterr().out
+
+
 def test_a_dry_run_prints_what_it_would_create(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

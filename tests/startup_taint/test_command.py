@@ -110,6 +110,13 @@ def test_what_a_plugin_answers_is_understood(
         assert Readiness(resources=resources) == readiness(f"{url}/devices")
 
 
+def test_a_resource_that_need_not_be_registered_is_not_waited_for_on_the_node() -> None:
+    resource = {"name": R, "registered": False, "problem": "", "devices": [{"healthy": True}]}
+    with running(Script()) as script:
+        script.otherwise = lambda _asked: Answer.of({"resources": [resource]})
+        assert Readiness(resources={R: None}) == readiness(script.url)
+
+
 def test_a_plugin_whose_discovery_fails_is_not_ready_and_says_why(kubelet: Kubelet) -> None:
     plugin = CameraPlugin()
     plugin.failing = True

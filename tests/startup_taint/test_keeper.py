@@ -147,13 +147,14 @@ def test_the_taint_stays_while_the_plugin_is_not_ready_and_that_is_said_once(
         ({R: "2"}, {R: "0"}, {R: False}, True),
         ({R: "0"}, {R: "0"}, {R: False}, False),
         ({R: "2"}, {R: "2"}, {R: True, "example.com/mig": True}, False),
+        ({}, {}, {R: None}, True),
     ],
 )
 def test_the_node_must_show_every_resource(
     cluster: Cluster,
     capacity: dict[str, str],
     allocatable: dict[str, str],
-    resources: dict[str, bool],
+    resources: dict[str, bool | None],
     *,
     shown: bool,
 ) -> None:

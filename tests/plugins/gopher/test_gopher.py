@@ -44,12 +44,12 @@ def test_every_file_is_a_gopher(kubelet: Kubelet, plugin: GopherPlugin, director
         node.wait_for(GOPHER, {"fred", "wilma", ".hidden", "with blank", "é"})
 
 
-def test_an_empty_directory_is_a_resource_without_gophers(
+def test_an_empty_directory_has_no_gophers_and_is_no_fault(
     kubelet: Kubelet, plugin: GopherPlugin
 ) -> None:
     with kubelet.running(plugin) as node:
         node.wait_for(GOPHER, ())
-        assert {GOPHER} == node.kubelet.registered
+        assert [] == node.host.troubles()
 
 
 def test_files_that_come_go_and_are_renamed_are_noticed(

@@ -45,10 +45,12 @@ def gopher(name: str) -> dp.Device:
 class DualNode:
     """A cluster with one node, its kubelet, and a plugin in ``root``, which starts with ``start``.
 
-    A DeviceClass gives pods that ask for the resource devices of DRA if the node has no others.
+    A DeviceClass gives pods that ask for the resource devices of DRA if the node has no others. The
+    kubelet forgets a lost resource after ``stop_grace`` seconds.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, stop_grace: float = 300.0) -> None:
+        self._stop_grace = stop_grace
         self.plugin = Gophers(*map(gopher, IDS), resource=RESOURCE)
         self._root = root
         self._stack = ExitStack()
@@ -62,7 +64,11 @@ class DualNode:
         self.make = Objects(self.cluster)
         self.make.device_class(extendedResourceName=RESOURCE)
         config = KubeletConfig(
-            dra=True, watch_interval=0.05, sync_interval=0.05, cdi_dirs=(self._root / "cdi",)
+            dra=True,
+            watch_interval=0.05,
+            sync_interval=0.05,
+            stop_grace=self._stop_grace,
+            cdi_dirs=(self._root / "cdi",),
         )
         api = ApiServer(self.cluster.url)
         self.node = self._stack.enter_context(

@@ -102,6 +102,7 @@ class Dra(DraFront):
         self._ownership = ownership
         self._resources = resources
         self._discovered = discovered
+        self._holdings = holdings
         self._published_once = False
         self._directories = directories
         self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
@@ -130,7 +131,7 @@ class Dra(DraFront):
             registered=self._registered,
             unusable=self._unusable,
         )
-        self._forgotten = self._make_forgotten(settings, holdings)
+        self._forgotten = self._make_forgotten(settings)
         self._publisher = self._make_publisher(settings, api, metrics)
         try:
             self._driver.restore()
@@ -143,13 +144,11 @@ class Dra(DraFront):
         ]
         self._endings: dict[str, Callable[[], None]] = {}
 
-    def _make_forgotten(
-        self, settings: Settings, holdings: Callable[[], Holdings | None]
-    ) -> ForgottenClaims:
+    def _make_forgotten(self, settings: Settings) -> ForgottenClaims:
         return ForgottenClaims(
             self._names.driver,
             records=self._driver.records,
-            holdings=holdings,
+            holdings=self._holdings,
             claims=self.claims,
             release=self._driver.release,
             is_registered=lambda: self._driver.is_registered,
@@ -219,7 +218,9 @@ class Dra(DraFront):
 
     @override
     def problem(self) -> str:
-        blind = self._ownership.mode == "dra" and not self._ownership.known
+        # Only this shows that the kubelet is gone: it says nothing to the driver.
+        is_known = self._ownership.known and self._holdings() is not None
+        blind = self._ownership.mode == "dra" and not is_known
         return self._driver.problem() or (_UNKNOWN if blind else "")
 
     @override

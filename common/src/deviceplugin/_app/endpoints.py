@@ -71,16 +71,24 @@ class Endpoints:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
     def problem(self, resource: str) -> str:
-        """Return why the kubelet is not watching ``resource``; empty if it is."""
-        with self._lock:
-            running = self._endpoints.get(resource)
-        return NOT_ADVERTISED if running is None else running[0].problem
+        """Return why the kubelet is not watching ``resource``; empty if it is, or need not."""
+        endpoint = self._find(resource)
+        return NOT_ADVERTISED if endpoint is None else endpoint.problem
+
+    def is_registered(self, resource: str) -> bool:
+        """Return whether the kubelet is watching ``resource``."""
+        endpoint = self._find(resource)
+        return endpoint is not None and endpoint.is_registered
 
     def up_to_date(self, resource: str) -> bool:
-        """Return whether the kubelet has been sent the latest list and options of ``resource``."""
+        """Return whether the kubelet has the latest list and options of ``resource``, or none."""
+        endpoint = self._find(resource)
+        return endpoint is not None and endpoint.up_to_date
+
+    def _find(self, resource: str) -> Endpoint | None:
         with self._lock:
             running = self._endpoints.get(resource)
-        return running is not None and running[0].up_to_date
+        return None if running is None else running[0]
 
     def servers(self) -> Mapping[str, Server]:
         """Return the servers that run now, by the name of the resource."""

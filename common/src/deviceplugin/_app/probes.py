@@ -81,7 +81,12 @@ class Status:
         """Return all resources in their current state, sorted by name."""
         holdings = self._tracker.current()
         return [
-            Report.of(resource, self._endpoints.problem(name), holdings)
+            Report.of(
+                resource,
+                self._endpoints.problem(name),
+                holdings,
+                registered=self._endpoints.is_registered(name),
+            )
             for name, resource in sorted(self._catalogue.resources().items())
         ]
 

@@ -39,16 +39,29 @@ class Entry(NamedTuple):
         return [node.host_path for node in answer.devices]
 
 
+class Recorded(NamedTuple):
+    """What the kubelet has recorded."""
+
+    entries: Collection[Entry]
+    registered: Collection[str]
+    """The resources that are registered, or were in its last five minutes."""
+
+
 class Checkpoint:
     """The checkpoint in ``directory``, which is the plugin directory. For one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
-        self._known: tuple[object, Collection[Entry] | None] | None = None
+        self._known: tuple[object, Recorded | None] | None = None
         self._problems = Problems(log)
 
     def entries(self) -> Collection[Entry]:
-        """Return what is recorded; nothing if that is not known.
+        """Return which devices are recorded; none if that is not known."""
+        recorded = self.recorded()
+        return () if recorded is None else recorded.entries
+
+    def recorded(self) -> Recorded | None:
+        """Return what is recorded; None if that is not known.
 
         It is not known if there is no file, as where the directory is not mounted, if it cannot be
         read, or if its checksum is wrong. A file that has not changed is not read again.
@@ -62,32 +75,34 @@ class Checkpoint:
                     self._known = version, self._read(file.read(_MAX_BYTES + 1))
         except OSError:  # it is not there yet, or may not be read
             self._known = None
-            return ()
-        return self._known[1] or ()
+            return None
+        return self._known[1]
 
     @property
     def is_known(self) -> bool:
         """Whether the last `entries` were all that is recorded."""
         return self._known is not None and self._known[1] is not None
 
-    def _read(self, text: bytes) -> Collection[Entry] | None:
+    def _read(self, text: bytes) -> Recorded | None:
         try:
-            entries = _decoded(text)
+            recorded = _decoded(text)
         except ValueError as error:
             fields: dict[str, Any] = {"file": str(self._path), "error": str(error)}
             self._problems.say("checkpoint", "kubelet checkpoint ignored", **fields)
             return None
         self._problems.over("checkpoint")
-        return entries
+        return recorded
 
 
-def _decoded(text: bytes) -> Collection[Entry]:
-    """Return the entries of the checkpoint ``text``; raise ValueError if it is not a valid one."""
+def _decoded(text: bytes) -> Recorded:
+    """Return what the checkpoint ``text`` has; raise ValueError if it is not a valid one."""
     if len(text) > _MAX_BYTES:
         raise ValueError(f"is longer than {_MAX_BYTES} bytes")
-    return [
+    found = decode(text)
+    entries = [
         Entry(one.pod, one.container, one.resource, device, one.response)
-        for one in decode(text).entries
+        for one in found.entries
         for ids in one.devices.values()
         for device in ids
     ]
+    return Recorded(entries, found.registered)

@@ -89,6 +89,12 @@ class CheckpointHolds:
             found = any(entry.resource in ours for entry in self._checkpoint.entries())
             return self._checkpoint.is_known and not found
 
+    def remembers(self, resource: str) -> bool:
+        """Return whether the kubelet has ``resource`` on record; False if that is not known."""
+        with self._lock:
+            recorded = self._checkpoint.recorded()
+        return recorded is not None and resource in recorded.registered
+
     def held(self, holdings: Holdings, ours: Collection[str]) -> frozenset[Key]:
         """Return the devices that pods may hold, listed or not, of the resources ``ours``.
 

@@ -77,14 +77,14 @@ class Forgotten:
         lost = {one for one in lost if (one.owner, one.resource) not in said}
         return replace(found, holds=(found.holds or frozenset()) | lost)
 
-    def remembered(self, resource: str) -> frozenset[str]:
+    def held(self, resource: str) -> frozenset[str]:
         """Return the devices of ``resource`` that pods hold, as far as any kubelet has said."""
         with self._lock:
             holds = self._lost | self._last
         return frozenset(one.device for one in holds if one.resource == resource)
 
     def of(self, resource: str) -> frozenset[str]:
-        """Return those of ``remembered`` that the present kubelet has not confirmed."""
+        """Return those of ``held`` that the present kubelet has not confirmed."""
         with self._lock:
             return frozenset(one.device for one in self._lost_to_this() if one.resource == resource)
 

@@ -178,9 +178,8 @@ class Ownership:
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
         closed = held or (protocol_state.LEAVING_PLUGIN if is_leaving else "")
-        return protocol_state.of(
-            device, offered=offered, closed=closed, claimed=self._claims.way(key)
-        )
+        claimed = self._claims.way(key)
+        return protocol_state.of(device, offered=offered, closed=closed, claimed=claimed)
 
     # The mode, and the handover from one to the other.
 
@@ -221,6 +220,11 @@ class Ownership:
             held = any(name in ours for name, _ in self._pods.held)
             return self._mode == "dra" and (held or bool(self._handover))
 
+    def concerns_pods(self, resource: str) -> bool:
+        """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
+        with self._lock:
+            return self._holders.may_be_of_pods(resource)
+
     @property
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
@@ -246,8 +250,8 @@ class Ownership:
             others = self._holders.observe(holdings, kubelet, now, records)
             if self._mode == "dra" and holdings.holds is not None:
                 held = self._pods.held | self._holders.allocating.keys()
-                listed, complete = self._pods.listed, holdings.complete
-                self._handover.observe(listed, held, kubelet, now, complete=complete)
+                listed = self._pods.listed
+                self._handover.observe(listed, held, kubelet, now, complete=holdings.complete)
             changed = before != self._state()
         self._call(others=others, changed=changed)
 
@@ -279,11 +283,8 @@ class Ownership:
 
     def elsewhere(self, resource: str) -> Mapping[str, str]:
         """Return the devices of ``resource`` that are held under another id, each with by whom."""
-        if not self.hardware.rivals:
-            return _NOTHING
         with self._lock:
-            ours = (key for key in self.hardware.rivals if key[0] == resource)
-            return {key[1]: self._holders.elsewhere(key) for key in ours}
+            return self._holders.held_elsewhere(resource)
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:

@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from deviceplugin._platform import open_files, rpc
+from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 
@@ -173,6 +174,11 @@ class PodResources:
                     found.update(_holds(answer.pod_resources))
                     claimed.update(_claimed(answer.pod_resources))
         return Holdings(frozenset(found), frozenset(known), claimed=frozenset(claimed))
+
+    def check_same(self, kubelet: Identity) -> None:
+        """Raise KubeletUnavailableError if the kubelet is not ``kubelet`` any more."""
+        if file_identity(self.socket) != kubelet:
+            raise KubeletUnavailableError(f"{self.socket}: the kubelet restarted meanwhile")
 
     def _exists(self, path: Path) -> bool:
         try:

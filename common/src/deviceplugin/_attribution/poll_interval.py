@@ -18,6 +18,7 @@ class PollInterval:
         self._timing = timing
         self._ownership = ownership
         self._draining_since = time.monotonic()
+        self._is_draining = False
         self._holders: tuple[object, object] = (None, None)
         """What DRA waits for, and what pods held, in the last poll."""
 
@@ -29,9 +30,14 @@ class PollInterval:
         unknown = self._ownership.wanted and not self._ownership.known
         return self._timing.retry if unknown else self._timing.interval
 
-    def note(self, holdings: Holdings, ours: Collection[str]) -> None:
-        """Poll often again if anything has changed of the resources ``ours``."""
+    def note(self, holdings: Holdings, ours: Collection[str]) -> bool:
+        """Poll often again if anything has changed of the resources ``ours``.
+
+        Return whether DRA has just got the last device that it waited for.
+        """
+        was_draining, self._is_draining = self._is_draining, self._ownership.draining
         holds = {hold for hold in holdings.holds or () if hold.resource in ours}
         holders = self._ownership.leaving, holds
         if holders != self._holders:
             self._holders, self._draining_since = holders, time.monotonic()
+        return was_draining and not self._is_draining

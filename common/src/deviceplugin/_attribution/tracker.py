@@ -35,7 +35,6 @@ from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
 
-_NOT_NEEDED: Final = nullcontext()
 _IDLE_TIMEOUT: Final = 2.0
 """Most seconds to wait for an allocation to end before a List."""
 
@@ -49,8 +48,7 @@ class HoldingsTracker:
         resources: Returns all resources of this process, by name.
         metrics: The metrics of this process.
         ownership: Decides who gets a device, and is told what pods hold.
-        exposed: Whether others want to know what pods hold. If not, it polls only for plugins that
-            override ``released`` or are exclusive.
+        exposed: Whether others want to know; if not, it polls only for ``released``, ``exclusive``.
         own_pod: Name of the pod that this process may be in.
         checkpoint: The kubelet's.
     """
@@ -89,7 +87,7 @@ class HoldingsTracker:
         self._failures = Problems(log, logging.ERROR)
         self._recorded = CheckpointHolds(checkpoint)
         self._forgotten = Forgotten(service.socket)
-        self.remembered, self.avoided = self._forgotten.remembered, self._forgotten.of
+        self.held, self.avoided = self._forgotten.held, self._forgotten.of
         self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
@@ -117,8 +115,9 @@ class HoldingsTracker:
         """Poll now, because there are devices where there were none."""
         self._poll_in(0.0)
 
-    def _poll_in(self, seconds: float) -> None:
+    def _poll_in(self, seconds: float, *, by_list: bool = False) -> None:
         with self._changed:
+            self._schedule.list_due |= by_list
             self._schedule.poll_at(time.monotonic() + seconds)
             self._changed.notify_all()
 
@@ -149,9 +148,9 @@ class HoldingsTracker:
             return
         self._problems.over("poll")
         self._failures.over("poll")
-        self._ownership.observe(holdings, kubelet, self._recorded.given)
-        self._interval.note(holdings, self._resources())
-        self._poll_in(self._interval.seconds)
+        ended = self._interval.note(holdings, self._resources())
+        # A kubelet that has not collected the devices of ended pods rejects pods with zero.
+        self._poll_in(self._interval.seconds, by_list=ended)
         if holdings.holds is not None:
             self._releases.observe(Observation.of(holdings, kubelet))
 
@@ -169,23 +168,23 @@ class HoldingsTracker:
             KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._asking:
-            holdings, kubelet = self._with_recorded(self._list()), self._view.kubelet
-        self._ownership.observe(holdings, kubelet, self._recorded.given)
-        return self._with_claims(holdings)
+            return self._with_claims(self._observed(self._list()))
 
     def _poll(self) -> tuple[Holdings, Identity]:
         """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
         with self._asking:
-            holdings = self._get() or self._list()
-            return self._with_recorded(holdings), self._view.kubelet
+            return self._observed(self._get() or self._list()), self._view.kubelet
 
-    def _with_recorded(self, holdings: Holdings) -> Holdings:
+    def _observed(self, holdings: Holdings) -> Holdings:
+        """Return ``holdings`` with what is recorded; ownership takes account of both, in order."""
         ours = self._resources()
         recorded = self._recorded.held(holdings, ours)
         # A kubelet without pods gives the same list as one that does not know its pods yet.
         is_listed = holdings.holds is not None and not holdings.pods
         complete = holdings.complete or (is_listed and self._recorded.is_free(ours))
-        return replace(holdings, recorded=recorded, complete=complete)
+        holdings = replace(holdings, recorded=recorded, complete=complete)
+        self._ownership.observe(holdings, self._view.kubelet, self._recorded.given)
+        return holdings
 
     def _with_claims(self, holdings: Holdings) -> Holdings:
         return with_claims(holdings, self._ownership.claims(), self.places())
@@ -203,7 +202,7 @@ class HoldingsTracker:
         except NoGetError:
             self._view = self._view.without_get(kubelet)
             return None
-        self._check_same(kubelet)
+        self._service.check_same(kubelet)
         self._view = self._view.after_get(found, pods, self._resources(), time.monotonic())
         return self._view.holdings
 
@@ -217,7 +216,7 @@ class HoldingsTracker:
         try:
             kubelet = file_identity(self._service.socket)
             listed = self._service.list()
-            self._check_same(kubelet)
+            self._service.check_same(kubelet)
         except KubeletUnavailableError:
             with self._changed:
                 self._schedule.list_failed()
@@ -228,11 +227,6 @@ class HoldingsTracker:
         now = time.monotonic()
         self._view = self._forgotten.after_list(self._view, listed, kubelet, self._resources(), now)
         return self._view.holdings
-
-    def _check_same(self, kubelet: Identity) -> None:
-        socket = self._service.socket
-        if file_identity(socket) != kubelet:
-            raise KubeletUnavailableError(f"{socket}: the kubelet restarted meanwhile")
 
     # For other threads.
 
@@ -245,6 +239,10 @@ class HoldingsTracker:
         """Return whether ``admit`` may wait for ``released``, or ask the kubelet."""
         plugin = resource.plugin
         return plugin.exclusive or Capabilities.of(plugin).released
+
+    def remembers(self, resource: str) -> bool:
+        """Return whether the kubelet has ``resource`` on record; False if that is not known."""
+        return self._recorded.remembers(resource)
 
     @contextmanager
     def admit(
@@ -266,7 +264,7 @@ class HoldingsTracker:
             self._schedule.begin_allocation()
         given: list[Key] = []
         try:
-            checked = self._checked(resource, ids) if self.may_wait(resource) else _NOT_NEEDED
+            checked = self._checked(resource, ids) if self.may_wait(resource) else nullcontext()
             with checked, self._ownership.allocating(resource.name, ids):
                 yield
             given = [(resource.name, device_id) for device_id in ids]

@@ -17,8 +17,9 @@ class Report(NamedTuple):
 
     name: str
     plugin: str
+    registered: bool
     problem: str
-    """Why it is not registered; empty if it is."""
+    """Why it is not registered; empty if it is, or need not be."""
     devices: Mapping[str, Device]
     since: Mapping[str, float]
     """The time when the health of each device last changed, in seconds since the epoch."""
@@ -26,12 +27,15 @@ class Report(NamedTuple):
     """The holders of each held device, by its id; None if they are unknown."""
 
     @classmethod
-    def of(cls, resource: Resource, problem: str, holdings: Holdings | None) -> "Report":
+    def of(
+        cls, resource: Resource, problem: str, holdings: Holdings | None, *, registered: bool
+    ) -> "Report":
         """Return the report of ``resource``."""
         devices = resource.devices
         return cls(
             name=resource.name,
             plugin=type(resource.plugin).__name__,
+            registered=registered,
             problem=problem,
             devices=devices,
             since={device_id: resource.since(device_id) for device_id in devices},
@@ -43,7 +47,7 @@ class Report(NamedTuple):
         return {
             "name": self.name,
             "plugin": self.plugin,
-            "registered": not self.problem,
+            "registered": self.registered,
             "problem": self.problem,
         }
 

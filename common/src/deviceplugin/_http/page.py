@@ -109,12 +109,16 @@ def _count(number: int, noun: str = "device") -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def _registration(report: Report) -> str:
+    if report.problem:
+        return f'<span class="bad">not registered: {_cut(report.problem)}</span>'
+    if not report.registered:
+        return '<span class="soft">not registered: nothing to offer</span>'
+    return '<span class="good">registered</span>'
+
+
 def _resource(report: Report, shown: Sequence[Device], now: float) -> str:
-    state = (
-        f'<span class="bad">not registered: {_cut(report.problem)}</span>'
-        if report.problem
-        else '<span class="good">registered</span>'
-    )
+    state = _registration(report)
     hidden = len(report.devices) - len(shown)
     more = (
         f'<p class="soft">{_count(hidden)} more, not shown: see <a href="devices">devices</a>.</p>'

@@ -30,11 +30,17 @@ class Admission(Protocol):
     def may_wait(self, resource: Resource) -> bool:
         """Return whether entering the context for devices of ``resource`` may take long."""
 
-    def remembered(self, resource: str) -> Collection[str]:
+    def held(self, resource: str) -> Collection[str]:
         """Return the devices of ``resource`` that pods hold, as far as is known."""
 
     def avoided(self, resource: str) -> Collection[str]:
-        """Return those of ``remembered`` that the kubelet may take for free."""
+        """Return those of ``held`` that the kubelet may take for free."""
+
+    def remembers(self, resource: str) -> bool:
+        """Return whether the kubelet has ``resource`` on record: registered, or lost lately.
+
+        False if that is not known.
+        """
 
 
 class _AdmitAll(Admission):
@@ -49,10 +55,14 @@ class _AdmitAll(Admission):
         return False
 
     @override
-    def remembered(self, resource: str) -> Collection[str]:
+    def held(self, resource: str) -> Collection[str]:
         return ()
 
-    avoided = remembered
+    avoided = held
+
+    @override
+    def remembers(self, resource: str) -> bool:
+        return False
 
 
 ADMIT_ALL: Final[Admission] = _AdmitAll()

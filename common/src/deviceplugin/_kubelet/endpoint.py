@@ -1,26 +1,24 @@
 """Keeping one resource registered with the kubelet, whatever happens on either side."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Need, Offer
 from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
-from deviceplugin._kubelet.server import Server, is_socket_of, remove_stale_sockets
+from deviceplugin._kubelet.server import Server, remove_stale_sockets
 from deviceplugin._kubelet.socket_alias import SocketAlias
-from deviceplugin._kubelet.sockets import SocketNews
+from deviceplugin._kubelet.sockets import OwnSockets, SocketNews
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin._platform.file_identity import Identity
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.by_kubelet_socket import Registrar, is_directory
+from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import RegistrationRefusedError
-from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 _AFTER_STREAM: Final = 0.1
 """Seconds that the kubelet gets to notice that we ended our stream, before we register again.
@@ -41,13 +39,15 @@ _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
 """Seconds between attempts to start the plugin."""
+_NOT_NEEDED: Final = "no pod could get a device, or has one"
 
 
 class Endpoint:
     """One resource, its server and its registration. ``steps`` are run by a thread of its own.
 
     It serves, registers and watches. After any loss it starts over with a new socket, by the same
-    function. It uses the first of ``registrars`` whose directory exists.
+    function. It uses the first of ``registrars`` whose directory exists. While there is no need for
+    a registration, it waits for one.
     """
 
     def __init__(
@@ -65,10 +65,9 @@ class Endpoint:
         """The server that serves the resource now, if there is one."""
         self._offer = offer
         self._admission = admission
-        self._registrars = registrars
-        self._registrar = registrars[0]
-        self._settled: Sequence[Registrar] = ()
-        self._sockets = sockets
+        self._need = Need(offer, admission)
+        self._is_resting = False
+        self._choice = RegistrarChoice(registrars)
         self._metrics = metrics
         self._hooks = Hooks()
         self._status = EndpointStatus(resource.name, metrics)
@@ -77,19 +76,22 @@ class Endpoint:
         self._waiter = Waiter(clock)
         self._poked: Callable[[], None] = lambda: None
         offer.subscribe(self._poke)
+        offer.watch(self._on_list)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._stream_timeout = _STREAM_TIMEOUT
-        self._names: tuple[str, ...] = ()
-        """Those of our sockets now."""
+        self._sockets = OwnSockets(resource.name, sockets, self._choice, self._poke)
         self._alias: SocketAlias | None = None
-        self._own_names: deque[str] = deque(maxlen=8)
-        self._rival_left = False
         self._last_seen: Identity = None
 
     @property
     def problem(self) -> str:
-        """Why the kubelet is not watching the resource; empty while it is."""
+        """Why the kubelet is not watching the resource; empty while it is, or need not."""
         return self._status.problem
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the kubelet is watching the resource."""
+        return self.server is not None and not self.problem
 
     def recheck(self) -> None:
         """Check again, because the resource's plugin has been replaced."""
@@ -106,9 +108,9 @@ class Endpoint:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the kubelet has been sent the latest list, with the latest options."""
+        """Whether the kubelet has what it should: the latest list, with the latest options."""
         server = self.server
-        return server is not None and server.servicer.up_to_date
+        return self._is_resting if server is None else server.servicer.up_to_date
 
     def stop(self) -> None:
         """Make ``steps`` end the streams, remove the socket, call the stop hook and end."""
@@ -124,9 +126,9 @@ class Endpoint:
         would not help: the caller must end the process.
         """
         name = self.resource.name
-        self._sockets.listen(name, self._on_socket_change)
+        self._sockets.open()
         try:
-            for registrar in self._registrars:
+            for registrar in self._choice.all:
                 remove_stale_sockets(name, registrar.directory)
             while not self._waiter.is_over():
                 try:
@@ -136,37 +138,28 @@ class Endpoint:
                     self._status.failed(text, cause=error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
-            self._sockets.forget(name, self._on_socket_change)
+            self._sockets.close()
             self._offer.close()
             self._lifecycle.stop()
             self._status.forget()
 
-    def _on_socket_change(self, name: str | None) -> None:
-        if name in {None, KUBELET_SOCKET, *self._names}:
+    def _on_list(self) -> None:
+        if self._need.is_there != (self.server is not None):
             self._poke()
-        elif name and name not in self._own_names and self._is_rival(name):
-            # With two plugins for one resource, the kubelet forgets both when the later one stops.
-            self._rival_left = True
-            self._poke()
-
-    def _is_rival(self, name: str) -> bool:
-        """Return whether ``name`` was the socket of another plugin for this resource."""
-        ours = is_socket_of(self.resource.name, name)
-        return ours and file_identity(self._registrar.directory / name) is None
 
     def _live_once(self) -> Iterator[float]:
         """Serve and register once, and return when the registration is lost."""
         if not self._lifecycle.start():
             self._waiter.pause(_START_AGAIN)
             return
-        if self._registrar not in self._settled:
-            here = [r for r in self._registrars if is_directory(r.directory)]
-            self._settled = here[:1]  # permanently: a directory that disappears will come back
-            self._registrar = here[0] if here else self._registrars[0]
+        if not self._need.is_there:
+            yield from self._rest()
+            return
+        self._choice.make()
         try:
             server = Server(
                 self._offer,
-                self._registrar,
+                self._choice.current,
                 admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
@@ -178,10 +171,7 @@ class Endpoint:
             self._pause_until_directories_change()
             return
         self._alias = self._alias_of(server)
-        self._names = (server.name, self._alias.path.name) if self._alias else (server.name,)
-        self._own_names.append(server.name)
-        self._sockets.name(self._on_socket_change, *self._names)
-        self._rival_left = False
+        self._sockets.replace(server.name, *([self._alias.path.name] if self._alias else []))
         self.server = server
         try:
             yield from self._register_and_watch(server)
@@ -191,6 +181,16 @@ class Endpoint:
             if self._alias is not None:
                 self._alias.release()
             self._stop(server)
+
+    def _rest(self) -> Iterator[float]:
+        self._status.set("")
+        self._is_resting = True
+        try:
+            yield math.inf
+        finally:
+            self._is_resting = False
+        if self._need.is_there:
+            self._status.set("starting")
 
     def _stop(self, server: Server) -> None:
         watched = server.watched
@@ -202,7 +202,7 @@ class Endpoint:
         plugin = self.resource.plugin
         if not plugin.socket_name or plugin.resource != self.resource.name:
             return None
-        path = self._registrar.alias(plugin.socket_name)
+        path = self._choice.current.alias(plugin.socket_name)
         return SocketAlias(path, server.name) if path is not None else None
 
     def _claim_alias(self) -> None:
@@ -210,9 +210,9 @@ class Endpoint:
             self._status.aliased(self._alias.path, self._alias.claim())
 
     def _register_and_watch(self, server: Server) -> Iterator[float]:
-        waiter = self._waiter.unless(lambda: server.gone)
+        waiter = self._waiter.unless(lambda: server.gone or not self._need.is_there)
         while not waiter.is_over():
-            seen = self._registrar.identity()
+            seen = self._choice.current.identity()
             if seen != self._last_seen:
                 self._last_seen = seen
                 self._backoff.reset()
@@ -226,10 +226,10 @@ class Endpoint:
         """Return the kubelet that accepted the registration; None if it is time to check again."""
         self._status.set("waiting for the kubelet")
         try:
-            return self._registrar.register(server, waiter)
+            return self._choice.current.register(server, waiter)
         except RegistrationRefusedError as error:
             self._status.refused(str(error))
-        next_kubelet = waiter.unless(lambda: self._registrar.identity() != seen)
+        next_kubelet = waiter.unless(lambda: self._choice.current.identity() != seen)
         while not next_kubelet.is_over():
             next_kubelet.pause(_LONGEST_WAIT)
         return None
@@ -238,6 +238,7 @@ class Endpoint:
         """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
+        self._need.told(server.servicer.options)
         self._claim_alias()
         while not (reason := self._loss(server, kubelet, since)):
             if not self._lifecycle.start():
@@ -247,7 +248,9 @@ class Endpoint:
             self._status.set("waiting for the kubelet's stream" if awaiting else "")
             yield self._stream_timeout if awaiting else math.inf
             self._claim_alias()
-        if self._waiter.is_over():
+        if reason is _NOT_NEEDED:
+            self._status.withdrawn()
+        if reason is _NOT_NEEDED or self._waiter.is_over():
             return
         self._status.lost(reason)
         longer = min(2 * self._stream_timeout, _LONGEST_STREAM_TIMEOUT)
@@ -257,7 +260,7 @@ class Endpoint:
 
     def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
         """Return why the registration was lost; empty if it was not."""
-        now = self._registrar.identity()
+        now = self._choice.current.identity()
         if self._waiter.is_over():
             return "the plugin is stopping"
         if now is not None and now != kubelet:
@@ -267,14 +270,16 @@ class Endpoint:
         if server.servicer.streams.awaiting_kubelet:
             late = self._clock.now() - since >= self._stream_timeout
             return "the kubelet did not open its stream" if late else ""
-        return "" if server.watched else "the kubelet ended its stream"
+        if not server.watched:
+            return "the kubelet ended its stream"
+        return "" if self._need.is_there else _NOT_NEEDED
 
     def _own_loss(self, server: Server) -> str:
         if server.gone:
             return "the plugin's socket was removed"
         if not server.servicer.has_latest_options:
             return "the options of the registration changed"
-        return "another plugin had the resource and is gone" if self._rival_left else ""
+        return "another plugin had the resource and is gone" if self._sockets.rival_left else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait before registering with the same kubelet again, if the last one was short-lived.
@@ -285,11 +290,8 @@ class Endpoint:
             self._backoff.reset()
             return
         wait = self._backoff.next_wait()
-        self._waiter.until(lambda: self._registrar.identity() != kubelet, wait)
+        self._waiter.until(lambda: self._choice.current.identity() != kubelet, wait)
 
     def _pause_until_directories_change(self) -> None:
-        def now() -> list[Identity]:
-            return [file_identity(registrar.directory) for registrar in self._registrars]
-
-        before = now()
-        self._waiter.until(lambda: now() != before, self._backoff.next_wait())
+        before, wait = self._choice.directories(), self._backoff.next_wait()
+        self._waiter.until(lambda: self._choice.directories() != before, wait)

@@ -19,7 +19,7 @@ class EndpointStatus:
 
     def __init__(self, resource: str, metrics: Metrics) -> None:
         self.problem = "starting"
-        """Why the kubelet is not watching the resource; empty while it is."""
+        """Why the kubelet is not watching the resource; empty while it is, or need not."""
         self._resource = resource
         self._metrics = metrics
         self._problems = Problems(log)
@@ -72,6 +72,12 @@ class EndpointStatus:
         log.info("registration lost", extra={"resource": self._resource, "reason": reason})
         self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
+
+    def withdrawn(self) -> None:
+        """Report that the kubelet need not watch the resource any more."""
+        event = "resource withdrawn"
+        log.info(event, extra={"resource": self._resource})
+        self._metrics.events.add(event, resource=self._resource)
 
     def unserved(self) -> None:
         """Set its metric to "not registered", because its server is about to stop."""

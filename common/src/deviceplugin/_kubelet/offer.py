@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.chunks import encode_chunks
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.admission import Admission
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Capabilities
@@ -55,16 +56,33 @@ class Offer:
         self._endings.append(self._ownership.subscribe(changed))
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether a pod could get a device of this list, or has one.
+
+        Otherwise the resource is better not registered: a kubelet rejects each pod with a limit of
+        it, even of zero, if a registered resource has no healthy device.
+        """
+        name, devices = self.resource.name, self.resource.devices
+        withheld = self._ownership.withheld(name, devices)
+        may_be_held = bool(withheld) and self._ownership.concerns_pods(name)
+        return len(withheld) < len(devices) or may_be_held
+
+    @property
     def options(self) -> Options:
-        """The options of a registration now.
+        """The options of a registration now."""
+        capabilities = Capabilities.of(self.resource.plugin)
+        return Options(capabilities.pre_start and not self.hides_pre_start, capabilities.prefer)
+
+    @property
+    def hides_pre_start(self) -> bool:
+        """Whether the kubelet must not know that the plugin wants PreStartContainer.
 
         A 1.36 kubelet looks for the devices of a container that got the resource through DRA among
         those of the device plugin, if that wants PreStartContainer, and does not start it. So the
         hook is called at the allocation as long as DRA has anything to do with the resource.
         """
         capabilities = Capabilities.of(self.resource.plugin)
-        shared = capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
-        return Options(capabilities.pre_start and not shared, capabilities.prefer)
+        return capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed``, from any thread, when the list may have changed; until closed.
@@ -102,3 +120,34 @@ def _encode(devices: Mapping[str, Device], withheld: Mapping[str, str]) -> bytes
         for device in devices.values()
     ]
     return b"".join(chunk.encoded for chunk in encode_chunks(shown))
+
+
+class Need:
+    """Whether the resource of ``offer`` should be registered. Thread-safe.
+
+    It should as long as a pod could get a device, or has one. It also should once if the kubelet
+    has options by which it would not start pods with devices of DRA: it keeps those of a plugin for
+    five minutes after that has gone, also those of the process before this one.
+    """
+
+    def __init__(self, offer: Offer, admission: Admission) -> None:
+        self._offer = offer
+        self._admission = admission
+        self._told: Options | None = None
+
+    def told(self, options: Options) -> None:
+        """Record the options of a registration that the kubelet has accepted."""
+        self._told = options
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the resource should be registered now."""
+        return self._offer.is_wanted or self._has_harmful_options
+
+    @property
+    def _has_harmful_options(self) -> bool:
+        if not self._offer.hides_pre_start:
+            return False
+        if self._told is None:
+            return self._admission.remembers(self._offer.resource.name)
+        return self._told.pre_start

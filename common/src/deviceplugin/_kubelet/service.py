@@ -61,7 +61,7 @@ class Servicer:
         self.options = offer.options
         """Those that the kubelet is told at the registration. If it has restarted, it may have lost
         what pods hold, and is kept from these devices by preferring others."""
-        if admission.remembered(offer.resource.name):
+        if admission.held(offer.resource.name):
             self.options = self.options._replace(prefer=True)
         self._offer = offer
         self._resource = resource = offer.resource

@@ -1,11 +1,14 @@
 """Notifying each endpoint of changes of its own sockets and the kubelet's, and of no others."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from deviceplugin._kubelet.server import slug_of, slug_of_resource
+from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
+from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
+from deviceplugin._registration.by_kubelet_socket import RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 
@@ -62,3 +65,56 @@ class SocketNews:
                 concerned = [callback for callback in dict.fromkeys(found) if callback]
         for callback in concerned:
             callback(name)
+
+
+class OwnSockets:
+    """The sockets on which ``resource`` is served.
+
+    ``changed`` is called, from any thread, when something happens to them or to the kubelet's.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        news: SocketNews,
+        choice: RegistrarChoice,
+        changed: Callable[[], None],
+    ) -> None:
+        self.rival_left = False
+        """Whether another plugin for the resource has gone since ours are there.
+
+        With two plugins for one resource, the kubelet forgets both when the later one stops.
+        """
+        self._resource = resource
+        self._news = news
+        self._choice = choice
+        self._changed = changed
+        self._now: tuple[str, ...] = ()
+        self._ever: deque[str] = deque(maxlen=8)
+
+    def open(self) -> None:
+        """Begin to follow what happens."""
+        self._news.listen(self._resource, self._on_change)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._news.forget(self._resource, self._on_change)
+
+    def replace(self, *names: str) -> None:
+        """Treat the file ``names`` as ours from now on; the first is the socket itself."""
+        self._now = names
+        self._ever.append(names[0])
+        self._news.name(self._on_change, *names)
+        self.rival_left = False
+
+    def _on_change(self, name: str | None) -> None:
+        if name in {None, KUBELET_SOCKET, *self._now}:
+            self._changed()
+        elif name and name not in self._ever and self._is_rival(name):
+            self.rival_left = True
+            self._changed()
+
+    def _is_rival(self, name: str) -> bool:
+        """Return whether ``name`` was the socket of another plugin for this resource."""
+        theirs = is_socket_of(self._resource, name)
+        return theirs and file_identity(self._choice.current.directory / name) is None

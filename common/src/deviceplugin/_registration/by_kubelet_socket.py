@@ -214,3 +214,28 @@ def is_directory(path: Path) -> bool:
     with suppress(OSError):  # such as a lack of permission
         return path.is_dir()
     return False
+
+
+class RegistrarChoice:
+    """The first of ``registrars`` whose directory exists. For one thread."""
+
+    def __init__(self, registrars: Sequence[Registrar]) -> None:
+        self.all = registrars
+        self.current = registrars[0]
+        """The one to use."""
+        self._is_made = False
+
+    def make(self) -> None:
+        """Choose, if that has not been possible yet.
+
+        A choice is permanent: a directory that disappears will come back.
+        """
+        if self._is_made:
+            return
+        here = [each for each in self.all if is_directory(each.directory)]
+        self._is_made = bool(here)
+        self.current = here[0] if here else self.all[0]
+
+    def directories(self) -> list[Identity]:
+        """Return the identities of all directories now."""
+        return [file_identity(each.directory) for each in self.all]

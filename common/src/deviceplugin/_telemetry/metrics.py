@@ -74,7 +74,9 @@ class Metrics:
         "reason",
     )
     registered: Gauge = _gauge(
-        "deviceplugin_registered", "1 while the kubelet watches the resource, else 0.", "resource"
+        "deviceplugin_registered",
+        "0 while the kubelet should watch the resource and does not, else 1.",
+        "resource",
     )
     kubelet_restarts: Counter = _counter(
         "deviceplugin_kubelet_restarts",

@@ -45,9 +45,20 @@ class Node:
         *,
         timeout: float = PATIENCE,
     ) -> None:
-        """Wait until the kubelet has exactly these devices of ``resource``."""
+        """Wait until the kubelet has exactly these devices of ``resource``.
+
+        If these are none, also until the plugins are ready: a resource is not registered before it
+        has a device.
+        """
         with self._explained():
+            if not (healthy or unhealthy):
+                what = f"{resource} to have no devices"
+                self.kubelet.wait(lambda: self._is_without(resource), timeout=timeout, what=what)
+                return
             self.kubelet.wait_for(resource, healthy, unhealthy, timeout=timeout)
+
+    def _is_without(self, resource: str) -> bool:
+        return not self.kubelet.capacity(resource) and not self.host.ready()
 
     def allocate(self, *ids: str, resource: str = "") -> Allocation:
         """Allocate devices as the kubelet does and return what the container would get.

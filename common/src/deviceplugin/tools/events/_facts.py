@@ -65,7 +65,8 @@ def _read(source: str, timeout: float) -> bytes:
 def _facts(page: Any) -> Iterator[Fact]:
     for resource in page["resources"]:
         name = str(resource["name"])
-        yield Fact(name, "", bool(resource["registered"]), str(resource["problem"]))
+        problem = str(resource["problem"])  # none where it need not be registered
+        yield Fact(name, "", not problem, problem)
         for device in resource["devices"]:
             yield Fact(
                 name,

@@ -17,18 +17,19 @@ class Readiness:
 
     Attributes:
         problem: Why it is not ready; empty where it is.
-        resources: Those that have devices, and whether any of these is healthy.
+        resources: Those that have devices, and whether any of these is healthy; None if DRA has
+            them all, whose devices are not in a node's status.
     """
 
     problem: str = ""
-    resources: Mapping[str, bool] | None = None
+    resources: Mapping[str, bool | None] | None = None
 
     def missing_on(self, capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> list[str]:
         """Return the resources that a node with these numbers does not show yet."""
         return [
             name
             for name, healthy in sorted((self.resources or {}).items())
-            if not (_some(allocatable, name) if healthy else _some(capacity, name))
+            if healthy is not None and not _some(allocatable if healthy else capacity, name)
         ]
 
 
@@ -49,12 +50,13 @@ def readiness(plugin: str) -> Readiness:
     return Readiness(resources=resources)
 
 
-def _with_devices(page: Any) -> Iterator[tuple[str, bool]]:
+def _with_devices(page: Any) -> Iterator[tuple[str, bool | None]]:
     for resource in page["resources"]:
         if resource["devices"]:
-            if not resource["registered"]:  # since it was asked whether it is ready
-                raise NoAnswerError(f"{resource['name']}: {resource.get('problem')}")
-            yield str(resource["name"]), any(device["healthy"] for device in resource["devices"])
+            if resource["problem"]:  # since it was asked whether it is ready
+                raise NoAnswerError(f"{resource['name']}: {resource['problem']}")
+            healthy = any(device["healthy"] for device in resource["devices"])
+            yield str(resource["name"]), healthy if resource["registered"] else None
 
 
 def _some(amounts: Mapping[str, Any], resource: str) -> bool:

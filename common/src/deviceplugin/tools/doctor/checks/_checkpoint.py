@@ -58,7 +58,7 @@ def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding
                 f"is known to the kubelet, but has no healthy device; {held} containers have some",
                 means="the node's allocatable is 0: the plugin is not registered, or all its "
                 "devices are unhealthy. Containers that restart keep their devices; new pods "
-                "wait or are rejected.",
+                "wait or are rejected, even those that ask for zero.",
                 do="check whether the plugin's pod runs on this node, its log, and the reasons on "
                 "its page. If it was removed permanently, there is nothing to do.",
             )
