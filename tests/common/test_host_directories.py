@@ -195,6 +195,28 @@ def test_what_changes_without_being_lost_is_not(
     assert [] == container.problems()
 
 
+def test_mounts_of_the_host_in_a_directory_are_its_own_affair(container: Container) -> None:
+    top, inner = container.mount("nvidia", "/nvidia"), container.root / "nvidia/driver"
+    (inner / "usr").mkdir(parents=True)
+    line = f"70 1 8:1 /nvidia {top} rw master:5 - ext4 /dev/sda1 rw"
+    container.lines[top] = line
+    container.lines[inner] = f"71 70 0:9 / {inner} rw master:6 - overlay none rw"
+    container.lines[inner / "usr"] = f"72 71 8:1 /usr {inner}/usr rw master:7 - ext4 none rw"
+    assert [] == container.problems()
+    gone = container.lines[inner / "usr"].replace("/usr ", "/usr//deleted ", 1)
+    container.lines[inner / "usr"] = gone
+    assert [] == container.problems()
+    container.lines[top] = line.replace("/nvidia ", "/old ", 1)
+    assert 1 == len(container.problems())
+
+
+def test_what_is_gone_from_the_start_is_not_for_a_restart_to_bring_back(
+    container: Container,
+) -> None:
+    container.mount("odd", "/odd//deleted")
+    assert [] == container.problems()
+
+
 def test_a_file_is_not_a_directory(container: Container) -> None:
     (container.root / "file").touch()
     line = "200 1 8:1 {} " + str(container.root / "file") + " rw - ext4 /dev/sda1 rw"
@@ -235,10 +257,27 @@ def test_a_directory_that_is_back_is_not_lost(
     assert 2 == container.news
 
 
-def test_where_nothing_says_what_is_mounted_nothing_is_lost(container: Container) -> None:
+def test_what_is_known_stays_known_while_mounts_cannot_be_read(container: Container) -> None:
+    container.mount("cdi", "/old")
+    lost = container.problems()
+    assert 1 == len(lost)
     container.listing.unlink()
     container.directories.check()
-    assert [] == container.directories.problems()
+    assert lost == container.directories.problems()
+    assert lost == container.problems()
+
+
+def test_what_is_known_stays_known_while_a_directory_cannot_be_looked_at(
+    container: Container,
+) -> None:
+    point = container.mount("gophers", "/etc/gophers")
+    container.problems()
+    hidden = point.rename(container.root / "hidden")
+    assert [] == container.problems()
+    container.mount("gophers", "/old").rmdir()
+    assert 1 == len(container.problems())
+    hidden.rename(point)
+    assert 1 == len(container.problems())
 
 
 def test_a_directory_that_a_kubelet_does_not_use_any_more_is_hidden(short: Path) -> None:

@@ -18,7 +18,7 @@ odd 22 8:1 /c /elsewhere rw - ext4 /dev/sda1 rw
 def test_the_mount_on_top_is_the_one_that_counts() -> None:
     mount = mount_of(Path("/data/file"), mounts(LINES))
     assert mount
-    assert (24, "/b") == (mount.number, mount.root)
+    assert (24, 22, "/b", True) == (mount.number, mount.parent, mount.root, mount.is_follower)
     top = mount_of(Path("/database"), mounts(LINES))
     assert top
     assert (Path("/"), ["ro", "rw"]) == (top.point, sorted(top.options))

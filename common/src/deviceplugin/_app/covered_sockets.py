@@ -43,7 +43,7 @@ class CoveredSockets:
             return ()
         now = self._clock.now()
         refusing: dict[Path, tuple[Identity, float]] = {}
-        for socket in self._used:
+        for socket in (one for one in self._sockets if one in self._used):
             identity = file_identity(socket)
             before, since = self._refusing.get(socket, (identity, now))
             if identity is not None and _answers(socket) is False:

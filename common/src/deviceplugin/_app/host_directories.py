@@ -145,7 +145,11 @@ class HostDirectories:
     def check(self) -> None:
         """Check all directories now, with a few calls of the system."""
         with self._lock:
-            faults = {one.directory: one for one in self._faults()}
+            try:
+                listed = self._mountinfo.read_text(errors="surrogateescape")
+            except OSError:  # such as no file left that could be opened
+                return
+            faults = {one.directory: one for one in self._faults(listed)}
             before = self._lost
             self._lost = {at: one.text for at, one in faults.items() if one.is_lost}
             self._report(faults)
@@ -166,7 +170,7 @@ class HostDirectories:
             log.info("host directory back", extra={"directory": str(at)})
         self._reported = set(faults)
 
-    def _faults(self) -> Iterator[_Fault]:
+    def _faults(self, listed: str) -> Iterator[_Fault]:
         connected = self._is_connected()
         for directory in filter(_is_unlinked, self._own):
             text = f"{directory} has been deleted under its mount"
@@ -176,19 +180,20 @@ class HostDirectories:
             text = f"{directory} is hidden on the host by another mount: the kubelet asks how this"
             yield _Fault(_real(directory), f"{text} process is, and does not listen on {socket}")
         before, self._known = self._known, {}
-        for mount in self._relevant():
-            if (now := _status(mount)) is None:
-                continue
+        for mount in self._relevant(listed):
             key = mount.number, mount.point
+            now = _status(mount) or before.get(key)
+            if now is None:
+                continue
             first = before.get(key, now)
             # The number of a mount that is gone is used again.
             self._known[key] = first = first if first.inode == now.inode else now
-            if mount.is_deleted:
-                yield _Fault(mount.point, f"{mount.point} has been deleted under its mount")
-            elif mount.root != first.root:
-                yield self._renamed(mount, first.root, connected=connected)
-            else:
+            if mount.root == first.root:
                 self._moved.pop(mount.point, None)
+            elif mount.is_deleted:
+                yield _Fault(mount.point, f"{mount.point} has been deleted under its mount")
+            else:
+                yield self._renamed(mount, first.root, connected=connected)
 
     def _renamed(self, mount: Mount, before: str, *, connected: bool) -> _Fault:
         at = mount.point
@@ -205,14 +210,18 @@ class HostDirectories:
         )
         return _Fault(at, text, is_lost=is_left or not connected)
 
-    def _relevant(self) -> Iterator[Mount]:
-        try:
-            found = list(mounts(self._mountinfo.read_text(errors="surrogateescape")))
-        except OSError:  # no /proc here
-            return
+    def _relevant(self, listed: str) -> Iterator[Mount]:
+        found = list(mounts(listed))
         in_pod = any(_OF_POD.search(one.root) and not _is_of_pod(one.point) for one in found)
+        used = [_real(one) for one in self._used]
+        from_host: set[int] = set()
+        """Mounts in which others come and go as on the host."""
         for one in found:
-            if _can_be_lost(one) and (in_pod or _serves(one, self._used)):
+            is_hosts = one.parent in from_host
+            if is_hosts or (one.is_follower and one.root != "/"):
+                from_host.add(one.number)
+            # A new container would have the host's own mounts as they are.
+            if not is_hosts and _can_be_lost(one) and (in_pod or any(map(one.serves, used))):
                 yield one
 
 

@@ -14,12 +14,16 @@ class Mount(NamedTuple):
 
     number: int
     """Its number while it lasts; a later mount can have the same."""
+    parent: int
+    """The number of the mount that it is on."""
     root: str
     """The path in its file system of what is mounted, as it is called now."""
     point: Path
     options: frozenset[str]
     kind: str
     """The type of its file system."""
+    is_follower: bool
+    """Whether it gets what is mounted in it elsewhere, as with HostToContainer."""
 
     @property
     def is_deleted(self) -> bool:
@@ -36,10 +40,13 @@ def mounts(mountinfo: str) -> Iterator[Mount]:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, rest = before.split(), after.split()
-        if len(fields) > 5 and len(rest) > 2 and fields[0].isdecimal():  # noqa: PLR2004 - proc(5)
+        numbers = all(one.isdecimal() for one in fields[:2])
+        if len(fields) > 5 and len(rest) > 2 and numbers:  # noqa: PLR2004 - proc(5)
             options = {*fields[5].split(","), *(["ro"] if "ro" in rest[2].split(",") else [])}
             root, point = _plain(fields[3]), Path(_plain(fields[4]))
-            yield Mount(int(fields[0]), root, point, frozenset(options), rest[0])
+            follows = any(one.startswith("master:") for one in fields[6:])
+            parent = int(fields[1])
+            yield Mount(int(fields[0]), parent, root, point, frozenset(options), rest[0], follows)
 
 
 def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
