@@ -72,7 +72,6 @@ class Fleet:
     unknown: set[Kind] = field(default_factory=set)
     """Kinds whose definitions have been deleted."""
     policies: list[Policy] = field(default_factory=list)
-    """What an administrator lets nobody write."""
     asked: list[str] = field(default_factory=list)
     """The plural of the kind of each request."""
     _stop: Event = field(default_factory=Event)
@@ -272,11 +271,9 @@ def _hash(template: Object) -> str:
 def running(nodes: int = 1) -> Iterator[Fleet]:
     """Serve a fleet of ``nodes``, until the end."""
     fleet = Fleet()
-    metadata = {"name": SPACE, "labels": {}}
-    fleet.store.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    fleet.store.create(
-        NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
-    )
+    for name in (SPACE, "default"):
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {}}}
+        fleet.store.create(NAMESPACE, space)
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
     fleet.store.create(
         ACCOUNT, {**account, "metadata": {"name": "device-plugin", "namespace": SPACE}}
