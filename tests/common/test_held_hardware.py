@@ -362,8 +362,10 @@ def test_changes_of_what_is_closed_are_reported_once(world: World) -> None:
     world.discover("P", a=[device("gpu", "pci/1")])
     world.discover("Q", b=[device("function", "pci/1")])
     world.allocate("gpu")
+    assert (1, {"function": "held as gpu of x.io/a by a pod"}) == (world.news, world.closed(B))
     world.pods((A, "gpu"))
-    assert 1 == world.news
+    named = {"function": "held as gpu of x.io/a by pod default/pod-gpu"}
+    assert (2, named) == (world.news, world.closed(B))
 
-    world.pods()
-    assert 2 == world.news
+    world.pods()  # first it is not known any more which pod it is, then there is none
+    assert (4, {}) == (world.news, world.closed(B))

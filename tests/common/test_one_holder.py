@@ -31,7 +31,14 @@ def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: Any) -> Iterator[N
 
 
 def wait_ready(node: Node) -> None:
-    eventually(lambda: not node.host.ready(), "the plugin to be ready")
+    """Wait until the kubelet has devices: before that, it admits pods without any."""
+
+    def is_ready() -> bool:
+        names = node.kubelet.registered
+        has_lists = bool(names) and all(map(node.kubelet.lists_received, names))
+        return has_lists and not node.host.ready()
+
+    eventually(is_ready, "the plugin to be ready")
 
 
 def stick(device_id: str, *paths: Path) -> dp.Device:

@@ -80,6 +80,11 @@ class CheckpointHolds:
         together = [one for one in entries if (one.pod, one.container, one.resource) == same]
         return Given(mine.paths, [(one.resource, one.device) for one in together])
 
+    def is_recorded(self, key: Key) -> bool:
+        """Return whether the device ``key`` is recorded for any pod; False if that is not known."""
+        with self._lock:
+            return any((one.resource, one.device) == key for one in self._checkpoint.entries())
+
     def is_free(self, ours: Collection[str]) -> bool:
         """Return whether nothing of the resources ``ours`` is recorded for any pod.
 

@@ -2,12 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin.kit.log import Problems
 
@@ -19,15 +20,22 @@ class Forgotten:
 
     A kubelet without its checkpoint lists pods that go on running, but not what they hold, and
     would give that to others. What a pod held is forgotten with the pod, and once the kubelet says
-    that the pod holds devices of the same resource. ``socket`` identifies the kubelet.
+    that the pod holds devices of the same resource. A device that the new kubelet has restored is
+    not lost: if it is not listed then, its pod has ended, and old kubelets list such pods too.
+
+    Args:
+        socket: Identifies the kubelet.
+        is_recorded: Whether the kubelet's checkpoint has a device for any pod.
     """
 
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
+    def __init__(self, socket: Path, is_recorded: Callable[[Key], bool]) -> None:
+        self._socket, self._is_recorded = socket, is_recorded
         self._lock = threading.Lock()
         self._kubelet: Identity = None
         self._last: frozenset[Hold] = frozenset()
-        """What the last list had, with what was forgotten."""
+        """What pods held in the last list or later, as far as the kubelet had recorded it."""
+        self._restored: frozenset[Hold] = frozenset()
+        """Those of them that were recorded at a registration since, perhaps by a new kubelet."""
         self._lost: frozenset[Hold] = frozenset()
         """What earlier kubelets said that this one has not confirmed."""
         self._problems = Problems(log)
@@ -59,7 +67,8 @@ class Forgotten:
                 and (one.owner in holdings.pods or not holdings.complete)
             )
             found = frozenset(one for one in self._lost if one.owner in holdings.pods)
-            self._kubelet, self._last = kubelet, holds | found
+            self._kubelet, self._last = kubelet, self._recorded(holds)
+            self._restored = frozenset()
         if holdings.complete:
             self._log(found)
         return found
@@ -69,17 +78,26 @@ class Forgotten:
 
         Those of the pods ``asked`` for that it does not have are gone.
         """
+        holds = found.holds or frozenset()
         with self._lock:
             gone = set(asked) - found.pods
             self._lost = frozenset(one for one in self._lost if one.owner not in gone)
+            self._last = frozenset(
+                one for one in self._last if one.owner not in asked or one in holds
+            )
             lost = {one for one in self._lost_to_this() if one.owner in found.pods}
-        said = {(one.owner, one.resource) for one in found.holds or ()}
+        said = {(one.owner, one.resource) for one in holds}
         lost = {one for one in lost if (one.owner, one.resource) not in said}
-        return replace(found, holds=(found.holds or frozenset()) | lost)
+        return replace(found, holds=holds | lost)
 
     def held(self, resource: str) -> frozenset[str]:
-        """Return the devices of ``resource`` that pods hold, as far as any kubelet has said."""
+        """Return the devices of ``resource`` that pods hold, as far as any kubelet has said.
+
+        It must be called before each registration: then the kubelet has not changed yet what it
+        has restored.
+        """
         with self._lock:
+            self._restored |= self._recorded(self._last)
             holds = self._lost | self._last
         return frozenset(one.device for one in holds if one.resource == resource)
 
@@ -89,7 +107,13 @@ class Forgotten:
             return frozenset(one.device for one in self._lost_to_this() if one.resource == resource)
 
     def _lost_to(self, kubelet: Identity) -> frozenset[Hold]:
-        return self._lost if kubelet == self._kubelet else self._lost | self._last
+        if kubelet == self._kubelet:
+            return self._lost
+        last = self._last - self._restored
+        return self._lost | (last - self._recorded(last))
+
+    def _recorded(self, holds: Iterable[Hold]) -> frozenset[Hold]:
+        return frozenset(one for one in holds if self._is_recorded((one.resource, one.device)))
 
     def _lost_to_this(self) -> frozenset[Hold]:
         return self._lost_to(file_identity(self._socket))

@@ -43,10 +43,15 @@ class Holders:
         return not given and self.compare()
 
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
-        """Take account of what ``kubelet`` says. Return whether other devices are closed now."""
+        """Take account of what ``kubelet`` says.
+
+        Return whether other devices are closed now, or for other reasons.
+        """
+        before = {key: self.elsewhere(key) for key in self.hardware.rivals}
         self.claims.observe(holdings)
         self.pods.observe(holdings, kubelet, self.allocating, now)
-        return self.compare(records)
+        # The name of the pod may have become known.
+        return self.compare(records) or before != {key: self.elsewhere(key) for key in before}
 
     def compare(self, records: Records = no_records) -> bool:
         """Find out which devices are closed by what is held now; return whether others are."""

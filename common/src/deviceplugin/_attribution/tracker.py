@@ -86,7 +86,7 @@ class HoldingsTracker:
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         self._recorded = CheckpointHolds(checkpoint)
-        self._forgotten = Forgotten(service.socket)
+        self._forgotten = Forgotten(service.socket, self._recorded.is_recorded)
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
         self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
