@@ -253,6 +253,7 @@ def test_control_nodes_are_no_pieces(tmp_path: Path) -> None:
         path.symlink_to("/dev/zero")
 
     assert set() == pieces.named_by(map(str, control))
+    assert set() == pieces.named_by(["/dev/null"])
     assert {str(tmp_path / "vfio")} == pieces.named_by([str(tmp_path / "vfio")])
 
 
@@ -262,7 +263,7 @@ def test_a_large_folder_is_not_read_to_its_end(
     monkeypatch.setattr(pieces, "_MOST_BELOW", 1)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "node").symlink_to("/dev/zero" if name == "one" else "/dev/null")
+        (tmp_path / name / "node").symlink_to("/dev/zero" if name == "one" else "/dev/full")
 
     assert 2 == len(pieces.named_by([str(tmp_path)]))
 
@@ -277,10 +278,10 @@ def test_a_path_that_cannot_be_one_is_a_name() -> None:
 def test_an_old_id_says_under_which_it_is_offered(world: World) -> None:
     node = dp.DeviceNode("/dev/zero")
     old = dp.Device("zero", nodes=[node])
-    world.discover(a=[dp.Device("zero+null", nodes=[node, dp.DeviceNode("/dev/null")])])
+    world.discover(a=[dp.Device("zero+full", nodes=[node, dp.DeviceNode("/dev/full")])])
 
     became = world.ownership.hardware.became((A, "zero"), old)
-    assert "its device node is offered as zero+null now" == became
+    assert "its device node is offered as zero+full now" == became
 
 
 def test_a_named_piece_says_under_which_id_it_is_offered(world: World) -> None:
@@ -307,27 +308,27 @@ def test_a_device_that_was_held_before_the_start_is_known_by_what_was_recorded(
 ) -> None:
     given = Given(["/dev/zero"], [(A, "zero")])
     world.pods((A, "zero"), recorded={(A, "zero"): given})
-    nodes = [dp.DeviceNode("/dev/zero"), dp.DeviceNode("/dev/null")]
-    world.discover(a=[dp.Device("zero+null", nodes=nodes)])
+    nodes = [dp.DeviceNode("/dev/zero"), dp.DeviceNode("/dev/full")]
+    world.discover(a=[dp.Device("zero+full", nodes=nodes)])
 
-    assert {"zero+null": "held as zero by pod default/pod-zero"} == world.closed()
+    assert {"zero+full": "held as zero by pod default/pod-zero"} == world.closed()
     became = world.ownership.hardware.became((A, "zero"), dp.Device("zero"))
-    assert "its device node is offered as zero+null now" == became
+    assert "its device node is offered as zero+full now" == became
     world.pods()
     assert {} == world.closed()
 
 
 def test_devices_that_were_given_out_together_do_not_exclude_each_other(world: World) -> None:
-    together = [(A, "old"), (A, "null")]
-    given = Given(["/dev/zero", "/dev/null"], together)
+    together = [(A, "old"), (A, "full")]
+    given = Given(["/dev/zero", "/dev/full"], together)
     world.pods(*together, recorded=dict.fromkeys(together, given))
 
-    world.discover(a=[dp.Device("null", nodes=[dp.DeviceNode("/dev/null")])])
+    world.discover(a=[dp.Device("full", nodes=[dp.DeviceNode("/dev/full")])])
     assert {} == world.closed()
 
     world.discover(
         a=[
-            dp.Device("null", nodes=[dp.DeviceNode("/dev/null")]),
+            dp.Device("full", nodes=[dp.DeviceNode("/dev/full")]),
             dp.Device("new", nodes=[dp.DeviceNode("/dev/zero")]),
         ]
     )

@@ -235,7 +235,7 @@ def test_specifications_outlive_the_plugin_for_containers_that_start_again(
 # Cards that change.
 
 
-def test_reprogramming_retires_the_old_device_and_offers_the_new_one_at_once(
+def test_reprogramming_retires_the_old_device_and_offers_the_new_one_once_it_is_free(
     kubelet: Kubelet, any_tree: FpgaTree, make: Make
 ) -> None:
     port, other = any_tree.simple(AFU, AFU)
@@ -244,11 +244,12 @@ def test_reprogramming_retires_the_old_device_and_offers_the_new_one_at_once(
         node.wait_for(OLD, {port.name, other.name})
         node.kubelet.run(pod)
         (port / "afu_id").write_text(OTHER_AFU)
-        node.wait_for(NEW, {port.name})
         node.wait_for(OLD, {other.name}, unhealthy={port.name})
         node.kubelet.tick()
         node.wait_for(OLD, {other.name}, unhealthy={port.name})  # a pod holds it
+        assert NEW not in node.kubelet.registered
         node.kubelet.terminate(pod)
+        node.wait_for(NEW, {port.name})
         node.wait_for(OLD, {other.name})
         assert 1 == node.kubelet.registration_count(OLD)
 

@@ -170,8 +170,8 @@ BEYOND_SCHEMA = {
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
     "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
     "- {devicematch: '(', nummaxdevices: 1}\n": [
-        "[0].devicematch: '(' is not a regular expression: missing ), unterminated subpattern at "
-        "position 0"
+        "[0].devicematch: '(' is not a regular expression of Go: missing ), unterminated "
+        "subpattern at position 0"
     ],
     "devices: [{name: ab, name: cd, groups: [{paths: [{path: /x}]}]}]\n": [
         "devices[0].name: given twice"

@@ -32,6 +32,7 @@ def test_a_device_says_what_it_is_and_where(rig: GpuRig) -> None:
             "memory": "80Gi",
             "pci": "0000:01:00.0",
         },
+        hardware=[uuid(0)],
     )
     assert [expected] == list(rig.plugin().discover())
 

@@ -5,9 +5,12 @@ command of an agent that runs all plugins there.
 """
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +66,7 @@ def _section(case: Case, node: AgentNode, folder: Path, cache: Path) -> dict[str
     if case.hardware is not None:
         folder.mkdir()
         variables |= case.hardware(folder, cache).environment
+        _tell_apart(folder)
     section: dict[str, Any] = dict(_GIVEN.get(case.plugin.name, {}))
     if case.plugin.files:
         section = {"directory": str(node.files)}
@@ -77,6 +81,18 @@ def _section(case: Case, node: AgentNode, folder: Path, cache: Path) -> dict[str
     return section
 
 
+def _tell_apart(folder: Path) -> None:
+    """Give each device node below ``folder`` a number of its own, where that is allowed.
+
+    The end to end suite opens them, and so has one real device behind many.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.is_char_device() and not path.is_symlink():
+            path.unlink()
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(241, next(_MINORS)))
+
+
+_MINORS: Final = count()
 _GIVEN: Final[Mapping[str, dict[str, Any]]] = {
     "generic": {
         "devices": [

@@ -9,9 +9,9 @@ from deviceplugin._attribution.poll_schedule import AttributionTiming
 
 
 class PollInterval:
-    """The interval of polls; shorter while DRA waits for devices, as long as something changes.
+    """The interval of polls; shorter while devices wait for their pods, as long as these change.
 
-    For the thread that polls.
+    They wait to be offered through DRA, or under another id. For the thread that polls.
     """
 
     def __init__(self, timing: AttributionTiming, ownership: Ownership) -> None:
@@ -20,12 +20,12 @@ class PollInterval:
         self._draining_since = time.monotonic()
         self._is_draining = False
         self._holders: tuple[object, object] = (None, None)
-        """What DRA waits for, and what pods held, in the last poll."""
+        """What is waited for, and what pods held, in the last poll."""
 
     @property
     def seconds(self) -> float:
         """Seconds until the next poll."""
-        if self._ownership.draining:
+        if self._ownership.draining or self._ownership.hardware.rivals:
             return self._timing.while_draining(time.monotonic() - self._draining_since)
         unknown = self._ownership.wanted and not self._ownership.known
         return self._timing.retry if unknown else self._timing.interval
@@ -37,7 +37,7 @@ class PollInterval:
         """
         was_draining, self._is_draining = self._is_draining, self._ownership.draining
         holds = {hold for hold in holdings.holds or () if hold.resource in ours}
-        holders = self._ownership.leaving, holds
+        holders = (self._ownership.leaving, self._ownership.hardware.rivals), holds
         if holders != self._holders:
             self._holders, self._draining_since = holders, time.monotonic()
         return was_draining and not self._is_draining

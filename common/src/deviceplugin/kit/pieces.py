@@ -15,19 +15,11 @@ from deviceplugin.model import Device
 
 __all__ = ["CONTROL_NODES", "is_node", "named_by", "of", "pci"]
 
-CONTROL_NODES: Final = frozenset(
-    {
-        "iommu",
-        "kfd",
-        "nvidia-modeset",
-        "nvidia-uvm",
-        "nvidia-uvm-tools",
-        "nvidiactl",
-        "rdma_cm",
-    }
-)
-"""Names of device nodes that all devices of a driver have in common. With VFIO's ``vfio/vfio``,
-they are no piece of any device, even where there is only one."""
+CONTROL_NODES: Final = frozenset({"iommu", "kfd", "rdma_cm"})
+"""Names of device nodes that all devices of a kind have in common. With VFIO's ``vfio/vfio``, they
+are no piece of any device, even where there is only one."""
+_NULL: Final = os.makedev(1, 3)
+"""/dev/null is no hardware, and every container has it."""
 _NODE: Final = re.compile(r"/|[bc][0-9]+:[0-9]+$")
 _MOST_BELOW: Final = 4096
 """Most files below a directory that are looked at."""
@@ -63,7 +55,7 @@ def _pieces(name: str) -> Iterator[str]:
         yield os.path.normpath(name)
         return
     if number := _device_number(status):
-        yield from () if _is_control(name) else (number,)
+        yield from () if _is_control(name, status) else (number,)
         return
     yield os.path.realpath(name)
     if stat.S_ISDIR(status.st_mode):
@@ -84,14 +76,16 @@ def _below(folder: str) -> Iterator[str]:
         for name in names[:left]:
             path = f"{here}/{name}"
             with suppress(OSError):  # it has just gone
-                number = _device_number(os.stat(path))  # noqa: PTH116
-                if number and not _is_control(path):
+                status = os.stat(path)  # noqa: PTH116
+                number = _device_number(status)
+                if number and not _is_control(path, status):
                     yield number
         left -= len(names)
         if left <= 0:
             return
 
 
-def _is_control(path: str) -> bool:
+def _is_control(path: str, status: os.stat_result) -> bool:
     folder, _, name = path.rpartition("/")
-    return name in CONTROL_NODES or (name == "vfio" and folder.endswith("/vfio"))
+    of_vfio = name == "vfio" and folder.endswith("/vfio")
+    return name in CONTROL_NODES or of_vfio or status.st_rdev == _NULL

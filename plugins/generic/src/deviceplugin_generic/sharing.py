@@ -1,7 +1,7 @@
 """Which shares a container gets, and which resource gets a device that several match."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     if overlap == "allow":
         yield from (share.device for share in shares)
         return
-    own = {share.origin: pieces.of(share.device) for share in shares}
+    own = {share.origin: _own(share.device) for share in shares}
     resources = {share.origin: share.device.resource for share in shares}
     taken: dict[str, list[str]] = defaultdict(list)
     for origin, some in own.items():
@@ -34,6 +34,11 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
             names = ", ".join(sorted({resources[one] for one in rivals}))
             device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
         yield device
+
+
+def _own(device: dp.Device) -> Collection[str]:
+    """Return the pieces of a device; of one that has only control nodes, their paths."""
+    return pieces.of(device) or device.hardware
 
 
 def preferred(

@@ -28,7 +28,7 @@ def describe(
             unit.id,
             resource=unit.resource,
             share_of="" if unit.replica is None else unit.uuid,
-            hardware=list(dict.fromkeys((unit.gpu.uuid, unit.uuid))),
+            hardware=_hardware(unit),
             health=health[unit.id],
             topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
@@ -37,6 +37,13 @@ def describe(
         )
         for unit in units
     ]
+
+
+def _hardware(unit: Unit) -> list[str]:
+    """Return what the unit is: a GPU is also its MIG devices, but these are not the GPU."""
+    if unit.mig:
+        return [unit.uuid]
+    return [unit.gpu.uuid, *(mig.uuid for mig in unit.gpu.migs)]
 
 
 def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
