@@ -47,6 +47,7 @@ def test_what_a_lost_checkpoint_had_is_remembered(node: Node) -> None:
     node.recorded = {(R, "a")}
     node.lists(A)
     node.recorded = set()
+    node.forgotten.watched(R)
     assert {"a"} == node.forgotten.held(R)
     assert {A} == node.lists(kubelet=NEW)
     assert {"a"} == node.forgotten.of(R)
@@ -57,9 +58,20 @@ def test_a_pod_that_ended_while_the_kubelet_was_away_has_nothing(node: Node) -> 
     """Kubelets before 1.34 list it all the same, until somebody deletes it."""
     node.recorded = {(R, "a")}
     node.lists(A)
-    assert {"a"} == node.forgotten.held(R)  # the new kubelet has restored it
+    node.forgotten.watched(R)  # by the new kubelet, which has restored it
     node.recorded = set()  # and collected it since
     assert set() == node.lists(kubelet=NEW)
+
+
+def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(
+    node: Node,
+) -> None:
+    node.recorded = {(R, "a")}
+    node.lists(A)
+    node.forgotten.watched(R)
+    node.recorded = set()
+    node.forgotten.watched(R)  # by the new kubelet
+    assert {A} == node.lists(kubelet=NEW)
 
 
 def test_a_pod_that_ended_before_the_restart_has_nothing(node: Node) -> None:

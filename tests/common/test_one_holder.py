@@ -191,6 +191,7 @@ class FirstPlugin(ScriptedPlugin):
 
 def lose_checkpoint(node: Node) -> None:
     node.kubelet.stop()
+    eventually(node.host.ready, "the plugin to notice")
     (node.kubelet.plugin_dir / FILE_NAME).unlink()
     node.kubelet.start()
 

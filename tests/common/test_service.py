@@ -508,6 +508,10 @@ class Register(Admission):
     avoided = held
 
     @override
+    def watched(self, resource: str) -> None:
+        pass
+
+    @override
     def remembers(self, resource: str) -> bool:
         return False
 

@@ -35,7 +35,7 @@ class Forgotten:
         self._last: frozenset[Hold] = frozenset()
         """What pods held in the last list or later, as far as the kubelet had recorded it."""
         self._restored: frozenset[Hold] = frozenset()
-        """Those of them that were recorded at a registration since, perhaps by a new kubelet."""
+        """Those of them that were recorded when a kubelet, perhaps a new one, began to watch."""
         self._lost: frozenset[Hold] = frozenset()
         """What earlier kubelets said that this one has not confirmed."""
         self._problems = Problems(log)
@@ -91,15 +91,16 @@ class Forgotten:
         return replace(found, holds=holds | lost)
 
     def held(self, resource: str) -> frozenset[str]:
-        """Return the devices of ``resource`` that pods hold, as far as any kubelet has said.
-
-        It must be called before each registration: then the kubelet has not changed yet what it
-        has restored.
-        """
+        """Return the devices of ``resource`` that pods hold, as far as any kubelet has said."""
         with self._lock:
-            self._restored |= self._recorded(self._last)
             holds = self._lost | self._last
         return frozenset(one.device for one in holds if one.resource == resource)
+
+    def watched(self, resource: str) -> None:
+        """Record that a kubelet begins to watch ``resource``, and has what it has restored yet."""
+        with self._lock:
+            mine = {one for one in self._last if one.resource == resource}
+            self._restored = (self._restored - mine) | self._recorded(mine)
 
     def of(self, resource: str) -> frozenset[str]:
         """Return those of ``held`` that the present kubelet has not confirmed."""

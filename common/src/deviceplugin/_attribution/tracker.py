@@ -88,6 +88,7 @@ class HoldingsTracker:
         self._recorded = CheckpointHolds(checkpoint)
         self._forgotten = Forgotten(service.socket, self._recorded.is_recorded)
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
+        self.watched = self._forgotten.watched
         self._interval = PollInterval(timing, ownership)
         ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)

@@ -33,6 +33,9 @@ class Admission(Protocol):
     def held(self, resource: str) -> Collection[str]:
         """Return the devices of ``resource`` that pods hold, as far as is known."""
 
+    def watched(self, resource: str) -> None:
+        """Record that a kubelet begins to watch ``resource``. It may read a file."""
+
     def avoided(self, resource: str) -> Collection[str]:
         """Return those of ``held`` that the kubelet may take for free."""
 
@@ -59,6 +62,10 @@ class _AdmitAll(Admission):
         return ()
 
     avoided = held
+
+    @override
+    def watched(self, resource: str) -> None:
+        pass
 
     @override
     def remembers(self, resource: str) -> bool:

@@ -101,6 +101,7 @@ class Servicer:
 
     async def ListAndWatch(self, _request: pb.Empty, context: Context) -> None:  # noqa: N802
         self.begun += 1
+        await _in_thread("watch", partial(self._admission.watched, self._resource.name))
         try:
             served = await self.streams.serve(context.write)
         except grpc.aio.BaseError as error:  # the client is gone, and gRPC has not noticed yet
@@ -276,10 +277,14 @@ async def _entered(admission: AbstractContextManager[None]) -> AbstractContextMa
 
 async def _report(log_it: Callable[[], None]) -> None:
     """Call ``log_it`` in a thread, because whoever reads the log may keep it waiting."""
+    await _in_thread("log", log_it)
+
+
+async def _in_thread(name: str, call: Callable[[], None]) -> None:
     try:
-        await in_thread("log", log_it)
+        await in_thread(name, call)
     except _hooks.HookFailedError:  # the node has no thread left
-        log_it()
+        call()
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:
