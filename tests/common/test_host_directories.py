@@ -28,7 +28,7 @@ class Container:
         self.listing = root / "mountinfo"
         self.lines: dict[Path, str] = {}
         self.in_pod = True
-        self.connected = True
+        self.connected: bool | None = True
         self.clock = HeldClock()
         self.metrics = Metrics()
         self.news = 0
@@ -131,14 +131,33 @@ def restarted(container: Container) -> None:
 
 def test_a_driver_that_a_new_kubelet_does_not_find_is_lost(short: Path) -> None:
     container = Container(short)
-    container.problems()
     container.directories.registered()
+    container.problems()
     container.mount("plugins_registry", "/old")
     assert [] == container.problems()
     restarted(container)
     assert 1 == len(container.problems())
     container.directories.registered()  # it has found it, although late
     assert [] == container.problems()
+
+
+def test_a_driver_is_lost_to_a_kubelet_that_was_new_before_anybody_looked(short: Path) -> None:
+    container = Container(short)
+    container.directories.registered()
+    container.problems()
+    container.mount("plugins_registry", "/old")
+    restarted(container)
+    assert 1 == len(container.problems())
+
+
+def test_a_driver_that_a_new_kubelet_registers_may_still_be_out_of_its_reach(short: Path) -> None:
+    container = Container(short)
+    container.directories.registered()
+    container.problems()
+    container.mount("plugins", "/old")
+    restarted(container)
+    container.directories.registered()
+    assert 1 == len(container.problems())
 
 
 def test_without_a_driver_a_new_kubelet_that_watches_us_is_enough(short: Path) -> None:
@@ -148,6 +167,19 @@ def test_without_a_driver_a_new_kubelet_that_watches_us_is_enough(short: Path) -
     container.problems()
     restarted(container)
     assert [] == container.problems()
+
+
+def test_without_anything_to_register_a_kubelet_is_there_while_it_listens(short: Path) -> None:
+    container = Container(short)
+    container.connected = None
+    container.problems()
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(container.settings.plugin_dir / "kubelet.sock"))
+        kubelet.listen()
+        container.problems()
+        container.mount("plugins", "/old")
+        assert [] == container.problems()
+    assert 1 == len(container.problems())
 
 
 @pytest.fixture

@@ -56,11 +56,13 @@ with DualNode(host) as node:
         assert not node.host.alive()
         registrations = node.host._metrics.registrations.labels(RESOURCE)
         driver = node.host._directories
-        known = registrations.value, driver._registrations
+        registered = {
+            "device-plugin": lambda: registrations.value,
+            "dra": lambda: driver._registrations,  # nothing needs the resource
+        }[protocol]
+        known = registered()
         node.kubelet.restart()
-        eventually(lambda: registrations.value > known[0], "the new kubelet")
-        if protocol == "dra":
-            eventually(lambda: driver._registrations > known[1], "the driver in it")
+        eventually(lambda: registered() > known, "the new kubelet")
         eventually(lambda: not node.host.ready(), "readiness")
         print(json.dumps(node.host.alive()))
         sys.exit()
@@ -101,6 +103,8 @@ def outcome(root: Path, protocol: str, name: str, how: str) -> Any:
         ("device-plugin", "other"),
         ("dra", "plugins_registry"),
         ("dra", "plugins"),
+        ("dra", "device-plugins"),
+        ("dra", "pod-resources"),
     ],
 )
 def test_a_directory_that_the_host_replaces_needs_a_new_container(

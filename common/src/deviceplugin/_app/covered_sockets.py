@@ -34,8 +34,12 @@ class CoveredSockets:
         """Note that the kubelet has just asked how this process is."""
         self._probed_at = self._clock.now()
 
+    def are_answering(self) -> bool:
+        """Return whether a kubelet listens wherever one has listened."""
+        return all(_answers(one) is not False for one in self._used)
+
     def check(self, *, connected: bool) -> Collection[Path]:
-        """Return those that are hidden now. ``connected`` says whether the kubelet watches us."""
+        """Return those that are hidden now. ``connected`` says whether the kubelet is there."""
         if connected:
             self._refusing = {}
             unknown = [one for one in self._sockets if one not in self._used]

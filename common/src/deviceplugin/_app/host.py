@@ -91,7 +91,7 @@ class Host:
         self._catalogue.attach(self._endpoints)
         self._directories = HostDirectories(
             settings,
-            is_connected=lambda: any(not each.problem for each in self._endpoints.running()),
+            is_connected=self._is_connected,
             metrics=self._metrics,
         )
         self._discoveries = self._make_discoveries(plugins)
@@ -128,6 +128,13 @@ class Host:
             )
             for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
+
+    def _is_connected(self) -> bool | None:
+        """Return whether the kubelet watches any resource; None if it need not, as with DRA."""
+        running = self._endpoints.running()
+        if any(each.is_registered for each in running):
+            return True
+        return False if any(each.problem for each in running) else None
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""

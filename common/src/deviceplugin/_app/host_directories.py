@@ -46,8 +46,8 @@ class _Known(NamedTuple):
     inode: tuple[int, int]
 
 
-class _Moved(NamedTuple):
-    """The kubelet when it was first seen that a directory has been renamed."""
+class _Contact(NamedTuple):
+    """Which kubelet there is, and how often one has registered the driver."""
 
     kubelet: tuple[Identity, ...]
     registrations: int
@@ -68,7 +68,7 @@ class HostDirectories:
 
     Args:
         settings: The settings of the process.
-        is_connected: Returns whether the kubelet watches any resource.
+        is_connected: Returns whether the kubelet watches any resource; None if it need not.
         metrics: The metrics of this process.
         mountinfo: Where the mounts are listed.
         clock: The clock of all waits.
@@ -78,14 +78,14 @@ class HostDirectories:
         self,
         settings: Settings,
         *,
-        is_connected: Callable[[], bool],
+        is_connected: Callable[[], bool | None],
         metrics: Metrics,
         mountinfo: Path = _MOUNTS,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._own = [settings.plugin_dir, settings.registry_dir, settings.driver_dir]
         self._own += [settings.pod_resources_socket.parent]
-        self._driver_dirs = self._own[1:3]
+        self._registry_dir, self._driver_dir = settings.registry_dir, settings.driver_dir
         self._used = list(paths(settings))
         self._sockets = [settings.plugin_dir / KUBELET_SOCKET, settings.pod_resources_socket]
         self._covered = CoveredSockets(self._sockets, clock)
@@ -97,7 +97,8 @@ class HostDirectories:
         self._waiter = Waiter(clock)
         self._lock = threading.Lock()
         self._known: dict[tuple[int, Path], _Known] = {}
-        self._moved: dict[Path, _Moved] = {}
+        self._contacts: dict[Path, _Contact] = {}
+        """As it was when a directory was last seen under its first name."""
         self._lost: Mapping[Path, str] = {}
         """Why, by directory. It is replaced and never modified, because other threads read it."""
         self._reported: set[Path] = set()
@@ -172,6 +173,8 @@ class HostDirectories:
 
     def _faults(self, listed: str) -> Iterator[_Fault]:
         connected = self._is_connected()
+        if connected is None:
+            connected = self._covered.are_answering()
         for directory in filter(_is_unlinked, self._own):
             text = f"{directory} has been deleted under its mount"
             yield _Fault(_real(directory), text)
@@ -179,6 +182,7 @@ class HostDirectories:
             directory = socket.parent
             text = f"{directory} is hidden on the host by another mount: the kubelet asks how this"
             yield _Fault(_real(directory), f"{text} process is, and does not listen on {socket}")
+        contact = _Contact(tuple(map(file_identity, self._sockets)), self._registrations)
         before, self._known = self._known, {}
         for mount in self._relevant(listed):
             key = mount.number, mount.point
@@ -189,26 +193,26 @@ class HostDirectories:
             # The number of a mount that is gone is used again.
             self._known[key] = first = first if first.inode == now.inode else now
             if mount.root == first.root:
-                self._moved.pop(mount.point, None)
+                self._contacts[mount.point] = contact
             elif mount.is_deleted:
                 yield _Fault(mount.point, f"{mount.point} has been deleted under its mount")
             else:
-                yield self._renamed(mount, first.root, connected=connected)
+                is_left = not connected or self._is_left(mount, contact)
+                yield self._renamed(mount, first.root, is_left=is_left)
 
-    def _renamed(self, mount: Mount, before: str, *, connected: bool) -> _Fault:
+    def _renamed(self, mount: Mount, before: str, *, is_left: bool) -> _Fault:
         at = mount.point
         text = f"{at} has been renamed under its mount, from {before} to {mount.root}"
-        if not _serves(mount, self._own):
-            return _Fault(at, text)
-        now = _Moved(tuple(map(file_identity, self._sockets)), self._registrations)
-        then = self._moved.setdefault(at, now)
-        # A kubelet that has restarted finds us only where it looks for us now.
-        is_left = (
-            _serves(mount, self._driver_dirs)
-            and then.kubelet != now.kubelet
-            and 0 < then.registrations == now.registrations
-        )
-        return _Fault(at, text, is_lost=is_left or not connected)
+        return _Fault(at, text, is_lost=is_left or not _serves(mount, self._own))
+
+    def _is_left(self, mount: Mount, now: _Contact) -> bool:
+        """Return whether another kubelet does not find the driver on the renamed ``mount``."""
+        then = self._contacts[mount.point]
+        if then.kubelet == now.kubelet or not then.registrations:
+            return False
+        if _serves(mount, [self._driver_dir]):
+            return True  # it registers the driver although it cannot reach it there
+        return _serves(mount, [self._registry_dir]) and then.registrations == now.registrations
 
     def _relevant(self, listed: str) -> Iterator[Mount]:
         found = list(mounts(listed))
