@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -328,16 +329,6 @@ def test_a_directory_that_a_kubelet_does_not_use_any_more_is_hidden(short: Path)
     assert f"does not listen on {socket_path}" in problem
 
 
-def test_it_is_checked_several_times_a_minute(container: Container) -> None:
-    thread = threading.Thread(target=container.directories.run)
-    thread.start()
-    assert container.clock.skip_wait() <= 30
-    container.clock.wait_for_wait()
-    container.directories.stop()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
-
-
 class Watching(dp.Plugin):
     """Has a device, and finds it in a directory."""
 
@@ -350,7 +341,7 @@ class Watching(dp.Plugin):
         return [dp.Device("gary")]
 
 
-def test_devices_of_a_directory_that_is_lost_are_not_offered(short: Path) -> None:
+def test_a_discovery_notices_a_lost_directory_and_offers_none_of_its_devices(short: Path) -> None:
     for name in ("device-plugins", "gone"):
         (short / name).mkdir()
     opened = os.open(short / "gone", os.O_RDONLY)
@@ -361,6 +352,7 @@ def test_devices_of_a_directory_that_is_lost_are_not_offered(short: Path) -> Non
         pod_resources_socket=short / "none/kubelet.sock",
         driver_dir=gone,
         http_address="off",
+        discovery_interval=timedelta(seconds=0.1),
     )
     host = Host([Watching(gone)], settings)
     thread = threading.Thread(target=host.run)
@@ -373,8 +365,9 @@ def test_devices_of_a_directory_that_is_lost_are_not_offered(short: Path) -> Non
     try:
         eventually(lambda: reasons() == [""], "the device")
         (short / "gone").rmdir()
-        assert f"{gone} has been deleted under its mount" == host.alive()
-        eventually(lambda: reasons() == [host.alive()], "its reason")
+        lost = f"{gone} has been deleted under its mount"
+        eventually(lambda: reasons() == [lost], "its reason")
+        assert lost == host.alive()
         assert host.alive() in host.ready()
         assert host.alive() in host.troubles()
     finally:

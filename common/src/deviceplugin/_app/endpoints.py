@@ -70,6 +70,13 @@ class Endpoints:
         with self._lock:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
+    def is_connected(self) -> bool | None:
+        """Return whether the kubelet watches any resource; None if it need not, as with DRA."""
+        running = self.running()
+        if any(each.is_registered for each in running):
+            return True
+        return False if any(each.problem for each in running) else None
+
     def problem(self, resource: str) -> str:
         """Return why the kubelet is not watching ``resource``; empty if it is, or need not."""
         endpoint = self._find(resource)

@@ -91,7 +91,7 @@ class Host:
         self._catalogue.attach(self._endpoints)
         self._directories = HostDirectories(
             settings,
-            is_connected=self._is_connected,
+            is_connected=self._endpoints.is_connected,
             metrics=self._metrics,
         )
         self._discoveries = self._make_discoveries(plugins)
@@ -129,15 +129,9 @@ class Host:
             for plugin, name in zip(plugins, _names(plugins), strict=True)
         ]
 
-    def _is_connected(self) -> bool | None:
-        """Return whether the kubelet watches any resource; None if it need not, as with DRA."""
-        running = self._endpoints.running()
-        if any(each.is_registered for each in running):
-            return True
-        return False if any(each.problem for each in running) else None
-
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
+        self._directories.check()  # a wait in it counts as one for the discovery
         # DRA has a taint for it, because pods lose an unhealthy device with on-unhealthy.
         if self._ownership.mode == "dra":
             return ""
@@ -207,7 +201,6 @@ class Host:
             self.http_port = http.port
             group.add("http", http.run, http.stop)
             group.add("liveness", self._liveness.run, self._liveness.stop)
-        group.add("host-directories", self._directories.run, self._directories.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
@@ -222,6 +215,7 @@ class Host:
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""
+        self._directories.check()  # to know how they are at the start
         try:
             self._group.run(_STOP_TIMEOUT)
         finally:

@@ -19,14 +19,12 @@ from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.mounts import Mount, mounts
-from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 log = logging.getLogger(__name__)
 
-_INTERVAL: Final = 15.0
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OF_POD: Final = re.compile(r"/pods/[^/]+/(etc-hosts$|containers/|volumes/|volume-subpaths/)")
 """What the kubelet makes for one pod, such as its volumes of ConfigMaps. It goes with the pod."""
@@ -71,7 +69,7 @@ class HostDirectories:
         is_connected: Returns whether the kubelet watches any resource; None if it need not.
         metrics: The metrics of this process.
         mountinfo: Where the mounts are listed.
-        clock: The clock of all waits.
+        clock: Measures for how long nobody listens on a socket.
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class HostDirectories:
         """How often the kubelet has registered the DRA driver."""
         self._metrics = metrics
         self._mountinfo = mountinfo
-        self._waiter = Waiter(clock)
         self._lock = threading.Lock()
         self._known: dict[tuple[int, Path], _Known] = {}
         self._contacts: dict[Path, _Contact] = {}
@@ -120,16 +117,6 @@ class HostDirectories:
     def probed(self) -> None:
         """Note that the kubelet has just asked how this process is."""
         self._covered.probed()
-
-    def run(self) -> None:
-        """Check periodically, until stopped."""
-        while not self._waiter.is_over():
-            self.check()
-            self._waiter.pause(_INTERVAL)
-
-    def stop(self) -> None:
-        """Make ``run`` return."""
-        self._waiter.end()
 
     def problems(self) -> Sequence[str]:
         """Return which directories were lost at the last check, a message for each."""
