@@ -1,12 +1,16 @@
-"""Which devices ResourceClaims hold through DRA."""
+"""Which devices ResourceClaims hold through DRA, and the pods that have them by these."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._attribution.podresources import ClaimedDevice, Hold, Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.protocol_state import Claimed
+
+Place = tuple[str, str, str]
+"""A driver, and the pool and the name of a device in its slices."""
 
 
 class Claim(NamedTuple):
@@ -119,3 +123,43 @@ class ClaimHolders:
         found = {key: claim for claim, held in later_first for key in held}
         self.by_device = MappingProxyType(found)
         self.shares = frozenset().union(*self._shares.values())
+
+
+def with_claims(
+    holdings: Holdings, claims: Mapping[Key, Claim], places: Mapping[Place, Collection[Key]]
+) -> Holdings:
+    """Return ``holdings`` in which containers also hold what they have through claims.
+
+    A device that a claim holds, but no listed container has, is held by a container without a name:
+    its pod is about to start or has just ended. Where it cannot be known what pods hold, nothing is
+    added.
+
+    Args:
+        holdings: What PodResources says.
+        claims: The claims that hold devices, by device.
+        places: The devices of prepared claims; several where claims have shares of one.
+    """
+    if holdings.holds is None or not claims:
+        return holdings
+    found = {
+        Hold(*key, one.namespace, one.pod, one.container, one.claim)
+        for one in holdings.claimed
+        for key in _held_by(one, places.get((one.driver, one.pool, one.name), ()), claims)
+    }
+    listed = {(hold.resource, hold.device) for hold in found}
+    found |= {
+        Hold(*key, claim.namespace, "", "", claim.name)
+        for key, claim in claims.items()
+        if key not in listed
+    }
+    return replace(holdings, holds=holdings.holds | found)
+
+
+def _held_by(
+    one: ClaimedDevice, keys: Collection[Key], claims: Mapping[Key, Claim]
+) -> Collection[Key]:
+    """Return those of ``keys`` that ``one`` means: of a shared device, the shares of its claim."""
+    if len(keys) == 1:
+        return keys
+    name = one.namespace, one.claim
+    return [key for key in keys if key in claims and claims[key][:2] == name]

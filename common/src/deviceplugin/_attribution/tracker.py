@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
-from deviceplugin._attribution.claims_by_pod import Place, with_claims
+from deviceplugin._attribution.claim_holders import Place, with_claims
 from deviceplugin._attribution.exclusive import refuse_held
 from deviceplugin._attribution.forgotten import Forgotten
 from deviceplugin._attribution.holdings_view import HoldingsView

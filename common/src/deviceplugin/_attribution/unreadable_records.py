@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.claim_holders import Claim
-from deviceplugin._attribution.claims_by_pod import Place
+from deviceplugin._attribution.claim_holders import Claim, Place
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin.kit.log import Problems

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.claims_by_pod import Place
+from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords

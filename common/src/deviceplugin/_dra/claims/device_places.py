@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from deviceplugin._attribution.claims_by_pod import Place
+from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import ClaimedPlace
 from deviceplugin._dra.claims.record import Record
