@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import conformant
 from conformant import PATIENT
 from deviceplugin.conformance import CHECKS
 from deviceplugin.tools.conformance import _cli, main
@@ -72,12 +73,22 @@ def test_the_gopher_plugin_passes_on_kubelets_of_earlier_releases(
 def test_the_template_plugin_passes_all_that_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = tmp_path / "report.json"
-    only = [
-        f"--only={group}"
-        for group in ("registration", "lists", "restart.again", "shutdown", "crash")
-    ]
-    assert 0 == main(["--quick", *only, f"--json={report}", "--", *TEMPLATE])
-    found = verdicts(json.loads(report.read_text()))
-    assert "fail" not in found.values()
+    first, second = tmp_path / "ttyUSB0", tmp_path / "ttyUSB1"
+    for path in (first, second):
+        path.symlink_to("/dev/null")
+    plug = f"rm {second} || ln -s /dev/null {second}"
+    passed = conformant.check([*TEMPLATE, f"--directory={tmp_path}"], plug)
+    assert {"allocation.device-nodes", "hot-plug.keeps-ids"} <= passed
     assert "example.com/serial: " in capsys.readouterr().out
+
+
+def test_a_plugin_without_a_device_is_told_to_get_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cli, "QUICK", replace(SHORT, start=2.0))
+    words = ["--quick", "--only=registration.in-time", "--", *TEMPLATE, f"--directory={tmp_path}"]
+    assert 1 == main(words)
+    expected = (
+        "no call of Register within 2 s; a plugin may wait until it has a device: give it one"
+    )
+    assert expected in capsys.readouterr().out

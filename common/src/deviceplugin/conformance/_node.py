@@ -120,7 +120,10 @@ class Node:
         try:
             if not self.wait(lambda: kubelet.registrations(self.resource or None), within):
                 wanted = f" for {self.resource}" if self.resource else ""
-                return f"no call of Register{wanted} within {within:g} s"
+                return (
+                    f"no call of Register{wanted} within {within:g} s; a plugin may wait until it "
+                    "has a device: give it one"
+                )
             accepted = self.wait(
                 lambda: any(r.answered_at and not r.refusal for r in self._calls()), within
             )
