@@ -117,7 +117,7 @@ def test_a_bad_driver_fails_its_check(id_: str) -> None:
     [
         ("ReadsToRelease", "claims.server-away", "not unprepared: "),
         ("DiesOfAMissingClaim", "claims.missing", "the driver ended with status 3"),
-        ("WritesGarbage", "containers.oldest-version", "half.json: Expecting property name"),
+        ("WritesGarbage", "containers.oldest-version", "half.json: is not valid JSON: "),
     ],
 )
 def test_a_bad_driver_is_told_what_it_did(name: str, id_: str, why: str) -> None:
