@@ -188,13 +188,17 @@ def test_a_model_that_cannot_be_read_costs_no_gpu(rig: GpuRig, code: int) -> Non
     ],
 )
 def test_a_gpu_whose_model_is_not_known_is_not_chosen_by_it(
-    rig: GpuRig, given: dict[str, Any], caplog: pytest.LogCaptureFixture
+    rig: GpuRig, given: dict[str, Any]
 ) -> None:
-    rig.has(Fleet.of(2, name="NVIDIA L4"))
-    rig.fake.fail("nvmlDeviceGetName", 4, gpu=1)
-    assert uuids(0) == {*devices(rig.plugin(**given))}
+    rig.has(Fleet.of(2, name="NVIDIA L4")).fake.fail("nvmlDeviceGetName", 4, gpu=1)
+    plugin = rig.plugin(**given)
+    assert uuids(0) == {*devices(plugin)}
     reason = f"GPU {uuid(1)} is skipped: its model cannot be read: the driver does not answer"
-    assert reason in {vars(one).get("problem") for one in caplog.records}
+    assert [reason] == plugin.shortfalls
+    rig.fake.fail("nvmlDeviceGetName", 4)
+    plugin = rig.plugin(**given)
+    assert {} == devices(plugin)
+    assert [reason.replace(uuid(1), uuid(0)), reason] == plugin.shortfalls
 
 
 def test_a_link_that_cannot_be_read_costs_no_gpu(rig: GpuRig) -> None:

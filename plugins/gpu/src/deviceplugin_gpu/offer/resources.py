@@ -66,7 +66,7 @@ def offer(snapshot: Snapshot, settings: GpuSettings) -> Offer:
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
             made.units.append(unit)
-    if snapshot.gpus and not gpus:
+    if known and not gpus:
         count = len(snapshot.gpus)
         made.warnings.append(f"include and exclude choose none of the {count} GPUs that are here")
     made.units = sorted(_shared(made, settings.sharing), key=lambda unit: unit.key)
