@@ -7,8 +7,10 @@ import pytest
 
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NAMESPACE, NODE, POD, Object
 from cluster.policies import admission_policy, quota, webhook
+from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.observed.fleet import Fleet
 from operators.fleet_cluster import RESOURCE, SPACE
 from operators.managed import Managed
 
@@ -256,6 +258,49 @@ def test_a_selector_that_leaves_nodes_without_the_plugin_is_not_applied_unless_t
     operator.wait(lambda: operator.fleet.condition("sim", "Degraded")[1] == "AsExpected")
     operator.wait(lambda: events(operator, "NodesLeft") != [])
     assert f"node-2 ({RESOURCE} 2)" in events(operator, "NodesLeft")[0]
+
+
+@pytest.fixture
+def rarely(operator: Managed) -> Managed:
+    """Return an operator that has seen the nodes, and looks at them by itself no more."""
+    operator.install({"number-devices": 2})
+    operator.stop()
+    operator.nodes_every = 3600.0
+    controller = operator.start()
+    operator.wait(controller.fleet.nodes)
+    return operator
+
+
+def test_a_change_is_judged_by_the_labels_that_nodes_were_given_before_it(rarely: Managed) -> None:
+    for_one_node_less(rarely)
+    rarely.wait_for("RolloutFailed", "Degraded")
+    message = rarely.fleet.message("sim", "Degraded")
+    assert message.startswith("node-2: would be without the plugin")
+    rarely.wait(lambda: events(rarely, "RolloutFailed") == [message])
+
+
+def test_so_is_whether_another_object_has_these_nodes(rarely: Managed) -> None:
+    rarely.fleet.label("node-1", size="big")
+    rarely.fleet.apply("younger", plugin="simulated", nodeSelector={"size": "big"})
+    rarely.wait_for("Conflict", "Accepted", "younger")
+    message = rarely.fleet.message("younger", "Accepted")
+    assert "DevicePlugin sim already covers nodes: node-1" == message
+    assert not rarely.fleet.store.exists(DAEMON_SET, SPACE, "dp-younger")
+
+
+def test_a_slow_look_at_nodes_does_not_replace_a_later_one(operator: Managed) -> None:
+    answers: list[int] = []
+
+    def look_again(_method: str, status: int) -> None:
+        answers.append(status)
+        if len(answers) == 1:
+            operator.fleet.label("node-0", zone="a")
+            nodes.refresh()
+
+    nodes = Fleet(ApiServer(operator.fleet.url, count=look_again))
+    nodes.refresh()
+    assert [200, 200] == answers
+    assert ["node-0"] == [one.name for one in nodes.matching({"zone": "a"})]
 
 
 def test_a_correction_brings_everything_back_without_a_restart(operator: Managed) -> None:

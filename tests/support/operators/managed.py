@@ -24,6 +24,8 @@ class Managed:
     calls: list[str] = field(default_factory=list)
     ahead: float = 0.0
     """Seconds that the operator's clock is ahead, so that no test waits for a deadline."""
+    nodes_every: float = 0.3
+    """Seconds between looks at all nodes while nothing is rolled out."""
     controller: Controller | None = None
 
     def _timing(self) -> Timing:
@@ -36,7 +38,9 @@ class Managed:
             self.calls.append(method)
 
         api = ApiServer(self.fleet.url, count=count)
-        made = Controller(api, SPACE, timing=self._timing(), nodes_every=0.3, lists_every=0.1)
+        made = Controller(
+            api, SPACE, timing=self._timing(), nodes_every=self.nodes_every, lists_every=0.1
+        )
         made.start()
         self.controller = made
         return made

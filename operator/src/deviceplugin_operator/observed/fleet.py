@@ -53,20 +53,23 @@ class Fleet:
             return self._changes
 
     def refresh(self, older_than: float = 0.0) -> None:
-        """List all nodes in pages, unless that was done within ``older_than`` seconds.
+        """List all nodes in pages, unless that was begun within ``older_than`` seconds.
 
         Raises:
             ApiServerError: The request failed; what was known stays.
         """
-        if time.monotonic() - self._looked < older_than:
+        began = time.monotonic()
+        if began - self._looked < older_than:
             return
         found: dict[str, NodeFacts] = {}
         for page in self._api.pages(NODES, size=PAGE):
             found |= {one.name: one for one in map(_facts, page.items)}
         with self._lock:
+            if began < self._looked:
+                return  # another thread began later, and was quicker
             self._changes += found != self._nodes
             self._nodes = found
-            self._looked = time.monotonic()
+            self._looked = began
 
     def look_at(self, names: Collection[str]) -> None:
         """Read some nodes again, or list all of them if that takes fewer requests."""

@@ -1,11 +1,12 @@
 """Reconciles one object: each call does the next step towards what it asks for."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import deviceplugin as dp
 from deviceplugin.apiserver import ApiServerError, ForbiddenError, InvalidError
@@ -32,6 +33,14 @@ _PATIENCE: Final = 3
 """Failures in a row after which the status names one that the API server may recover from."""
 
 
+class _Known(NamedTuple):
+    """What an object asks for, or why it is invalid."""
+
+    generation: int
+    wanted: Wanted | dp.ConfigError
+    since: float
+
+
 class Reconciler:
     """Reconciles objects. Call it from one thread only."""
 
@@ -56,8 +65,8 @@ class Reconciler:
         """By object: until when its nodes may still report other devices."""
         self._failures: dict[str, int] = {}
         """By object: how many attempts in a row have failed."""
-        self._known: dict[str, tuple[int, Wanted | dp.ConfigError]] = {}
-        """By UID: the generation of each object, and what it asks for or why it is invalid."""
+        self._known: dict[str, _Known] = {}
+        """By UID of the object."""
 
     def reconcile(self, name: str) -> float | None:
         """Do the next step for the object ``name``; return the seconds until the next one, if any.
@@ -87,6 +96,9 @@ class Reconciler:
         if isinstance(wanted, dp.ConfigError):
             self._refuse(owner, "InvalidSettings", str(wanted))
             return None
+        # Who gives labels to nodes and then changes the object means the nodes with these labels.
+        since = self._known[owner["metadata"]["uid"]].since
+        self._fleet.refresh(older_than=time.monotonic() - since)
         others = [(one, self._valid(one)) for one in self._seen.owners()]
         if conflict := conflicts.conflict(owner, wanted, others, self._fleet, self._covered):
             self._refuse(owner, "Conflict", conflict)
@@ -106,14 +118,15 @@ class Reconciler:
         """Return what an object asks for, or why it is invalid."""
         uid, generation = owner["metadata"]["uid"], owner["metadata"]["generation"]
         known = self._known.get(uid)
-        if known is None or known[0] != generation:
+        if known is None or known.generation != generation:
             try:
-                known = (generation, specification.read(owner))
+                found: Wanted | dp.ConfigError = specification.read(owner)
             except dp.ConfigError as error:
-                known = (generation, error)
+                found = error
+            known = _Known(generation, found, time.monotonic())
             self._known[uid] = known
             self._forget()
-        return known[1]
+        return known.wanted
 
     def _forget(self) -> None:
         there = {one["metadata"]["uid"] for one in self._seen.owners()}
