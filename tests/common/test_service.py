@@ -20,7 +20,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, Defer
+from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, AdmitAll, Defer
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.error_messages import reason_of
@@ -481,7 +481,7 @@ def test_a_long_list_of_devices_is_cut_short_too(kubelet: Kubelet) -> None:
 # Admission.
 
 
-class Register(Admission):
+class Register(AdmitAll):
     """Notes what is admitted, and how it ended."""
 
     def __init__(self) -> None:
@@ -496,24 +496,6 @@ class Register(Admission):
             self.entries.append((resource.name, list(ids), str(error)))
             raise
         self.entries.append((resource.name, list(ids), "given"))
-
-    @override
-    def may_wait(self, resource: Resource) -> bool:
-        return False
-
-    @override
-    def held(self, resource: str) -> Collection[str]:
-        return ()
-
-    avoided = held
-
-    @override
-    def watched(self, resource: str) -> None:
-        pass
-
-    @override
-    def remembers(self, resource: str) -> bool:
-        return False
 
 
 class ReluctantPlugin(ScriptedPlugin):

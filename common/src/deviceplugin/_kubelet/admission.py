@@ -46,7 +46,9 @@ class Admission(Protocol):
         """
 
 
-class _AdmitAll(Admission):
+class AdmitAll(Admission):
+    """Admits everything, and knows of nothing."""
+
     @override
     def admit(
         self, resource: Resource, ids: Collection[str], defer: Defer
@@ -72,5 +74,5 @@ class _AdmitAll(Admission):
         return False
 
 
-ADMIT_ALL: Final[Admission] = _AdmitAll()
+ADMIT_ALL: Final[Admission] = AdmitAll()
 """Admits everything, for use without a tracker of what pods hold."""
