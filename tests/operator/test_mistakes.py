@@ -159,10 +159,16 @@ def with_other_selector(operator: Managed) -> str:
     found = operator.fleet.daemon_set("dp-sim")
     operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
     found["spec"]["selector"]["matchLabels"][names.PLUGIN] = "simulated"
-    made = operator.fleet.store.create(DAEMON_SET, found)
-    operator.wait(lambda: len(operator.fleet.pods()) == 3)
+    uid = str(operator.fleet.store.create(DAEMON_SET, found)["metadata"]["uid"])
+
+    def has_its_own_pods() -> bool:
+        pods = operator.fleet.pods().values()
+        owners = [one["metadata"]["ownerReferences"][0]["uid"] for one in pods]
+        return owners == [uid] * 3
+
+    operator.wait(has_its_own_pods)  # and not those of the one before
     operator.start()
-    return str(made["metadata"]["uid"])
+    return uid
 
 
 def daemon_sets(operator: Managed) -> set[str]:
