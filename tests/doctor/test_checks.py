@@ -151,6 +151,24 @@ def test_a_root_that_looks_like_a_pattern_is_none(tmp_path: Path) -> None:
     assert ["1 of 1 paths match"] == [finding.found for finding in findings(bare, "generic")]
 
 
+def test_a_card_without_a_driver_is_named_while_another_has_one(bare: Node) -> None:
+    for address, driver in (("0000:5e:00.0", "fine"), ("0000:5f:00.0", ""), ("0000:5f:00.1", "")):
+        device = bare.at(f"sys/bus/pci/devices/{address}")
+        write(device / "vendor", "0x1002\n")
+        write(device / "class", "0x030000\n")
+        if driver:
+            (device / "driver").symlink_to(f"../../drivers/{driver}")
+    (bare.at("sys/bus/pci/devices/0000:5f:00.1") / "physfn").symlink_to("../0000:5f:00.0")
+    hardware = Hardware(
+        plugin="x", what="X", vendor="0x1002", pci_class=("0x03",), signs=(), needs=()
+    )
+    found = list(hardware.look(replace(bare, plugins=frozenset({"x"}))))
+    assert ["3 on the PCI bus", "there are ", "has no driver, and others have"] == [
+        finding.found for finding in found
+    ]
+    assert "0000:5f:00.0" == found[-1].looked_at
+
+
 def test_yaml_that_cannot_be_read_here_is_not_judged(
     bare: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

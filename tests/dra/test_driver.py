@@ -223,6 +223,17 @@ def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) 
     assert {claim.uid} == second.records().keys()
 
 
+def test_a_claim_is_released_without_a_call_of_the_kubelet(running: RunningDriver) -> None:
+    driver = running.start()
+    claim = running.node.allocate("gary", result("gary"))
+    running.register()
+    with connected(running.service_socket) as kubelet:
+        kubelet.prepare(claim)
+    assert {claim.uid} == driver.records().keys()
+    driver.release(claim, lambda: 10.0)
+    assert ({}, {}) == (running.node.ownership.claims(), dict(driver.records()))
+
+
 def test_what_the_first_process_released_is_free_in_the_second(running: RunningDriver) -> None:
     directory = running.settings.directory
     directory.mkdir()

@@ -50,6 +50,15 @@ def test_a_record_is_read_as_it_was_written(records: Records) -> None:
     assert {"uid-2": admin} == loaded(records) == dict(records.all())
 
 
+def test_a_record_names_the_device_nodes_of_its_containers() -> None:
+    nodes = [{"path": "/dev/a"}, {"path": "/dev/b", "hostPath": "/dev/c"}]
+    edits: list[dict[str, Any]] = [{"deviceNodes": nodes}, {}]
+    document = {"devices": [{"containerEdits": one} for one in edits]}
+    assert ["/dev/a", "/dev/c"] == list(record(document=document).paths)
+    assert [] == list(record(document=None).paths)
+    assert [] == list(record(document={"devices": [{}]}).paths)
+
+
 def test_a_record_is_written_for_root_alone(records: Records) -> None:
     records.write(record())
     assert 0o600 == (records.directory / "uid-1.json").stat().st_mode & 0o777
