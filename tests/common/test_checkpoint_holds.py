@@ -178,6 +178,15 @@ def test_a_file_that_may_not_be_read_is_not_known(tmp_path: Path) -> None:
 # What it says of pods
 
 
+def test_it_shows_that_nothing_is_held_only_of_resources_that_are_known(
+    tmp_path: Path, recorded: CheckpointHolds
+) -> None:
+    write(tmp_path, init("a"))
+    assert not recorded.is_free([]), "before the first discovery"
+    assert not recorded.is_free(OURS)
+    assert recorded.is_free([OTHER])
+
+
 def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: CheckpointHolds) -> None:
     write(tmp_path, init("a"), main("b", "u2"), Entry("u2", "main", OTHER, "x"))
     assert devices("a", "b") == recorded.held(listing(), OURS)

@@ -88,11 +88,12 @@ class CheckpointHolds:
     def is_free(self, ours: Collection[str]) -> bool:
         """Return whether nothing of the resources ``ours`` is recorded for any pod.
 
-        That is certain, listed or not: a kubelet records a device before its container starts.
+        That is certain, listed or not: a kubelet records a device before its container starts. It
+        says nothing of resources that are not discovered yet, so without any it is False.
         """
         with self._lock:
             found = any(entry.resource in ours for entry in self._checkpoint.entries())
-            return self._checkpoint.is_known and not found
+            return bool(ours) and self._checkpoint.is_known and not found
 
     def remembers(self, resource: str) -> bool:
         """Return whether the kubelet has ``resource`` on record; False if that is not known."""
