@@ -135,6 +135,23 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
         (Device("a", mounts=[Mount("/opt", "opt")]), "mount path 'opt' is not absolute"),
         *(
             (
+                Device("a", mounts=[Mount(host, inside)]),
+                f"mount path {path!r} is not normalized: it has '..', '.' or an empty part",
+            )
+            for host, inside, path in (
+                ("/srv/../../etc", "/x", "/srv/../../etc"),
+                ("/srv/", "/x", "/srv/"),
+                ("/srv/.", "/x", "/srv/."),
+                ("//etc", "/x", "//etc"),
+                ("/x", "/data/..", "/data/.."),
+            )
+        ),
+        (
+            Device("a", nodes=[DeviceNode("/dev/..")]),
+            "device node path '/dev/..' is not normalized: it has '..', '.' or an empty part",
+        ),
+        *(
+            (
                 Device("a", nodes=[DeviceNode("/dev/a", permissions=text)]),
                 f"device node /dev/a: permissions {text!r} are not r, w and m",
             )
@@ -186,6 +203,11 @@ def test_devices_that_no_runtime_could_give_to_a_container(device: Device, probl
         (Allocation(envs={"A": "1"}, nodes=[DeviceNode("/dev/a")]), ""),
         (Allocation(envs={"A": "\0"}), "environment variable 'A' has a NUL character in its value"),
         (Allocation(mounts=[Mount("opt")]), "mount path 'opt' is not absolute"),
+        (Allocation(mounts=[Mount("/", "/host")]), ""),
+        (
+            Allocation(mounts=[Mount("/srv/a/..")]),
+            "mount path '/srv/a/..' is not normalized: it has '..', '.' or an empty part",
+        ),
         (
             Allocation(cdi_names=["gpu0"]),
             "CDI name 'gpu0' is not of the form vendor.com/class=name",

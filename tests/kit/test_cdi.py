@@ -115,9 +115,10 @@ def test_names_are_those_that_runtimes_take() -> None:
         ({"devices": {"a": Edits()}}, "device a edits nothing"),
         ({"edits": Edits(env={"A=": "b"})}, "'A=' is not a variable"),
         ({"edits": Edits(nodes=[DeviceNode("/a", permissions="x")])}, "/a: permissions 'x'"),
-        ({"devices": {"a": Edits(nodes=[DeviceNode("dev")])}}, "device a: 'dev' is not a full"),
-        ({"edits": Edits(mounts=[Mount("/lib", "lib")])}, "'lib' is not a full path"),
-        ({"edits": Edits(hooks=[Hook("prestart", "hook")])}, "'hook' is not a full path"),
+        ({"devices": {"a": Edits(nodes=[DeviceNode("dev")])}}, "a: path 'dev' is not absolute"),
+        ({"edits": Edits(mounts=[Mount("/lib", "lib")])}, "path 'lib' is not absolute"),
+        ({"edits": Edits(hooks=[Hook("prestart", "hook")])}, "path 'hook' is not absolute"),
+        ({"edits": Edits(mounts=[Mount("/srv/../etc")])}, "path '/srv/../etc' is not normalized"),
     ],
 )
 def test_what_a_runtime_would_refuse_is_an_error(given: dict[str, Any], reason: str) -> None:

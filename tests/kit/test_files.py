@@ -310,3 +310,41 @@ def test_what_is_there_already_is_written_only_when_it_is_wanted_again(tmp_path:
     assert files.write(path, "a", again=True)
     assert before != path.stat().st_ino
     kept.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("A 1-é", ""),
+        ("...", ""),
+        ("", "is empty"),
+        (".", "is not the name of a file"),
+        ("..", "is not the name of a file"),
+        ("a/b", "is not the name of a file"),
+        ("a\0", "has control characters or unreadable bytes"),
+        ("a\n", "has control characters or unreadable bytes"),
+        ("\udcff", "has control characters or unreadable bytes"),
+        ("a\ufffd", "has control characters or unreadable bytes"),
+        ("é" * 127, ""),
+        ("é" * 128, "has 256 bytes, of at most 255"),
+    ],
+)
+def test_what_a_device_says_is_a_name_in_a_path_or_is_not(text: str, problem: str) -> None:
+    assert problem == files.name_problem(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/", ""),
+        ("/srv/..a/.b", ""),
+        ("", "is not absolute"),
+        ("srv", "is not absolute"),
+        *(
+            (path, "is not normalized: it has '..', '.' or an empty part")
+            for path in ("//", "//srv", "/srv/", "/srv//a", "/./srv", "/srv/.", "/srv/..", "/..")
+        ),
+    ],
+)
+def test_a_path_is_normalized_or_is_not(path: str, problem: str) -> None:
+    assert problem == files.path_problem(path)

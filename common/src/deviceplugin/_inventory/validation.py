@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import natural
 from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
@@ -247,8 +248,8 @@ def _numa_problems(topology: Topology) -> Iterator[str]:
 
 def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:
     for path in (paths.host_path, paths.container_path):
-        if not path.startswith("/"):
-            yield f"{what} path {path!r} is not absolute"
+        if problem := files.path_problem(path):
+            yield f"{what} path {path!r} {problem}"
         elif "\0" in path:
             yield f"{what} path {path!r} has a NUL character"
         elif not _is_unicode(path):

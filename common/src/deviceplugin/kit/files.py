@@ -1,4 +1,7 @@
-"""Writing files that others may be reading: they see the old file or the new one, never a part."""
+"""Writing files that others may be reading: they see the old file or the new one, never a part.
+
+Also what may be a path, or a name in one, where devices say it of themselves.
+"""
 
 import errno
 import fcntl
@@ -12,13 +15,45 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-__all__ = ["remove", "write"]
+__all__ = ["LONGEST_NAME", "name_problem", "path_problem", "remove", "write"]
 
 _ENDING: Final = ".draft"
 """Readers, such as container runtimes and feature discovery, ignore hidden files with this ending.
 """
 _ATTEMPTS: Final = 100
 """Attempts to make a draft. One fails only if another writer takes the draft for abandoned."""
+LONGEST_NAME: Final = 255
+"""The most bytes of a name that file systems of Linux take."""
+_NOT_NAMES: Final = frozenset({"", ".", ".."})
+
+
+def name_problem(text: str) -> str:
+    """Return why ``text`` must not become a name in a path, or an empty string.
+
+    Ask before a string that a device says of itself, such as a serial number, becomes a part of a
+    path: a slash, ``..`` or nothing at all would lead to another directory.
+    """
+    if not text:
+        return "is empty"
+    if text in _NOT_NAMES or "/" in text:
+        return "is not the name of a file"
+    if not text.isprintable() or "\ufffd" in text:  # what unreadable bytes were replaced by
+        return "has control characters or unreadable bytes"
+    if (length := len(text.encode())) > LONGEST_NAME:
+        return f"has {length} bytes, of at most {LONGEST_NAME}"
+    return ""
+
+
+def path_problem(path: str) -> str:
+    """Return why ``path`` is not absolute and normalized, or an empty string.
+
+    Then it leads nowhere but where it seems to lead, as far as it has no links.
+    """
+    if not path.startswith("/"):
+        return "is not absolute"
+    if path != "/" and not _NOT_NAMES.isdisjoint(path[1:].split("/")):
+        return "is not normalized: it has '..', '.' or an empty part"
+    return ""
 
 
 def write(

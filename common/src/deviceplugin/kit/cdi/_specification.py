@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from deviceplugin.kit import files
 from deviceplugin.model import DeviceNode, Mount
 
 _QUALIFIER: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -191,7 +192,7 @@ def _faults_of_edits(edits: Edits) -> Iterator[str]:
     nodes = [path for one in edits.nodes for path in (one.host_path, one.container_path)]
     mounts = [path for one in edits.mounts for path in (one.host_path, one.container_path)]
     paths = [*nodes, *mounts, *(one.path for one in edits.hooks)]
-    yield from (f"{path!r} is not a full path" for path in paths if not path.startswith("/"))
+    yield from (f"path {path!r} {what}" for path in paths if (what := files.path_problem(path)))
 
 
 def _node(node: DeviceNode) -> dict[str, str]:
