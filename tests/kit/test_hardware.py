@@ -110,6 +110,16 @@ def test_what_udev_knows_is_added(hardware: Hardware, look: Look) -> None:
     assert {} == look().subsystem("block")[0].properties
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x1c", "\v", "\r"])
+def test_what_a_device_says_of_itself_makes_no_line_of_udevs(
+    hardware: Hardware, look: Look, end: str
+) -> None:
+    said = f"T1000{end}S:serial/by-id/other{end}E:ID_PATH=other"
+    hardware.device("virtual/a", "tty", node="a", properties={"ID_MODEL": said})
+    (a,) = look().subsystem("tty")
+    assert ([], ["ID_MODEL"]) == (a.links, list(a.properties))
+
+
 def test_nodes_of_other_devices_behind_a_device_are_not_its_own(
     hardware: Hardware, look: Look
 ) -> None:
@@ -143,7 +153,7 @@ def test_a_node_without_sysfs_has_no_devices(tmp_path: Path) -> None:
     assert Tree().contains(f"{os.path.realpath('/sys')}/devices/x")
 
 
-@pytest.mark.parametrize("name", ["a\0b", "../etc/passwd", "dri/../../x"])
+@pytest.mark.parametrize("name", ["a\0b", "../etc/passwd", "dri/../../x", "/dev//etc/x", "dri/"])
 def test_a_name_that_leads_out_of_dev_is_none(hardware: Hardware, look: Look, name: str) -> None:
     folder = hardware.device("virtual/a", "misc", node="a")
     (folder / "uevent").write_text(f"DEVNAME={name}\n")

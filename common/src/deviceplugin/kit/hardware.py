@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import Sysfs
 
 __all__ = ["KINDS", "Device", "Tree"]
@@ -143,10 +144,10 @@ class Tree:
 
     def _node_name(self, path: str) -> str:
         """Return the name below ``/dev`` of the node of the device in a directory."""
-        lines = self.text(f"{path}/uevent").splitlines()
+        lines = self.text(f"{path}/uevent").split("\n")
         name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
         name = name.removeprefix("/dev/")
-        return "" if "\0" in name or ".." in name.split("/") else name
+        return "" if any(map(files.name_problem, name.split("/"))) else name
 
     def node(self, path: str) -> str:
         """Return the path of the node of the device in a directory; empty if it has none."""
@@ -273,10 +274,11 @@ class Device:
         kind = "b" if self.subsystem == "block" else "c"
         name = f"{kind}{number[0]}" if number else f"+{self.subsystem}:{self.name}"
         try:
-            text = (self.tree.udev / name).read_text(encoding="utf-8", errors="replace")
+            text = (self.tree.udev / name).read_bytes().decode(errors="replace")
         except OSError:
             return []
-        return [line for line in text.splitlines() if line.startswith(start)]
+        # A device's own strings are in it, so no other character may end a line than for udev.
+        return [line for line in text.split("\n") if line.startswith(start)]
 
     def behind(self, *subsystems: str) -> Iterator["Device"]:
         """Yield devices with device nodes, at or below this one, of ``subsystems`` or of any.

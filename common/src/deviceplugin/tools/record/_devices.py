@@ -99,7 +99,7 @@ def _is_part(device: Device) -> bool:
 
 def _record(device: Device, more: Mapping[str, Sequence[str]]) -> Record:
     tree = device.tree
-    lines = tree.text(f"{device.path}/uevent").splitlines()
+    lines = tree.text(f"{device.path}/uevent").split("\n")
     events = dict(line.split("=", 1) for line in lines if "=" in line)
     properties = {key: events[key] for key in _EVENT if key in events}
     udev = {key: text for key, text in device.properties.items() if key.startswith(_UDEV)}
