@@ -79,6 +79,17 @@ def test_what_comes_with_the_driver_and_has_a_version_of_its_own_comes_along(
     assert f"/usr/share/vulkan/icd.d/nvidia_icd.{MACHINE}.json" in given
 
 
+def test_a_name_that_leads_elsewhere_is_not_that_of_a_library(
+    root: DriverRoot, compiled: Path
+) -> None:
+    root.install()
+    odd = compile_c("", compiled, "-shared", "-Wl,-soname,../../../etc/ld.so.preload")
+    name = f"libnvidia-odd.so.{VERSION}"
+    (root.path / "usr/lib64" / name).write_bytes(odd.read_bytes())
+    assert f"/usr/lib64/{name}" in mounted(root)
+    assert [] == [path for path in mounted(root) if ".." in path]
+
+
 def test_sockets_of_daemons_come_along_while_they_are_there(root: DriverRoot) -> None:
     root.install()
     paths = ["run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket"]

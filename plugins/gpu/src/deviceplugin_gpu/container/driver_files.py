@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit import files
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.health import absence
 from deviceplugin_gpu.host import elf, links
@@ -177,7 +178,7 @@ class DriverFiles:
             library = entry[1]
             if library is None or library.machine != self._machine:
                 continue
-            name = library.soname or path.name
+            name = path.name if files.name_problem(library.soname) else library.soname
             for one in (name, *_OTHER_NAMES.get(name, ())):
                 found.setdefault(one, source)
         self._read = read
