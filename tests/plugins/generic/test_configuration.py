@@ -167,6 +167,18 @@ BAD = {
     ],
 }
 BEYOND_SCHEMA = {
+    **{
+        NAMED % f"{{paths: [{{{keys}}}]}}": [
+            f"{GROUP}.paths[0].path: {path!r} is in {folder}, where runtimes look for no devices: "
+            "what is there is not the kernel's"
+        ]
+        for keys, path, folder in (
+            ("path: /dev/shm/x", "/dev/shm/x", "/dev/shm"),
+            ("path: /dev/shm/*, type: Mount", "/dev/shm/*", "/dev/shm"),
+            ("path: /dev/pts", "/dev/pts", "/dev/pts"),
+            ("path: //dev/x/../a/fd/3", "//dev/x/../a/fd/3", "/dev/a/fd"),
+        )
+    },
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
     "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
     "- {devicematch: '(', nummaxdevices: 1}\n": [

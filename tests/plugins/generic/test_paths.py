@@ -165,11 +165,6 @@ def test_a_directory_is_healthy_while_a_device_node_is_in_it(
     }
 
 
-def test_a_directory_with_a_node_needs_no_right_to_make_one(make: Make) -> None:
-    (device,) = make("{name: ab, groups: [{paths: [{path: /dev/pts}]}]}").discover()
-    assert device.health
-
-
 def test_what_is_below_a_mounted_directory_is_not_looked_at(make: Make, hardware: Hardware) -> None:
     (hardware.dev / "data/below").mkdir(parents=True)
     spec = f"{{path: {hardware.dev}/data, type: Mount}}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from generic.plugin import make_node
 from hardware.tree import Hardware
 
 COMMAND = str(Path(sys.executable).with_name("generic-device-plugin"))
@@ -32,7 +33,7 @@ name: audio
 groups:
   - count: 2
     paths:
-      - path: /dev/pts
+      - path: {dev}/snd
 """,
     """\
 name: capture
@@ -68,6 +69,7 @@ def test_a_manifest_of_generic_device_plugin_gives_the_same_resources_and_ids(
 ) -> None:
     for name in ("ttyUSB0", "ttyUSB1", "ttyACM0", "fuse", "controlC1", "pcmC1D0c"):
         hardware.node(name)
+    make_node(hardware.dev / "snd/controlC0")
     dev = str(hardware.dev)
     flags = [word for text in DEVICES for word in ("--device", text.format(dev=dev))]
     done = subprocess.run(
@@ -84,7 +86,7 @@ def test_a_manifest_of_generic_device_plugin_gives_the_same_resources_and_ids(
     expected = {
         "serial": [f"0{dev}/ttyACM0", f"0{dev}/ttyUSB0", f"0{dev}/ttyUSB1"],
         "fuse": [f"{share}{dev}/fuse" for share in range(3)],
-        "audio": ["0/dev/pts", "1/dev/pts"],
+        "audio": [f"0{dev}/snd", f"1{dev}/snd"],
         "capture": [f"0{dev}/controlC1{dev}/pcmC1D0c"],
         "both": [f"0{dev}/fuse"],
     }

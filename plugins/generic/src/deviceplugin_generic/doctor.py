@@ -66,7 +66,8 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
 def _entry(node: Node, path: Path, entry: Entry) -> Finding:
     specs = [spec for group in entry.groups for spec in group.paths]
     patterns = sorted({spec.path for spec in specs if not spec.optional})
-    bare = [pattern for pattern in patterns if not globs.glob(_below(node.root, pattern))]
+    names = globs.Names(str(node.at("/dev")))
+    bare = [one for one in patterns if not globs.glob(_below(node.root, one), names)]
     looked_at = f"{path}: {entry.name}"
     if patterns and bare == patterns:
         found = f"nothing matches {', '.join(patterns)}"

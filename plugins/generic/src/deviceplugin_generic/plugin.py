@@ -78,7 +78,7 @@ class GenericPlugin(dp.Plugin):
         self._configuration = configured(settings)
         self._doctor = doctor or Doctor()
         self._cache = cache or Cache()
-        self._names = globs.Names()
+        self._names = globs.Names(str(self._roots.dev))
         self._found: list[list[devices.Share]] = []
         self._devices: list[dp.Device] = []
         self._shares: dict[str, devices.Share] = {}

@@ -24,6 +24,20 @@ _ITEM: Final = re.compile(rf"({_CHARACTER})(?:-({_CHARACTER}))?", re.DOTALL)
 _MAGIC: Final = re.compile(r"[*?\[\\]")
 _bytes = os.fsencode
 
+PASSED_OVER: Final = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
+"""Names of directories below ``/dev`` that runtimes ignore, and so do patterns and rules: what is
+in them is not the kernel's, and in some everybody may make files."""
+REASON: Final = "where runtimes look for no devices: what is there is not the kernel's"
+
+
+def passed_over(path: str, dev: str) -> str:
+    """Return the directory below ``dev`` that ``path`` is, or is in, if it is passed over."""
+    start = f"{dev}/"
+    path = normalized(path)
+    names = path.removeprefix(start).split("/") if path.startswith(start) else []
+    found = next((index for index, name in enumerate(names) if name in PASSED_OVER), None)
+    return "" if found is None else start + "/".join(names[: found + 1])
+
 
 def problem(pattern: str) -> str:
     """Return why ``pattern`` is invalid, or an empty string."""
@@ -32,6 +46,11 @@ def problem(pattern: str) -> str:
     if "\0" in pattern:
         return "has a zero byte"
     return "" if _PATTERN.search(pattern) else "is malformed: see its [ and \\"
+
+
+def normalized(path: str) -> str:
+    """Return an absolute path without ``..``, ``.`` and empty parts, and no slash at its end."""
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def is_magic(pattern: str) -> bool:
@@ -45,9 +64,13 @@ def matches(text: str, pattern: str) -> bool:
 
 
 class Names:
-    """Names in directories, each read once in a discovery, and the matches of patterns."""
+    """Names in directories, each read once in a discovery, and the matches of patterns.
 
-    def __init__(self) -> None:
+    In ``dev``, which is ``/dev`` but in tests, some directories are passed over.
+    """
+
+    def __init__(self, dev: str = "/dev") -> None:
+        self._dev = dev
         self._known: dict[str, list[str]] = {}
         self._hits: dict[str, list[str]] = {}
         self._known_before, self._hits_before = self._known, self._hits
@@ -66,6 +89,9 @@ class Names:
                 names = sorted(os.listdir(directory))  # noqa: PTH208 - thousands
             except OSError:  # as the pattern says nothing of it, it is not a match
                 names = []
+            if f"{directory}/".startswith(f"{self._dev}/"):
+                is_open = not passed_over(directory, self._dev)
+                names = [name for name in names if is_open and name not in PASSED_OVER]
             before = self._known_before.get(directory, ())
             self._known[directory] = names
             self._changed[directory] = [*set(names).symmetric_difference(before)]
@@ -95,7 +121,7 @@ def glob(pattern: str, names: Names | None = None) -> list[str]:
 
     A pattern without wildcards matches if the target exists. Others also match broken links.
     """
-    pattern = posixpath.normpath(pattern)
+    pattern = normalized(pattern)
     if not is_magic(pattern):
         return [pattern] if os.path.exists(pattern) else []  # noqa: PTH110 - thousands of these
     names = names or Names()
@@ -107,7 +133,7 @@ def glob(pattern: str, names: Names | None = None) -> list[str]:
 
 def directories(pattern: str, names: Names | None = None) -> set[str]:
     """Return the directories in which a match can come or go."""
-    parent = posixpath.dirname(posixpath.normpath(pattern))
+    parent = posixpath.dirname(normalized(pattern))
     if not is_magic(parent):
         return {parent}
     return {*directories(parent, names), *_glob(parent, names or Names())}

@@ -26,7 +26,7 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_generic.configuration import choices, go_expressions, string_kinds
+from deviceplugin_generic.configuration import choices, globs, go_expressions, string_kinds
 from deviceplugin_generic.configuration.entries import (
     MAX_COUNT,
     UNLIMITED,
@@ -69,6 +69,16 @@ def _nothing_else_mounted(_place: Place, given: Given) -> None:
         given["readOnly"].fault("is for the type Mount only; a device has permissions")
 
 
+def _nothing_of_everybody(_place: Place, given: Given) -> None:
+    """Refuse what everybody can put at a path: device nodes, and whatever a pattern matches."""
+    is_mount = "type" in given and given["type"].raw == "Mount"
+    place = given.get("path")
+    pattern = place.raw.strip() if place and place.kind == "text" else ""
+    folder = globs.passed_over(pattern, "/dev")
+    if place and folder and not (is_mount and not globs.is_magic(pattern)):
+        place.fault(f"{pattern!r} is in {folder}, {globs.REASON}")
+
+
 _MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
 _PATH: Final = record(
     _made(PathSpec),
@@ -81,7 +91,7 @@ _PATH: Final = record(
         "limit": _USES.described("How often one match may be used; 1 by default"),
         "optional": boolean(),
     },
-    rules=[_nothing_else_mounted],
+    rules=[_nothing_else_mounted, _nothing_of_everybody],
     schema={
         "if": _MOUNT,
         "then": {"not": {"required": ["permissions"]}},

@@ -164,6 +164,7 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
                         origin=name,
                     )
                     for number in range(rule.count)
-                    if health  # smarter-device-manager has no other files than device nodes either
+                    # smarter-device-manager has no other files than device nodes either.
+                    if health or match.problem
                 ]
     return [share for some in shares.values() for share in some]

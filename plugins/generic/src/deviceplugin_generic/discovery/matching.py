@@ -11,6 +11,7 @@ from deviceplugin.kit import pci, pieces, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
+from deviceplugin_generic.discovery import folders
 from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree
 
 
@@ -88,12 +89,13 @@ def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
     longest = max(len(found) for _, found in present)
     number = min(longest, *(len(found) * spec.limit for spec, found in present))
     return [
-        _zipped([(spec, found[index % len(found)]) for spec, found in present])
+        _zipped([(spec, found[index % len(found)]) for spec, found in present], str(tree.roots.dev))
         for index in range(number)
     ]
 
 
-def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
+def _zipped(pairs: list[tuple[PathSpec, str]], dev: str) -> Match:
+    followed = [path for spec, path in pairs if not spec.is_mount or globs.is_magic(spec.path)]
     return Match(
         nodes=tuple(
             dp.DeviceNode(path, _inside(spec.mount_path, path), spec.permissions)
@@ -109,8 +111,13 @@ def _zipped(pairs: list[tuple[PathSpec, str]]) -> Match:
         own=tuple(
             f"mount of {path}" if spec.is_mount else path for spec, path in pairs if spec.limit == 1
         ),
-        parts=tuple(_zipped([pair]) for pair in pairs) if len(pairs) > 1 else (),
+        parts=tuple(_zipped([pair], dev) for pair in pairs) if len(pairs) > 1 else (),
+        problem=_misplaced(followed, dev),
     )
+
+
+def _misplaced(paths: Iterable[str], dev: str) -> str:
+    return "; ".join(filter(None, (folders.misplaced(path, dev) for path in paths)))
 
 
 def _inside(mount_path: str, path: str) -> str:
@@ -263,19 +270,27 @@ def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:
     """Yield the name and the match of each path below /dev that matches a rule of smarter's."""
     regex = go_expressions.compiled(rule.pattern)
     root = str(tree.roots.dev)
-    for folder, folders, files in os.walk(root):
-        for name in sorted((*folders, *files)):
+    for folder, below, files in _walk(root):
+        for name in sorted((*below, *files)):
             path = posixpath.join(folder, name)
             inside = posixpath.relpath(path, root)
             if not regex.search(inside):
                 continue
-            below = _files_below(path) if name in folders else [path]
-            nodes = tuple(dp.DeviceNode(one, f"/dev/{one[len(root) + 1 :]}") for one in below)
-            yield re.sub(r"[^A-Za-z0-9_-]", "_", inside), Match(nodes=nodes, paths=(path,))
+            own = _files_below(path) if name in below else [path]
+            nodes = tuple(dp.DeviceNode(one, f"/dev/{one[len(root) + 1 :]}") for one in own)
+            match = Match(nodes=nodes, paths=(path,), problem=_misplaced(own, root))
+            yield re.sub(r"[^A-Za-z0-9_-]", "_", inside), match
 
 
 def _files_below(path: str) -> list[str]:
-    return sorted(os.path.join(base, name) for base, _, names in os.walk(path) for name in names)  # noqa: PTH118
+    return sorted(posixpath.join(base, name) for base, _, names in _walk(path) for name in names)
+
+
+def _walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk below a directory, but for what runtimes pass over."""
+    for base, below, files in os.walk(path):
+        below[:] = [name for name in below if name not in globs.PASSED_OVER]
+        yield base, below, files
 
 
 def with_device(match: Match, tree: Tree) -> Match:

@@ -33,7 +33,7 @@ class Tree(hardware.Tree):
     def __init__(self, roots: Roots | None = None, names: Names | None = None) -> None:
         self.roots = roots or Roots()
         super().__init__(Sysfs(self.roots.sys), dev=self.roots.dev, udev=self.roots.udev)
-        self.names = names or Names()
+        self.names = names or Names(str(self.roots.dev))
         self.names.begin()
 
     @cached_property
