@@ -150,6 +150,36 @@ BAD = {
     ],
     ENTRY % "mounts: [{path: x}]": ["devices[0].mounts[0].path: 'x' is not absolute"],
     ENTRY % "cdi: [gpu0]": ["devices[0].cdi[0]: 'gpu0' is not of the form vendor.com/class=name"],
+    ENTRY % "mounts: [{path: '/srv/x-{serial}/../y'}]": [
+        "devices[0].mounts[0].path: '/srv/x-{serial}/../y' has '..': write the path without it"
+    ],
+    ENTRY % "mounts: [{path: /x, mountPath: '/..'}]": [
+        "devices[0].mounts[0].mountPath: '/..' has '..': write the path without it"
+    ],
+    **{
+        ENTRY % f"mounts: [{{path: '{path}'}}]": [
+            f"devices[0].mounts[0].path: '{path}' needs a directory before {{serial}}, such as "
+            "/srv/{serial}: a device could name any directory in /"
+        ]
+        for path in ("/{serial}", "/./x{serial}/y", "//.{serial}")
+    },
+    PATHED % "mountPath: /dev/../etc/": [
+        f"{GROUP}.paths[0].mountPath: '/dev/../etc/' has '..': write the path without it"
+    ],
+    ENTRY % "health: {command: [/bin/sh, -c, 'check {serial}']}": [
+        "devices[0].health.command[2]: 'check {serial}' has {serial} as a part of a word: make it "
+        "a word of its own, or read the variable DEVICE_SERIAL, which the command has"
+    ],
+    ENTRY % "health: {command: [check, '--device={path}', '{port}{port}']}": [
+        "devices[0].health.command[1]: '--device={path}' has {path} as a part of a word: make it "
+        "a word of its own, or read the variable DEVICE_PATH, which the command has",
+        "devices[0].health.command[2]: '{port}{port}' has {port} as a part of a word: make it a "
+        "word of its own, or read the variable DEVICE_PORT, which the command has",
+    ],
+    ENTRY % "health: {command: [check, '{share}']}": [
+        "devices[0].health.command[1]: {share} is unknown here: all shares of a device have one "
+        "check"
+    ],
     ENTRY % "health: {timeout: 5}": [
         "devices[0].health.timeout: 5 is not a duration, such as 500ms, 30s or 1m30s"
     ],
@@ -167,6 +197,22 @@ BAD = {
     ],
 }
 BEYOND_SCHEMA = {
+    ENTRY % 'mounts: [{path: "/srv/\\0"}]': [
+        r"devices[0].mounts[0].path: '/srv/\x00' has a zero byte"
+    ],
+    ENTRY % "mounts: [{path: '/srv/..{path}'}]": [
+        "devices[0].mounts[0].path: '/srv/..{path}' has '..': write the path without it"
+    ],
+    NAMED % '{select: {subsystem: tty, attributes: {"a\\0": b}}}': [
+        rf"{GROUP}.select.attributes.'a\x00': has a zero byte"
+    ],
+    ENTRY % "health: {command: ['{path}']}": [
+        "devices[0].health.command[0]: {path} cannot be the program of a check"
+    ],
+    ENTRY % "health: {command: [bash, -ec, '{serial}']}": [
+        "devices[0].health.command[2]: {serial} after -ec could be run as a program: read the "
+        "variable DEVICE_SERIAL, which the command has"
+    ],
     **{
         NAMED % f"{{paths: [{{{keys}}}]}}": [
             f"{GROUP}.paths[0].path: {path!r} is in {folder}, where runtimes look for no devices: "
@@ -179,6 +225,11 @@ BEYOND_SCHEMA = {
             ("path: //dev/x/../a/fd/3", "//dev/x/../a/fd/3", "/dev/a/fd"),
         )
     },
+    NAMED % "{usb: [{vendor: '1a86', product: '7523'}], with: [/dev/mqueue/x, /dev/a/../b]}": [
+        f"{GROUP}.with[0]: '/dev/mqueue/x' is in /dev/mqueue, where runtimes look for no devices: "
+        "what is there is not the kernel's",
+        f"{GROUP}.with[1]: '/dev/a/../b' has '..': write the path without it",
+    ],
     "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
     "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
     "- {devicematch: '(', nummaxdevices: 1}\n": [

@@ -29,7 +29,7 @@ def reason(match: Match, check: Check) -> str:
 
 def test_a_command_decides_with_its_last_words() -> None:
     assert "" == reason(NULL, Check(command=("true",)))
-    words = ("sh", "-c", "echo no {serial} here >&2; exit 3")
+    words = ("sh", "-c", 'echo no "$1" here >&2; exit 3', "sh", "{serial}")
     assert "sh: exit status 3: no S1 here" == reason(NULL, Check(command=words))
     assert "false: exit status 1" == reason(NULL, Check(command=("false",)))
     assert "/none: No such file or directory" == reason(NULL, Check(command=("/none",)))

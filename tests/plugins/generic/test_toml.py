@@ -23,7 +23,7 @@ log-level = "warn"
 name = "serial"
 health.open = true
 health.command = ["sh", "-c", """
-[ -e {path} ] # not a comment, and no ] statement""", 'a"{{[']
+[ -e $DEVICE_PATH ] # not a comment, and no ] statement""", 'a"{{[']
   [[devices.groups]]
   count = 2
   paths = [
@@ -46,7 +46,7 @@ devices:
 - name: serial
   health:
     open: true
-    command: [sh, -c, "[ -e {path} ] # not a comment, and no ] statement", 'a"{{[']
+    command: [sh, -c, "[ -e $DEVICE_PATH ] # not a comment, and no ] statement", 'a"{{[']
   groups:
   - count: 2
     paths: [{path: /dev/ttyUSB*}, {path: /etc/x, type: Mount, readOnly: true}]

@@ -12,7 +12,6 @@ PCI_CLASS: Final = r"^(0[xX])?[0-9a-fA-F]{1,6}$"
 PERMISSIONS: Final = r"^(?!.*(.).*\1)[mrw]*$"
 CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
 SUBSYSTEM: Final = r"^[A-Za-z0-9_-]+$"
-MOUNT_PATH: Final = r"^\s*(/|$)"
 NODE: Final = r"^/dev/[^*?\[\\]+$"
 
 TYPES: Final = ("Device", "Mount")

@@ -3,7 +3,7 @@
 ``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -26,7 +26,13 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_generic.configuration import choices, globs, go_expressions, string_kinds
+from deviceplugin_generic.configuration import (
+    choices,
+    globs,
+    go_expressions,
+    string_kinds,
+    templates,
+)
 from deviceplugin_generic.configuration.entries import (
     MAX_COUNT,
     UNLIMITED,
@@ -183,11 +189,20 @@ _GROUP: Final = record(
         "oneOf": [{"required": [kind], **(_OTHERS if kind == "paths" else {})} for kind in _KINDS],
     },
 ).called("group")
+
+
+def _values_are_words(words: Sequence[tuple[Place, str]]) -> None:
+    texts = tuple(text for _, text in words)
+    for index, (place, _) in enumerate(words):
+        if what := templates.command_problem(texts, index):
+            place.fault(what)
+
+
 _CHECK: Final = record(
     Check,
     {
         "open": boolean(),
-        "command": list_of(string_kinds.TEMPLATE, 1),
+        "command": list_of(string_kinds.WORD, 1, together=_values_are_words),
         "timeout": _DAY,
         "properties": mapping_of(string_kinds.WILDCARD),
         "interval": _DAY,

@@ -10,6 +10,8 @@ from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, noth
 from deviceplugin_generic.configuration import choices, globs, templates
 
 _LONE: Final = {"integer", "number"}
+_BRACES: Final = r"\{\{|\}\}"
+_LITERAL: Final = rf"[^{{}}]|{_BRACES}"
 
 
 def _checked(
@@ -36,21 +38,52 @@ def _hexadecimal() -> Kind[int]:
 
 
 def _template(
-    name: str, known: Mapping[str, str], description: str, *, is_path: bool = False
+    name: str, known: Mapping[str, str], description: str, pattern: str = ""
 ) -> Kind[str]:
     def check(place: Place, value: str) -> str:
-        if is_path and not value.startswith("/"):
-            raise place.fault(f"{value!r} is not absolute")
         if what := templates.problem(value, known):
             raise place.fault(what)
         return value
 
-    pattern = f"^{'/' * is_path}{_braces(known)}"
+    pattern = pattern or f"^(?:{_LITERAL}|{_field(known)})*$"
     return text().then(check, {"pattern": pattern, "description": description}).called(name)
 
 
-def _braces(known: Iterable[str]) -> str:
-    return rf"(?:[^{{}}]|\{{\{{|\}}\}}|\{{(?:{'|'.join(known)})\}})*$"
+def _path_template(name: str, known: Mapping[str, str], description: str) -> Kind[str]:
+    def check(place: Place, value: str) -> str:
+        if what := templates.path_problem(value):
+            raise place.fault(f"{value!r} {what}")
+        return value
+
+    return _template(name, known, description, _of_path(known)).then(check)
+
+
+def _field(known: Iterable[str]) -> str:
+    return rf"\{{(?:{'|'.join(known)})\}}"
+
+
+def _of_path(known: Iterable[str]) -> str:
+    """Return the pattern of an absolute path without ``..``, whose first name is no device's."""
+    others = [name for name in known if name not in templates.OWN]
+    start, part = (_name(f"|{_BRACES}|{_field(names)}", "{}") for names in (others, known))
+    return rf"^/(?:\.?/)*(?:\.?|{start}(?:/(?:\.?|{part}))*)$"
+
+
+def _name(more: str = "", less: str = "") -> str:
+    """Return the pattern of a name in a path that is neither empty nor ``.`` nor ``..``.
+
+    It has no lookahead, which RE2 does not know.
+    """
+    any_, no_dot = f"(?:[^/{less}]{more})", f"(?:[^/.{less}]{more})"
+    return rf"(?:\.?{no_dot}{any_}*|\.\.{any_}+)"
+
+
+def _shared_node(path: str) -> str:
+    if what := templates.path_problem(path):
+        raise ValueError(what)
+    if folder := globs.passed_over(path, "/dev"):
+        raise ValueError(f"is in {folder}, {globs.REASON}")
+    return globs.normalized(path)
 
 
 PATTERN: Final = _checked(
@@ -64,21 +97,26 @@ WILDCARD: Final = _checked(
     f"^{globs.PATTERN[2:]}",
     "A pattern as of Go's path.Match",
 ).called("pattern")
-PRESENCES: Final = mapping_of(either(WILDCARD, nothing(None))).described(
-    "Patterns; null means must be absent"
-)
-MOUNT_PATH: Final = text(choices.MOUNT_PATH, "absolute", strip=True).described(
+PRESENCES: Final = mapping_of(
+    either(WILDCARD, nothing(None)), lambda name: "has a zero byte" if "\0" in name else ""
+).described("Patterns; null means must be absent")
+MOUNT_PATH: Final = _checked(
+    lambda path: templates.path_problem(path) if path else "",
+    rf"^\s*(?:(?:/(?:\.?|{_name()}))+\s*)?$",
     "Path in the container, which may have {position}; one that ends in / is a directory, to which "
-    "the file name is added"
-)
+    "the file name is added",
+    strip=True,
+).to(lambda path: path and f"{globs.normalized(path)}{'/' * path.endswith('/')}")
 PERMISSIONS: Final = text(choices.PERMISSIONS, "of the letters m, r and w, each once").described(
     "Of m, r and w; mrw for paths and rw for others"
 )
 SUBSYSTEM: Final = text(choices.SUBSYSTEM, "the name of a subsystem").described(
     "Subsystem in sysfs, such as tty"
 )
-NODE: Final = text(choices.NODE, "the path of one device node below /dev").described(
-    "A device node that all devices need, such as /dev/kfd"
+NODE: Final = (
+    text(choices.NODE, "the path of one device node below /dev")
+    .to(_shared_node)
+    .described("A device node that all devices need, such as /dev/kfd")
 )
 HEXADECIMAL: Final = _hexadecimal()
 PCI_CLASS: Final = (
@@ -89,17 +127,20 @@ PCI_CLASS: Final = (
 TEMPLATE: Final = _template(
     "template", templates.PROPERTIES, "May have properties in braces, such as {serial}"
 )
-PATH_TEMPLATE: Final = _template(
-    "absoluteTemplate", templates.PROPERTIES, "The same, of an absolute path", is_path=True
+WORD: Final = _template(
+    "word",
+    templates.COMMAND,
+    "A word, or a property in braces that is one, such as {serial}",
+    f"^(?:(?:{_LITERAL})*|{_field(templates.COMMAND)})$",
+)
+PATH_TEMPLATE: Final = _path_template(
+    "absoluteTemplate", templates.PROPERTIES, "The same, of an absolute path"
 )
 INSIDE_TEMPLATE: Final = _template(
     "insideTemplate", templates.INSIDE, "The same, and {position}: the number in the container"
 )
-INSIDE_PATH_TEMPLATE: Final = _template(
-    "absoluteInsideTemplate",
-    templates.INSIDE,
-    "The same, of an absolute path in the container",
-    is_path=True,
+INSIDE_PATH_TEMPLATE: Final = _path_template(
+    "absoluteInsideTemplate", templates.INSIDE, "The same, of an absolute path in the container"
 )
 
 

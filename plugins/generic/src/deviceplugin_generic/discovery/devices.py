@@ -1,18 +1,24 @@
 """Devices of entries: matches with their ids, health and allocation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import hardware, numa, usb
-from deviceplugin_generic.configuration import choices
+from deviceplugin.kit import cdi, hardware, numa, usb
+from deviceplugin.kit.configuration import bounded
+from deviceplugin.kit.sysfs import shown
+from deviceplugin_generic.configuration import choices, templates
 from deviceplugin_generic.configuration.entries import Check, Entry, Group, Identity, Policy, Rule
 from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
 from deviceplugin_generic.discovery import identities
 from deviceplugin_generic.discovery.health import Doctor
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
 from deviceplugin_generic.discovery.tree import Tree
+
+_CDI: Final = "cdi.k8s.io/"
+"""How the names of annotations begin whose values are names of CDI devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +89,22 @@ def _shares(
             else identities.path_id(share, match.paths)
         )
         values = {**known, "id": device_id, "share": str(share), "position": POSITION}
+        extra, unfit = _extra_mounts(entry, values)
+        unfit = unfit or _cdi_problem(entry, values)
         yield Share(
             dp.Device(
                 device_id,
                 resource=resource,
                 share_of=identities.whole(stem, match.paths) if group.count > 1 else "",
-                health=health,
+                health=dp.Health.unhealthy(bounded(unfit)) if health and unfit else health,
                 topology=_topology(match.device),
                 nodes=match.nodes,
-                mounts=(*match.mounts, *_extra_mounts(entry, values)),
+                mounts=(*match.mounts, *extra),
                 envs={fill(k, values): fill(v, values) for k, v in entry.envs.items()},
                 annotations={
                     fill(k, values): fill(v, values) for k, v in entry.annotations.items()
                 },
-                cdi_names=[fill(name, values) for name in entry.cdi],
+                cdi_names=[] if unfit else [fill(name, values) for name in entry.cdi],
                 attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
                 hardware=match.own,
                 numbered=numbered,
@@ -129,11 +137,31 @@ def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> 
     return replace(share, device=replace(share.device, health=dp.Health.unhealthy(reasons[0])))
 
 
-def _extra_mounts(entry: Entry, values: dict[str, str]) -> Iterator[dp.Mount]:
+def _extra_mounts(entry: Entry, values: Mapping[str, str]) -> tuple[list[dp.Mount], str]:
+    """Return the mounts that an entry adds to a device, and why it cannot have one of them."""
+    mounts, unfit = [], ""
     for mount in entry.mounts:
-        yield dp.Mount(
-            fill(mount.path, values), fill(mount.mount_path, values), read_only=mount.read_only
-        )
+        try:
+            path = templates.path(mount.path, values)
+            inside = mount.mount_path and templates.path(mount.mount_path, values)
+        except ValueError as error:
+            unfit = unfit or f"mounts: {error}"
+        else:
+            mounts.append(dp.Mount(path, inside, read_only=mount.read_only))
+    return mounts, unfit
+
+
+def _cdi_problem(entry: Entry, values: Mapping[str, str]) -> str:
+    """Return why a device cannot have the CDI names of its entry, also as an annotation."""
+    listed = [text for key, text in entry.annotations.items() if key.startswith(_CDI)]
+    odd = [text for text in entry.cdi if not _is_cdi_name(fill(text, values))]
+    odd += [text for text in listed if not templates.is_one_name(text, values)]
+    return f"{odd[0]}: {shown(fill(odd[0], values))} is not a name of a CDI device" if odd else ""
+
+
+def _is_cdi_name(text: str) -> bool:
+    kind, _, name = text.partition("=")
+    return cdi.is_kind(kind) and cdi.is_device_name(name)
 
 
 def _topology(device: hardware.Device | None) -> dp.Topology | None:

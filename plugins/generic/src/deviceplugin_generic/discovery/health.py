@@ -9,6 +9,7 @@ from time import monotonic
 import deviceplugin as dp
 from deviceplugin.kit.configuration import bounded
 from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.sysfs import shown
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
 from deviceplugin_generic.discovery import folders
@@ -87,7 +88,7 @@ def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.He
         known = match.device is not None and has_properties(match.device, check.properties)
         reason = "" if known else f"udev does not have {_written(check.properties)}"
     if not reason and check.command:
-        reason = _commanded([templates.fill(x, properties) for x in check.command], check.timeout)
+        reason = _commanded(check, properties)
     return dp.Health.unhealthy(reason) if reason else dp.Health()
 
 
@@ -104,10 +105,20 @@ def _opened(paths: Sequence[str]) -> str:
     return ""
 
 
-def _commanded(command: Sequence[str], timeout: float) -> str:
+def _commanded(check: Check, properties: Mapping[str, str]) -> str:
+    """Run the command. It gets properties of the device as words of their own, and as variables."""
+    timeout = check.timeout
+    given = {name: properties.get(name, "") for name in templates.COMMAND}
+    if odd := next((name for name, value in given.items() if "\0" in value), ""):
+        return f"{check.command[0]}: {odd} {shown(given[odd])} has a zero byte"
+    try:
+        command = templates.command(check.command, given)
+    except ValueError as error:
+        return f"{check.command[0]}: {error}"
     try:
         done = subprocess.run(  # noqa: S603 - from the configuration
             command,
+            env={**os.environ, **{templates.variable(name): given[name] for name in given}},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
