@@ -160,9 +160,10 @@ def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
 
 def test_configurations_of_other_distributions_are_found(root: DriverRoot) -> None:
     text = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
-    text += 'runtime_path = "/usr/local/nvidia/toolkit/nvidia-container-runtime"\n'
+    program = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+    text += f'runtime_path = "{program}"\n'
     path = root.write("etc/crio/crio.conf.d/99-nvidia.conf", text)
-    expected = runtime_config.RuntimeConfig((path,), ("nvidia",), is_default=True, cdi=True)
+    expected = runtime_config.RuntimeConfig((path,), ("nvidia",), True, True, program=program)
     assert expected == runtime_config.read(root.path)
     path.unlink()
     assert None is runtime_config.read(root.path)

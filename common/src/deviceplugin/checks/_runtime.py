@@ -1,5 +1,6 @@
-"""Reading the configuration of containerd and of CRI-O: their runtimes, and CDI."""
+"""Reading the configuration of containerd, CRI-O and Docker: their runtimes, and CDI."""
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ _CONTAINERD: Final = (
     "var/snap/microk8s/current/args/containerd.toml",
 )
 _CRIO: Final = ("etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf", "etc/crio/crio.conf.d/*.toml")
+_DOCKER: Final = "etc/docker/daemon.json"
+_BY_DOCKER: Final = "run/cri-dockerd.sock"
+"""Where the kubelet reaches Docker. Without it, Docker is not for pods."""
 _CRI: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _OF_CONTAINERD_2: Final = 3
 """The version of its configuration that containerd 1 rejects."""
@@ -39,18 +43,20 @@ class RuntimeConfig:
 def runtime_config(root: Path) -> RuntimeConfig | None:
     """Return the configuration of the node at ``root``; None if none is found.
 
-    Files of containerd and CRI-O count as one, since a node has one of them.
+    Files of containerd and CRI-O count as one, since a node has one of them. Docker's comes last,
+    since a node whose kubelet uses it has containerd too.
     """
     files, faults, programs = list[Path](), list[str](), dict[str, str]()
     default, cdi, cdi_dirs = "", list[bool](), tuple[str, ...]()
     for path in _paths(root):
         try:
-            document = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         except (OSError, ValueError) as error:
             faults.append(f"{path}: {str(error).splitlines()[0]}")
             continue
         files.append(path)
-        for section in _sections(document):
+        for section in _sections(_table({"": found}, "")):
             programs |= section.programs
             default = section.default or default
             cdi += section.cdi
@@ -72,9 +78,14 @@ class _Section:
 def _paths(root: Path) -> Iterator[Path]:
     for pattern in (*_CONTAINERD, *_CRIO):
         yield from sorted(root.glob(pattern))
+    if (root / _BY_DOCKER).exists():
+        yield from root.glob(_DOCKER)
 
 
 def _sections(document: Mapping[str, Any]) -> Iterator[_Section]:
+    if runtimes := _table(document, "runtimes"):
+        programs = {name: str(_table(runtimes, name).get("path", "")) for name in runtimes}
+        yield _Section(programs, str(document.get("default-runtime", "")), [])
     if runtime := _table(document, "crio", "runtime"):
         runtimes = _table(runtime, "runtimes")
         programs = {name: str(_table(runtimes, name).get("runtime_path", "")) for name in runtimes}

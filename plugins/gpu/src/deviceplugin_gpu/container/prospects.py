@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
+from deviceplugin_gpu.host.runtime_config import BY_MOUNTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,10 @@ class NodeKind:
     """Whether there is a specification of NVIDIA's toolkit, and it is up to date."""
     libraries: bool = False
     """Whether the plugin sees the driver's libraries below the driver's root."""
+    by_variable: bool = True
+    """Whether NVIDIA's runtime takes the variable of containers that are not privileged."""
+    by_mounts: bool | None = None
+    """Whether it takes mounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ _MAYBE_NVIDIAS: Final = Prospect(
     runs=None,
     why="it runs if the container runtime is NVIDIA's",
     do="run the doctor on the node, with its root: --root.",
+)
+_NOT_PRIVILEGED: Final = Prospect(
+    runs=False,
+    why="NVIDIA's runtime ignores NVIDIA_VISIBLE_DEVICES of containers that are not privileged",
+    do="use cdi-cri or volume-mounts, as is right where several tenants share a node.",
 )
 _NO_CDI: Final = Prospect(
     runs=False,
@@ -78,9 +88,14 @@ def _by_runtime(strategy: str, node: NodeKind) -> Prospect:
         return _MAYBE_NVIDIAS
     if not node.nvidia_runtime:
         return _NOT_NVIDIAS
-    if strategy == "volume-mounts":
-        need = "accept-nvidia-visible-devices-as-volume-mounts = true"
-        return Prospect(runs=True, why=f"by NVIDIA's runtime, if its configuration has {need}")
+    if strategy == "volume-mounts" and not node.by_mounts:
+        need = f"{BY_MOUNTS} = true"
+        if node.by_mounts is None:
+            return Prospect(runs=True, why=f"by NVIDIA's runtime, if its configuration has {need}")
+        why = "NVIDIA's runtime ignores mounts that ask for GPUs"
+        return Prospect(runs=False, why=why, do=f"set {need} in its configuration.")
+    if strategy == "envvar" and not node.by_variable:
+        return _NOT_PRIVILEGED
     return Prospect(runs=True, why="by NVIDIA's runtime")
 
 

@@ -5,6 +5,7 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
 from deviceplugin_gpu.container.prospects import NodeKind, Prospect, table
+from deviceplugin_gpu.doctor import tenants
 from deviceplugin_gpu.host import runtime_config
 from deviceplugin_gpu.host.runtime_config import RuntimeConfig
 from deviceplugin_gpu.nvml.library import UPGRADED
@@ -38,6 +40,10 @@ def look(node: Node) -> Iterator[Finding]:
     version = "" if found is None or is_wsl else found[0]
     config = runtime_config.read(node.root)
     yield from _runtime(config)
+    requests = None
+    if config and config.nvidia:
+        requests = runtime_config.requests(node.root, config.program)
+    yield from tenants.look(node, config, requests)
     fresh = []
     generated = _generated(node)
     for file in generated.files:
@@ -57,8 +63,10 @@ def look(node: Node) -> Iterator[Finding]:
         cdi=config.cdi if config else None,
         toolkit=bool(fresh) and all(fresh),
         libraries=bool(root),
+        by_variable=requests is None or requests.by_variable,
+        by_mounts=requests.by_mounts if requests else None,
     )
-    yield from _prospects(table(kind), config)
+    yield from _prospects(kind, config)
 
 
 def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
@@ -158,9 +166,10 @@ def _device_nodes(node: Node, *, is_wsl: bool) -> Iterator[Finding]:
             )
 
 
-def _prospects(found: dict[str, Prospect], config: RuntimeConfig | None) -> Iterator[Finding]:
+def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding]:
     """Yield a finding for each outcome, with the strategies that lead to it."""
-    groups = defaultdict(list)
+    found = table(kind)
+    groups = defaultdict[Prospect, list[str]](list)
     for strategy, prospect in found.items():
         groups[prospect].append(strategy)
     chosen = _chosen()
@@ -177,8 +186,11 @@ def _prospects(found: dict[str, Prospect], config: RuntimeConfig | None) -> Iter
             tell = warning if runs_by_some and not chosen else failure
             yield tell(what, f"would not run: {prospect.why}", means=_STARTS, do=prospect.do)
     if config and config.nvidia and not config.is_default:
-        name = config.nvidia[0]
-        text = f"with runtimeClassName {name} would run by envvar and volume-mounts"
+        named = table(replace(kind, nvidia_runtime=True))
+        runs = [one for one in found if named[one].runs and not found[one].runs]
+        text = (
+            f"with runtimeClassName {config.nvidia[0]} would run by {' and '.join(runs) or 'none'}"
+        )
         yield ok("CUDA pods", text)
 
 
