@@ -1,14 +1,14 @@
 """What ``deviceplugin doctor`` checks for this plugin: its file, and what matches it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from deviceplugin import ConfigError
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin_generic import DEFAULT_CONFIG
-from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration import exposure, globs
 from deviceplugin_generic.configuration.entries import Configuration, Entry, Rule
 from deviceplugin_generic.discovery.matching import of_rule
 from deviceplugin_generic.discovery.tree import Roots, Tree
@@ -59,8 +59,13 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
         yield warning(path, "has no devices: its list is empty", means=_NONE, do=do)
     for entry in configuration.entries:
         yield _entry(node, path, entry)
+        yield from _exposure(f"{path}: {entry.name}", list(exposure.exposed(entry)))
+        if entry.health.command:
+            yield ok(
+                f"{path}: {entry.name}", f"runs {entry.health.command[0]} in the plugin, as root"
+            )
     for rule in configuration.rules:
-        yield _rule(node, path, rule)
+        yield from _rule(node, path, rule)
 
 
 def _entry(node: Node, path: Path, entry: Entry) -> Finding:
@@ -76,13 +81,28 @@ def _entry(node: Node, path: Path, entry: Entry) -> Finding:
     return ok(looked_at, f"{len(patterns) - len(bare)} of {len(patterns)} paths match")
 
 
-def _rule(node: Node, path: Path, rule: Rule) -> Finding:
+def _rule(node: Node, path: Path, rule: Rule) -> Iterator[Finding]:
     looked_at = f"{path}: {rule.pattern}"
     found = list(of_rule(rule, Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys")))))
     if found:
-        return ok(looked_at, f"{len(found)} paths below /dev match")
-    means = "it makes no resource."
-    return warning(looked_at, "nothing below /dev matches", means=means, do=_PLUG_IN)
+        yield ok(looked_at, f"{len(found)} paths below /dev match")
+        nodes = {one.container_path for _, match in found for one in match.nodes}
+        yield from _exposure(looked_at, sorted(filter(exposure.is_memory_or_disk, nodes)))
+    else:
+        means = "it makes no resource."
+        yield warning(looked_at, "nothing below /dev matches", means=means, do=_PLUG_IN)
+
+
+def _exposure(looked_at: str, exposed: Sequence[str]) -> Iterator[Finding]:
+    if exposed:
+        yield warning(
+            looked_at,
+            f"gives containers {', '.join(exposed)}",
+            means="a pod that gets the device can be root on the node, and so can whoever may "
+            "create one.",
+            do="give only what the device needs, and read-only if that will do; let only "
+            "administrators of the nodes edit the configuration.",
+        )
 
 
 def _below(root: Path, pattern: str) -> str:
