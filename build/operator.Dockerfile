@@ -16,7 +16,7 @@ RUN mkdir /bare \
 FROM ${BUILD_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_CACHE_DIR=1
 WORKDIR /build
-COPY requirements.lock build/locked.py ./
+COPY LICENSE requirements.lock build/locked.py ./
 RUN python3 locked.py only hatchling packaging pathspec pluggy trove-classifiers \
       < requirements.lock > tools.txt \
  && python3 -m pip install --quiet --require-hashes --no-deps --target /tools -r tools.txt
@@ -26,7 +26,7 @@ COPY operator operator
 COPY deployments deployments
 RUN for package in common operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
       plugins/gpu plugins/intelgpu plugins/rdma plugins/simulated; do \
-      (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \
+      cp LICENSE $package && (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \
     done
 RUN python3 locked.py pins < requirements.lock > pins.txt \
  && python3 -m pip install --quiet --dry-run --ignore-installed --report needed.json \

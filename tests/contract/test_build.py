@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -117,6 +119,30 @@ def test_an_archive_has_the_name_under_which_a_node_looks_for_its_image(
     name: str, full: str
 ) -> None:
     assert full == in_full(name)
+
+
+@each
+def test_the_packages_of_an_image_have_the_licence(dockerfile: str, tmp_path: Path) -> None:
+    (loop,) = re.findall(
+        r"for package in .+?; do \\\n(.+?)done$", dockerfile, re.DOTALL | re.MULTILINE
+    )
+    shutil.copytree(ROOT / "plugins/gopher", tmp_path / "gopher")
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+    (tmp_path / "wheels").mkdir()
+    loop = f"set -e; package=gopher\n{loop}".replace("\\\n", "\n").replace("/wheels", str(tmp_path))
+    loop = loop.replace("python3", sys.executable)
+    subprocess.run(["sh", "-c", loop], cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as packed:
+        (text,) = (packed.read(one) for one in packed.namelist() if one.endswith("/LICENSE"))
+    assert (ROOT / "LICENSE").read_bytes() == text
+
+
+def test_the_context_of_a_build_has_what_is_copied() -> None:
+    for name in ("build/Dockerfile", "build/operator.Dockerfile"):
+        allowed = re.findall(r"^!(.+)$", (ROOT / f"{name}.dockerignore").read_text(), re.MULTILINE)
+        for words in re.findall(r"^COPY (?!--from)(.+)$", (ROOT / name).read_text(), re.MULTILINE):
+            assert {*words.split()[:-1]} <= {*allowed}, name
 
 
 def test_a_build_that_fails_is_told_in_a_line(

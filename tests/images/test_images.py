@@ -180,6 +180,16 @@ def test_the_bill_of_materials_is_what_is_locked(name: str, image: Callable[[str
 
 
 @each
+def test_our_packages_have_the_licence(name: str, image: Callable[[str], Image]) -> None:
+    made = image(name)
+    folder = made.root / made.made.folder
+    own = [*folder.glob("deviceplugin*.dist-info")]
+    assert len(own) > 1
+    for package in own:
+        assert (ROOT / "LICENSE").read_bytes() == (package / "licenses/LICENSE").read_bytes()
+
+
+@each
 def test_the_documented_sizes_are_those_of_the_image(
     name: str, image: Callable[[str], Image]
 ) -> None:
