@@ -79,6 +79,13 @@ def version(project: Path) -> str:
     return found
 
 
+def pinned(dockerfile: str) -> str:
+    """Return the image, with its digest, that a Dockerfile builds in unless another is named."""
+    text = (ROOT / dockerfile).read_text(encoding="utf-8")
+    (found,) = re.findall(r"^FROM (\S+) AS pinned$", text, re.MULTILINE)
+    return str(found)
+
+
 def revision() -> str:
     """Return the commit that is built; ``unknown`` without git."""
     words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
@@ -146,6 +153,8 @@ def make(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str
     number = version(made.project)
     name = f"{options.prefix}{made.title}:{number}"
     arguments = {**made.arguments, "VERSION": number, "REVISION": revision()}
+    # A stage will not do: buildah takes it for an image.
+    arguments["BUILD_IMAGE"] = pinned(made.dockerfile)
     for key in ("build_image", "base_image"):
         if getattr(options, key):
             arguments[key.upper()] = getattr(options, key)

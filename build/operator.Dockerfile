@@ -4,8 +4,11 @@
 #
 # The plugins are in it, because they judge their own settings; and deployments/, which it applies.
 # The arguments are those of build/Dockerfile.
-ARG BUILD_IMAGE=python:3.13-slim
+ARG BUILD_IMAGE=pinned
 ARG BASE_IMAGE=scratch
+
+# Its interpreter and libraries are in every image. Dependabot keeps this line current.
+FROM python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b AS pinned
 
 FROM ${BUILD_IMAGE} AS base
 ARG BASE_IMAGE

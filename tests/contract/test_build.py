@@ -145,6 +145,32 @@ def test_the_context_of_a_build_has_what_is_copied() -> None:
             assert {*words.split()[:-1]} <= {*allowed}, name
 
 
+@each
+def test_the_image_that_is_built_in_has_a_digest_in_a_line_that_a_bot_updates(
+    dockerfile: str,
+) -> None:
+    lines = re.findall(r"^FROM (?!\$)(.+)$", dockerfile, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64} AS pinned", "\n".join(lines))
+    assert lines == re.findall(r"^FROM (?!\$)(.+)$", DOCKERFILE, re.MULTILINE), "both the same"
+    assert "ARG BUILD_IMAGE=pinned\n" in dockerfile
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [([], r"python:\S+@sha256:[0-9a-f]{64}"), (["--build-image", "a"], "a")]
+)
+def test_images_are_built_in_the_one_with_the_digest_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text('#!/bin/sh\necho "$@" >"$0.words"\nexit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(images, "TARGET", tmp_path / "images")
+    monkeypatch.setenv("IMAGE_TOOL", str(tool))
+    assert 1 == images.main(["gopher", *words])
+    said = tool.with_suffix(".words").read_text()
+    assert re.search(rf"--build-arg BUILD_IMAGE={expected} ", said)
+
+
 def test_a_build_that_fails_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
