@@ -50,6 +50,7 @@ lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name 
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/sigstore.lock build/sigstore.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/docs_site.lock build/docs_site.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/workflows.lock build/workflows.in
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/scan.lock build/scan.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --no-deps -o build/kubectl.lock build/kubectl.in
 
 images: $(READY) ## Build the images into dist/images; some only, or options: make images ARGS="gopher".

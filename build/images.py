@@ -133,8 +133,9 @@ def describe(made: Image, path: Path) -> Sizes:
     archive = Archive(path)
     with tempfile.TemporaryDirectory() as root:
         archive.extract(Path(root))
-        text = sbom.main([made.title, str(Path(root, made.folder)), root])
-    path.with_suffix(".cdx.json").write_text(text, encoding="utf-8")
+        inner = json.loads(Path(root, made.folder, "sbom.cdx.json").read_text(encoding="utf-8"))
+        whole = sbom.complete(inner, Path(root))
+    path.with_suffix(".cdx.json").write_text(sbom.text_of(whole), encoding="utf-8")
     sizes = archive.sizes()
     path.with_suffix(".sizes.json").write_text(json.dumps(asdict(sizes), indent=1) + "\n")
     return sizes

@@ -36,12 +36,12 @@ RUN python3 locked.py pins < requirements.lock > pins.txt \
       --constraint pins.txt /wheels/*.whl \
  && python3 locked.py needed needed.json < requirements.lock > needed.txt \
  && python3 -m pip install --quiet --require-hashes --no-deps --only-binary :all: --no-compile \
-      --target /opt/operator -r needed.txt \
+      --target /opt/operator --report installed.json -r needed.txt \
  && python3 -m pip install --quiet --no-deps --no-index --no-compile \
       --target /opt/operator --upgrade /wheels/*.whl
 COPY build/sbom.py build/trim.py ./
 RUN rm -rf /opt/operator/bin \
- && python3 sbom.py deviceplugin-operator /opt/operator > sbom.json \
+ && python3 sbom.py deviceplugin-operator /opt/operator installed.json > sbom.json \
  && python3 trim.py /opt/operator \
  && mv sbom.json /opt/operator/sbom.cdx.json \
  && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/operator

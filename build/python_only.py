@@ -129,7 +129,12 @@ def main(argv: list[str]) -> None:
     ldconfig = Path(shutil.which("ldconfig") or "/sbin/ldconfig")
     for path in [*libraries(objects), *named, ldconfig]:
         root.take(path)
-    for path in (Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")):
+    # Scanners know the flaws of packages by the distribution.
+    for path in (
+        Path("/etc/os-release"),
+        Path("/etc/ld.so.conf"),
+        *Path("/etc/ld.so.conf.d").glob("*.conf"),
+    ):
         if path.is_file():
             root.take(path)
     subprocess.run([ldconfig, "-r", root.path], check=True)

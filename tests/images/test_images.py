@@ -171,22 +171,28 @@ def test_the_bill_of_materials_is_what_is_locked(name: str, image: Callable[[str
     inside = json.loads((made.root / made.made.folder / "sbom.cdx.json").read_text())
     beside = json.loads(made.path.with_suffix(".cdx.json").read_text())
     names = {part["purl"] for part in inside["components"]}
-    assert names < {part["purl"] for part in beside["components"]}
-    assert any(part["purl"].startswith("pkg:deb/") for part in beside["components"])
+    besides = {part["purl"] for part in beside["components"] if "purl" in part}
+    assert names < besides
+    assert any("&upstream=openssl" in purl and "distro=" in purl for purl in besides)
+    assert any(re.search(r"/python@3|/python3\.\d+-minimal@", purl) for purl in besides)
     lock = (ROOT / "requirements.lock").read_text()
     for part in inside["components"]:
-        own = part["name"].startswith("deviceplugin")
-        assert own or f"{part['name']}=={part['version']} " in lock, "make images again"
+        if not part["name"].startswith("deviceplugin"):
+            assert f"{part['name']}=={part['version']} " in lock, "make images again"
+            assert f"sha256:{part['hashes'][0]['content']}" in lock
 
 
 @each
-def test_our_packages_have_the_licence(name: str, image: Callable[[str], Image]) -> None:
+def test_our_packages_have_the_licence_and_the_image_says_which_system_it_is_of(
+    name: str, image: Callable[[str], Image]
+) -> None:
     made = image(name)
     folder = made.root / made.made.folder
     own = [*folder.glob("deviceplugin*.dist-info")]
     assert len(own) > 1
     for package in own:
         assert (ROOT / "LICENSE").read_bytes() == (package / "licenses/LICENSE").read_bytes()
+    assert "ID=debian" in (made.root / "usr/lib/os-release").read_text()
 
 
 @each
