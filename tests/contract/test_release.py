@@ -310,6 +310,19 @@ def test_bots_know_files_that_there_are() -> None:
     assert (ROOT / "build/Dockerfile").exists()
 
 
+def test_what_is_locked_and_what_was_released_is_scanned_each_week_without_rights() -> None:
+    text = (ROOT / ".github/workflows/scan.yml").read_text()
+    found = yaml.safe_load(text)
+    assert {"contents": "read"} == found["permissions"]
+    assert {"locks", "images", "released"} == {*found["jobs"]}
+    assert not any("permissions" in job for job in found["jobs"].values())
+    assert found[True]["schedule"]  # YAML 1.1 takes the key `on` for a truth
+    assert "for lock in requirements.lock build/*.lock" in text
+    assert "pip-audit --strict " in text, "a package that nobody knows would pass"
+    assert 2 == text.count('"sbom:$bill" --only-fixed --fail-on high || status=1')
+    assert 3 == text.count("exit $status")
+
+
 def test_workflows_take_actions_by_commit_and_no_more_time_than_said() -> None:
     for path in sorted(ROOT.glob(".github/workflows/*.yml")):
         for action in re.findall(r"uses: (.+)", path.read_text()):
