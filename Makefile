@@ -70,8 +70,12 @@ undeploy: $(READY) ## Remove it again, with the same variables.
 clean: ## Remove everything that make made.
 	rm -rf $(VENV) dist .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-# A uv.lock would name the index of each package, and so keep out who has another.
-LOCK_OPTIONS := --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+# How old a release must be to be locked: most that are taken over are withdrawn within days.
+COOLDOWN ?= 7 days
+# A uv.lock would name the index of each package, and so keep out who has another. Only wheels are
+# asked for their dependencies: to ask a source package is to run its code.
+LOCK_OPTIONS = --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+  --only-binary :all: --exclude-newer "$(COOLDOWN)" \
   --python-version 3.11 --custom-compile-command "make lock"
 
 $(READY): requirements.lock $(PACKAGES:%=%/pyproject.toml)

@@ -310,6 +310,27 @@ def test_bots_know_files_that_there_are() -> None:
     assert (ROOT / "build/Dockerfile").exists()
 
 
+def test_the_locks_are_made_without_rights_and_proposed_without_code_of_others() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/lock.yml").read_text())["jobs"]
+    assert {"resolve", "propose"} == {*jobs}
+    assert "permissions" not in jobs["resolve"]  # so they are those of the workflow: to read
+    assert "github.token" not in str(jobs["resolve"])
+    assert {"contents": "write", "pull-requests": "write"} == jobs["propose"]["permissions"]
+    steps = jobs["propose"]["steps"]
+    assert all(step.get("uses", "actions/").startswith("actions/") for step in steps)
+    programs = r"(?m)^\s*(make|python3?|pip|uv|npm|curl|\S*/)"
+    assert not any(re.search(programs, step.get("run", "")) for step in steps)
+
+
+def test_only_wheels_of_a_week_and_older_are_locked() -> None:
+    text = (ROOT / "Makefile").read_text()
+    assert "COOLDOWN ?= 7 days\n" in text
+    assert '--only-binary :all: --exclude-newer "$(COOLDOWN)"' in text
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    assert [{"default-days": 7}] * len(updates) == [one["cooldown"] for one in updates]
+    assert text.count("uv pip compile $(LOCK_OPTIONS)") == text.count("uv pip compile")
+
+
 def test_what_is_locked_and_what_was_released_is_scanned_each_week_without_rights() -> None:
     text = (ROOT / ".github/workflows/scan.yml").read_text()
     found = yaml.safe_load(text)
