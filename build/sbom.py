@@ -31,6 +31,7 @@ BUNDLED: Final[Mapping[str, re.Pattern[bytes]]] = {
 }
 """What shows that a library is linked into an extension module: nothing else says so. A group is
 its version; the others do not tell theirs."""
+_SOURCE: Final = re.compile(r"(\S+)(?: \((.+)\))?")
 _PATCH: Final = rb"\.\d+(?:(?:a|b|rc)\d+)?\+?)\0"
 """What follows the minor version in the version of an interpreter, as its code has it."""
 
@@ -93,15 +94,21 @@ def of_debian(root: Path) -> Iterator[tuple[Component, set[str]]]:
             if "Package" in fields:
                 name, version = fields["Package"], fields["Version"]
                 purl = f"pkg:deb/debian/{name}@{quote(version, safe='')}"
-                # Flaws are those of source packages, of a distribution.
-                source = re.sub(r" \((.+)\)", r"@\1", fields.get("Source") or name)
-                purl += f"?arch={fields['Architecture']}{distro}&upstream={quote(source, safe='')}"
+                source, number = _SOURCE.findall(fields.get("Source") or name)[0]
+                upstream = quote(f"{source}@{number}" if number else source, safe="")
+                purl += f"?arch={fields['Architecture']}{distro}&upstream={upstream}"
                 made = {"type": "library", "bom-ref": purl, "name": name, "version": version}
+                made |= {"purl": purl, **_copyright(root, name), **_for_grype(source, number)}
                 needs = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
-                yield (
-                    {**made, "purl": purl, **_copyright(root, name)},
-                    set(re.findall(r"[a-z0-9][a-z0-9.+-]+", re.sub(r"\([^)]*\)|:\w+", "", needs))),
-                )
+                needs = re.sub(r"\([^)]*\)|:\w+", "", needs)
+                yield made, set(re.findall(r"[a-z0-9][a-z0-9.+-]+", needs))
+
+
+def _for_grype(source: str, number: str) -> Component:
+    """Return the source package, of which flaws are known, where Grype looks for it."""
+    known = {"package:metadataType": "dpkg-db-entry", "metadata:source": source}
+    known |= {"metadata:sourceVersion": number} if number else {}
+    return {"properties": [{"name": f"syft:{key}", "value": known[key]} for key in known]}
 
 
 def _copyright(root: Path, name: str) -> Component:

@@ -137,6 +137,10 @@ def test_debian_packages_have_what_scanners_find_flaws_by(
     assert ("operating-system", "12") == (system["type"], system["version"])
     assert part(whole, "libssl3")["purl"].endswith("?arch=amd64&distro=debian-12&upstream=openssl")
     assert part(whole, "libc6")["purl"].endswith("&upstream=glibc%402.36-8")
+    known = {one["name"]: one["value"] for one in part(whole, "libc6")["properties"]}
+    expected = {"package:metadataType": "dpkg-db-entry", "metadata:source": "glibc"}
+    expected |= {"metadata:sourceVersion": "2.36-8"}
+    assert {f"syft:{name}": value for name, value in expected.items()} == known
     assert [part(whole, "libc6")["bom-ref"]] == needs(whole, part(whole, "libssl3")["bom-ref"])
     licences = [one["license"]["name"] for one in part(whole, "libssl3")["licenses"]]
     assert ["Apache-2.0", "Artistic"] == licences
