@@ -176,11 +176,13 @@ class Watch:
 
     def _events(self, answer: BaseHTTPResponse) -> Iterator[Any]:
         """Yield the JSON of each line of ``answer``, which should be an event."""
-        rest = b""
+        rest = bytearray()
         try:
             while not self._waiter.is_over() and (block := answer.read1(_BLOCK)):
-                *lines, rest = (rest + block).split(b"\n")
-                yield from (json.loads(line) for line in lines if line.strip())
+                rest += block
+                if b"\n" in block:  # a long line is looked through once, not with each block
+                    *lines, rest = rest.split(b"\n")
+                    yield from (json.loads(line) for line in lines if line.strip())
                 if len(rest) > MAX_ANSWER:
                     raise UnavailableError(
                         f"{self._path}: an event is longer than {MAX_ANSWER} bytes"
