@@ -190,7 +190,24 @@ def test_a_plugin_that_is_not_registered_is_said() -> None:
     assert f"unknown: {R}: waiting for the kubelet" in _report.table(inventory)
 
 
-@pytest.mark.parametrize("page", [[], {}, {"resources": [{}]}, {"resources": [{"devices": [1]}]}])
+def test_names_of_holders_that_are_not_strings_are_shown_all_the_same() -> None:
+    inventory = Inventory()
+    holders = [{"namespace": one, "pod": "", "claim": one} for one in (7, "a", True)]
+    devices = [{"id": "a", "healthy": True, "holders": holders}]
+    inventory.add_plugin({"resources": [{"name": R, "devices": devices}]})
+    assert "claim 7/7, claim True/True, claim a/a" in _report.table(inventory)
+
+
+NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *([], {}, {"resources": [{}]}, {"resources": [{"devices": [1]}]}),
+        {"resources": [{"name": R, "devices": NUMA}]},
+    ],
+)
 def test_a_page_that_is_something_else_is_refused(page: object) -> None:
     with pytest.raises(ValueError, match="is not a list of devices"):
         Inventory().add_plugin(page)

@@ -108,7 +108,7 @@ class Inventory:
                     self._add_entry(str(resource["name"]), entry)
                 if resource.get("problem"):
                     self.unknown.append(f"{resource['name']}: {resource['problem']}")
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError("is not a list of devices of a plugin") from error
 
     def close(self) -> None:
@@ -122,7 +122,8 @@ class Inventory:
         self._places.clear()
         for holder in entry.get("holders") or ():
             if holder.get("claim") and not holder["pod"]:  # the kubelet does not know its pod
-                device.holders.add(Holder(holder["namespace"], "", "", holder["claim"]))
+                namespace, claim = str(holder["namespace"]), str(holder["claim"])
+                device.holders.add(Holder(namespace, "", "", claim))
         device.healthy = bool(entry["healthy"])
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
