@@ -128,6 +128,11 @@ def test_a_file_with_a_fault_is_ignored(tmp_path: Path, content: object, why: st
     assert why in problem(tmp_path, content)
 
 
+def test_a_reason_is_short_whatever_is_in_the_file(tmp_path: Path) -> None:
+    long = problem(tmp_path, document(("a", ENV)) | {"kind": "k" * 100_000})
+    assert (True, True) == (long.startswith("invalid kind 'kkk"), len(long) < 500)
+
+
 def test_a_file_that_is_right_is_not(tmp_path: Path) -> None:
     edits = {
         "env": ["A=", "B=1=2"],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin.kit.cdi._specification import is_device_name, is_kind, least_version
 
 VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -77,7 +78,7 @@ def read(path: Path, newest: str = "") -> Mapping[str, Any]:
     except (TypeError, ValueError, AttributeError) as error:
         fault = f"is not a specification: {error}"
     if fault:
-        raise SpecError(fault)
+        raise SpecError(bounded(fault))
     return document
 
 
