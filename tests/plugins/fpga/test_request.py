@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from deviceplugin_fpga.hook import container_request
 from deviceplugin_fpga.hook.container_request import Node, Wish
@@ -197,10 +195,3 @@ def test_variables_that_do_not_fit_are_refused(
     tmp_path: Path, env: tuple[Any, ...], expected: str
 ) -> None:
     assert expected == refusal(tmp_path, config(*env))
-
-
-@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3)))
-def test_no_json_brings_the_hook_down(value: object) -> None:
-    for state in ({"bundle": value}, value):
-        with pytest.raises(HookError):
-            container_request.read(io.BytesIO(json.dumps(state).encode()))

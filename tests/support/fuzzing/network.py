@@ -1,0 +1,190 @@
+"""What whoever reaches a port can send: to a plugin's server, and as a plugin's answer."""
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from typing_extensions import override
+
+from deviceplugin._http.listener import listen
+from deviceplugin._http.server import Server
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools.devices import Inventory, _report
+from deviceplugin.tools.devices._sources import ask_plugin
+from deviceplugin.tools.events import Watch, as_event, read_facts
+from deviceplugin.tools.evict import Patience
+from deviceplugin.tools.evict._cli import _suspects
+from deviceplugin.tools.startup_taint._readiness import readiness
+from fuzzing.samples import Sample, seeds
+from fuzzing.target import Read, Target
+from patience import PATIENCE
+
+
+class _View:
+    """A plugin without devices."""
+
+    def alive(self) -> str:
+        return ""
+
+    def ready(self) -> str:
+        return "not registered"
+
+    def reports(self) -> list[Any]:
+        return []
+
+    def shortfalls(self) -> list[str]:
+        return []
+
+
+class _Failures(logging.Handler):
+    """Keeps what the server says of clients that made it fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        error = str(vars(record).get("error", ""))
+        if not error.startswith("[Errno"):  # of a connection
+            self.found += filter(None, [error])
+
+
+@contextmanager
+def _server_of_plugin(_folder: Path) -> Iterator[Read]:
+    server = Server(listen("127.0.0.1:0"), _View(), Metrics())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    failures, log = _Failures(), logging.getLogger("deviceplugin._http")
+    log.addHandler(failures)
+    log.setLevel(logging.DEBUG)
+
+    def read(sample: Sample) -> None:
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as client:
+            answer = _answer(client, sample.content)
+        assert len(answer) <= _MOST
+        assert [] == failures.found
+
+    try:
+        yield read
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as client:
+            assert b" 200 OK" in _answer(
+                client, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            )
+    finally:
+        log.setLevel(logging.NOTSET)
+        log.removeHandler(failures)
+        server.stop()
+        thread.join(PATIENCE)
+
+
+def _answer(client: socket.socket, content: bytes) -> bytes:
+    """Send all of a request, and return the answer until the connection ends."""
+    try:
+        client.sendall(content)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(partial(client.recv, 65536), b""))
+    except ConnectionError:  # it has seen enough
+        return b""
+
+
+@contextmanager
+def _plugin(read: Callable[[str], object], _folder: Path) -> Iterator[Read]:
+    """Have ``read`` ask a plugin that answers with the sample."""
+    content = b""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    def run(sample: Sample) -> None:
+        nonlocal content
+        content = sample.content
+        read(f"http://127.0.0.1:{server.server_address[1]}")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.05])
+        thread.start()
+        try:
+            yield run
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE)
+
+
+def _evict(url: str) -> None:
+    _suspects(url, Patience(lambda _resource: 600.0))
+
+
+def _devices(url: str) -> None:
+    inventory = Inventory()
+    ask_plugin(inventory, url, PATIENCE)
+    _report.table(inventory)
+    json.loads(_report.to_json(inventory))
+
+
+def _events(url: str) -> None:
+    watch = Watch(300.0, all_news=True)
+    watch.observe(read_facts(url, PATIENCE), 0.0)
+    while notice := watch.news(0.0):
+        event = as_event(notice, "node", _NOW)
+        assert len(event["message"].encode()) <= 1024
+        watch.reported(notice, 0.0)
+
+
+_NOW: Final = datetime(2026, 11, 26, tzinfo=UTC)
+_LISTED: Final = {
+    "id": "a",
+    "healthy": False,
+    "reason": "too hot",
+    "since": "2026-11-22T00:00:00+00:00",
+    "numa_nodes": [0],
+    "attributes": {"a": 1},
+    "capacity": {"b": "1Gi"},
+    "holders": [
+        {"namespace": "default", "pod": "b", "container": "main"},
+        {"namespace": "default", "pod": "", "container": "", "claim": "c"},
+    ],
+}
+_RESOURCE: Final = {
+    "name": "example.com/a",
+    "problem": "",
+    "registered": True,
+    "devices": [_LISTED],
+}
+_PAGE: Final = {"resources": [_RESOURCE, {**_RESOURCE, "name": "b.c/d"}], "shortfalls": ["e"]}
+_MOST: Final = 65536
+"""Bytes of an answer of a plugin without devices."""
+_REQUESTS: Final = (
+    b"GET /devices HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\nAuthorization: Bearer a\r\n\r\n",
+    b"GET /metrics?a=b HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n",
+    b"HEAD / HTTP/1.0\r\nUser-Agent: kube-probe/1\r\nConnection: keep-alive\r\n\r\n",
+    b"POST /readyz HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\na",
+)
+
+TARGETS: Final = (
+    Target("server of a plugin", seeds(*_REQUESTS), _server_of_plugin),
+    *(
+        Target(f"/devices, {name}", seeds(_PAGE), partial(_plugin, read), (NoAnswerError,))
+        for name, read in (
+            *(("evicting", _evict), ("listing", _devices), ("reporting", _events)),
+            ("waiting", readiness),
+        )
+    ),
+)
