@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+import claims
+
 ROOT = Path(__file__).parents[2]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
 
@@ -44,3 +46,8 @@ def test_a_dev_container_has_what_the_project_needs() -> None:
         ".venv/bin/python"
         == found["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     )
+
+
+def test_every_border_of_the_threat_model_is_attacked_by_tests_that_there_are() -> None:
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert [] == claims.without_a_test(page, "## Threat model", ROOT)
