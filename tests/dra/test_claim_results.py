@@ -51,7 +51,7 @@ def test_shares_admin_access_and_tolerations_are_read() -> None:
     [
         (
             {"metadata": {"uid": "x"}},
-            "claim default/one has uid x instead of uid-one: it was deleted and created again",
+            "claim default/one has uid 'x' instead of uid-one: it was deleted and created again",
         ),
         ({"metadata": {"uid": "uid-one"}}, "claim default/one is not allocated"),
         ({"metadata": {"uid": "uid-one"}, "status": {}}, "claim default/one is not allocated"),

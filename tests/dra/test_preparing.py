@@ -320,7 +320,7 @@ def test_a_claim_that_was_made_again_under_its_name_is_another(node: DriverNode)
     node.prepare(claim)
     node.allocate("one", result("gary"), uid="other")
     expected = (
-        "claim default/one has uid other instead of uid-one: it was deleted and created again"
+        "claim default/one has uid 'other' instead of uid-one: it was deleted and created again"
     )
     assert expected == node.refusal(claim)
 

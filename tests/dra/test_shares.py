@@ -222,7 +222,7 @@ def test_shares_are_counted_as_the_api_server_writes_them(
 
 @pytest.mark.parametrize("amount", ["x", "500m", "-1", "0x1", "9999999"])
 def test_an_amount_that_is_no_number_of_shares_is_refused(node: DriverNode, amount: str) -> None:
-    expected = f"{amount} shares: not a number of shares"
+    expected = f"{amount!r} shares: not a number of shares"
     assert expected == node.refusal(node.allocate("one", share("gary", 1, amount)))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.quantities import whole_number
 from deviceplugin._dra.shares import SHARES
 from deviceplugin.errors import AllocationError
@@ -67,7 +68,8 @@ def _results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence
     uid = document["metadata"]["uid"]
     if uid != claim.uid:
         raise AllocationError(
-            f"{claim} has uid {uid} instead of {claim.uid}: it was deleted and created again"
+            f"{claim} has uid {bounded(repr(uid))} instead of {claim.uid}: it was deleted and "
+            "created again"
         )
     allocation = (document.get("status") or {}).get("allocation")
     if not allocation:
@@ -102,7 +104,7 @@ def _count(amount: str) -> int:
     with suppress(ValueError):
         if (count := whole_number(amount)) < _TOO_MANY:
             return count
-    raise AllocationError(f"{amount} {SHARES}: not a number of shares")
+    raise AllocationError(f"{bounded(repr(amount))} {SHARES}: not a number of shares")
 
 
 def _parent(request: str) -> str:
