@@ -13,6 +13,7 @@ import pytest
 from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.apiserver import ApiServer, UnavailableError
+from deviceplugin.apiserver._credentials import MOST_BYTES, read_token
 from deviceplugin.apiserver._kubeconfig import connection
 from deviceplugin.errors import ConfigError
 
@@ -203,6 +204,16 @@ def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: Json | str, said: str) -> None:
     assert said in problem(tmp_path / "config", content)
+
+
+def test_a_certificate_or_token_without_end_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    for name, said in (("long", f"more than {MOST_BYTES} bytes"), ("/dev/zero", "not a regular")):
+        found = problem(tmp_path / "config", config({"certificate-authority": name}))
+        assert f"clusters[k]: cluster: certificate-authority: {said}" in found
+        with pytest.raises(ValueError, match=said):
+            read_token(tmp_path / name)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

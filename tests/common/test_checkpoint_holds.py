@@ -124,7 +124,7 @@ def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
         lambda path: path.write_text('{"Data": null, "Checksum": 0}'),
         lambda path: path.write_text('{"Data": {"PodDeviceEntries": 7}, "Checksum": 0}'),
         lambda path: path.write_text(path.read_text().replace('"AllocResp":"', '"AllocResp":"!')),
-        lambda path: path.write_text(path.read_text() + " " * _checkpoint._MAX_BYTES),
+        lambda path: path.write_text(path.read_text() + " " * _checkpoint.MAX_BYTES),
     ],
 )
 def test_what_is_not_sound_is_not_known_and_logged_once(

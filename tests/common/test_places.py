@@ -11,10 +11,16 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deviceplugin._config.documents.nodes import Node
+from deviceplugin._config.documents.faults import MOST
+from deviceplugin._config.documents.nodes import MAX_NODES, MalformedError, Node
 from deviceplugin._config.documents.places import LONGEST
+from deviceplugin._config.documents.toml_nodes import MOST_NAMES
+from deviceplugin._config.documents.yaml_loader import MOST_MERGED
+from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
+
+TOO_MANY = f"more than {MAX_NODES} keys and values"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +33,7 @@ from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_t
         ("c.json", b"{\n'a': 1}", "{}:2: not valid: Expecting property name"),
         ("c.json", b"[" + b"9" * 5000 + b"]", "{}: not valid: Exceeds the limit"),
         ("c.json", b"[" * 100_000, "{}: not valid: nested too deeply"),
-        ("c.json", b"[" * 300 + b"]" * 300, "{}:1: not valid: nested too deeply"),
+        ("c.json", b"[" * 300 + b"]" * 300, "{}: not valid: nested too deeply"),
         ("c.yaml", b"\na: [", "{}:2: not valid: expected the node content, but found"),
         ("c.yaml", b"a: \xff", "{}:1: not valid: invalid start byte of UTF-8"),
         ("c.yaml", b"a: 1\nb: \0", "{}: not valid: unacceptable character #x0000"),
@@ -36,7 +42,7 @@ from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_t
         ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a string"),
         ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
         ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:2: not valid: but found another document"),
-        ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}:1: not valid: nested too deeply"),
+        ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}: not valid: nested too deeply"),
         ("c.toml", b"a = " + b"[" * 9000, "{}: not valid: nested too deeply"),
     ],
     ids=lambda value: str(value)[:30],
@@ -57,8 +63,101 @@ def test_a_file_of_a_few_aliases_is_not_a_bomb() -> None:
         f"{chr(ord('b') + n)}: &{chr(ord('b') + n)} [{', '.join(['*' + chr(ord('a') + n)] * 9)}]\n"
         for n in range(9)
     )
-    with pytest.raises(ConfigError, match=r"^line 1: not valid: nested too deeply$"):
+    with pytest.raises(ConfigError, match=rf"^line 1: not valid: {TOO_MANY}$"):
         of_text(text)
+    with pytest.raises(MalformedError, match=rf"^{TOO_MANY}$"):
+        plain(text)
+
+
+def test_what_aliases_repeat_is_counted_and_not_looked_at_each_time() -> None:
+    text = f"a: &a [{'x,' * 1000}]\nb: &b [{'*a,' * 600}]\nc: [{'*b,' * 600}]\n"  # 360 million
+    with pytest.raises(ConfigError, match=rf"^line 1: not valid: {TOO_MANY}$"):
+        of_text(text)
+
+
+def merges(base: str, levels: int) -> str:
+    """Return a document where each mapping merges the one before it nine times."""
+    lines = (f"k{n}: &k{n} {{<<: [{', '.join([f'*k{n - 1}'] * 9)}]}}" for n in range(1, levels))
+    return "\n".join([f"k0: &k0 {base}", *lines])
+
+
+def test_a_key_that_is_merged_often_is_one_key() -> None:
+    expected = {f"k{n}": {"a": 1} for n in range(12)}
+    assert expected == of_text(merges("{a: 1}", 12)).plain()
+    assert [expected] == plain(merges("{a: 1}", 12))
+
+
+def test_there_is_a_limit_on_the_keys_that_are_merged() -> None:
+    base = "{" + ", ".join(f"a{n}: 1" for n in range(100)) + "}"
+    most = MOST_MERGED // 100
+    assert most + 1 == len(of_text(merges(base, most + 1)).keys())
+    expected = f"<< merges more than {MOST_MERGED} keys$"
+    with pytest.raises(ConfigError, match=f"^line {most + 2}: not valid: {expected}"):
+        of_text(merges(base, most + 2))
+    with pytest.raises(MalformedError, match=f"^{expected}"):
+        plain(merges(base, most + 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: &a {x: 1, y: 1}\nb: {<<: [{x: 2}, *a], z: 3}", {"x": 2, "y": 1, "z": 3}),
+        ("a: &a {x: 1}\nb: {x: 0, <<: *a}", {"x": 0}),
+        ("a: &a {x: 1}\nb: {<<: *a, <<: {x: 2}}", {"x": 2}),
+        ("a: &a {x: 1}\nb: &b {<<: *b, x: 3}", {"x": 3}),
+    ],
+)
+def test_merges_mean_what_they_mean_to_pyyaml(text: str, expected: dict[str, int]) -> None:
+    assert expected == of_text(text).plain()["b"]
+    assert expected == plain(text)[0]["b"]
+    assert expected == yaml.safe_load(text)["b"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        (".json", f"[{'0,' * MAX_NODES}0]"),
+        (".json", json.dumps({str(n): 0 for n in range(MAX_NODES // 2 + 1)})),
+        (".toml", f"a = [{'0,' * MAX_NODES}]"),
+        (".toml", "a.b.c.d.e.f = 1\n" * (MAX_NODES // 5 + 1)),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_document_has_a_limit_of_values(language: str, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        of_text(text, "c", language)
+    (line,) = str(raised.value).splitlines()
+    assert line.endswith(f"not valid: {TOO_MANY}")
+
+
+@pytest.mark.parametrize("text", ["[1, 2, 3]", "{a: 1, b: }", "1\n---\n2\n---\n3\n---\n4"])
+def test_what_is_not_repeated_is_counted_while_it_is_read(text: str) -> None:
+    expected = [*yaml.safe_load_all(text)]
+    assert expected == plain(text, most=5)
+    with pytest.raises(MalformedError, match=r"^more than 3 keys and values$"):
+        plain(text, most=3)
+
+
+@pytest.mark.parametrize("name", ["a", '"="', "'#'", '"\\""'])
+def test_a_dotted_key_has_a_limit_of_names(name: str) -> None:
+    most = ".".join([name] * MOST_NAMES)
+    assert 1 == len(of_text(f"b = 1\n[{most}]", language=".toml").plain()) - 1
+    with pytest.raises(ConfigError, match=r"^line 2: not valid: nested too deeply$"):
+        of_text(f"b = 1\n{most} . {name} = 1", language=".toml")
+
+
+def test_dots_in_values_of_toml_are_not_counted() -> None:
+    value = ".".join("a" * 2 * MOST_NAMES)
+    text = f"a = '{value}'\nb = [{'1.5, ' * MOST_NAMES}]\n# {'.' * MOST_NAMES}\n"
+    assert value == of_text(text, language=".toml").plain()["a"]
+
+
+def test_of_many_faults_the_first_are_kept_and_the_rest_counted() -> None:
+    root = of_text("".join(f"k{n}: 1\n" for n in range(MOST + 500)), "c.yaml")
+    root.keys(["k"])
+    *first, last = root.faults.lines
+    assert (MOST, "c.yaml: 500 more") == (len(first), last)
+    assert "c.yaml: line 1: k0: unknown key: did you mean 'k'?" == first[0]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

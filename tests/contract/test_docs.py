@@ -351,7 +351,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("vanished-devices", f"`{retention.VANISHED}`"),
         ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
         ("vanished-devices", f"`{retention.RECORDED_BUT_ABSENT}`"),
-        ("attribution", f"has more than {checkpoint._MAX_BYTES // 1024**2} MiB"),
+        ("attribution", f"has more than {checkpoint.MAX_BYTES // 1024**2} MiB"),
         ("attribution", f"or {'a day' if TIMING.recorded == 86400 else ''} after its allocation"),
     ],
 )

@@ -51,7 +51,7 @@ FORBIDDEN = {
         "import urllib3",
     ),
     "YAML stays where files are read": ("deviceplugin/_app/text_table.py", "import yaml"),
-    "YAML stays where the GPU plugin reads files": ("deviceplugin_gpu/plugin.py", "import yaml"),
+    "The GPU plugin leaves YAML to the framework": ("deviceplugin_gpu/plugin.py", "import yaml"),
     "The generic plugin is layered": (
         "deviceplugin_generic/configuration/entries.py",
         "import deviceplugin_generic.discovery.tree",

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from containers.cdi_rules import faults
 from deviceplugin import DeviceNode, Mount
 from deviceplugin.kit import cdi
-from deviceplugin.kit.cdi import Directory, Edits, Hook, Specification
+from deviceplugin.kit.cdi import Directory, Edits, Hook, SpecError, Specification, parse
+from deviceplugin.kit.cdi._reading import LONGEST
 
 VENDOR = "vendor.example.com"
 KIND = f"{VENDOR}/gpu"
@@ -202,6 +203,17 @@ def test_only_files_of_ours_are_removed(tmp_path: Path) -> None:
     assert frozenset() == directory.publish([])
     assert sorted(others) == content(tmp_path)
     assert frozenset() == Directory(tmp_path / "none", VENDOR).publish([])
+
+
+def test_a_file_of_an_absurd_size_is_not_read_and_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / f"{VENDOR}-nic.json"
+    with path.open("wb") as file:
+        file.truncate(LONGEST + 1)
+    directory = Directory(tmp_path, VENDOR)
+    assert frozenset() == directory.publish([])
+    assert [path.name] == content(tmp_path)
+    with pytest.raises(SpecError, match=rf"^is not valid JSON: more than {LONGEST} bytes$"):
+        parse(path)
 
 
 def test_nothing_is_written_in_the_name_of_another_vendor(tmp_path: Path) -> None:

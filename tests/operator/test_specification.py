@@ -214,7 +214,8 @@ def test_files_are_checked_without_a_cluster(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a: [", "while parsing"), ("", "has no DevicePlugin"), ("- 1", "has no")]
+    ("text", "said"),
+    [("a: [", "line 1: expected the node content"), ("", "has no DevicePlugin"), ("- 1", "has no")],
 )
 def test_a_file_that_has_no_object_is_an_error(
     text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 import deviceplugin as dp
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.kit.configuration import matches
+from deviceplugin.kit.configuration import matches, plain_documents
 from deviceplugin_operator.crd import specification
 from deviceplugin_operator.names import KIND, NAME
 
@@ -97,10 +95,9 @@ def _faults(file: Path) -> Iterator[str]:
     """Yield what is wrong with a file, and print the names of valid objects."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        objects = [one for one in yaml.safe_load_all(text) if one is not None]
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-        yield f"{file}: {reason}"
+        objects = [one for one in plain_documents(text) if one is not None]
+    except (OSError, ValueError, dp.ConfigError) as error:
+        yield f"{file}: {error.strerror if isinstance(error, OSError) else error}"
         return
     ours = [one for one in objects if isinstance(one, dict) and one.get("kind") == KIND]
     if not ours:

@@ -14,7 +14,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_MAX_BYTES: Final = 8 * 1024**2
+MAX_BYTES: Final = 8 * 1024**2
 """Some kB are usual; the checksum of a MiB takes a tenth of a second."""
 
 
@@ -72,7 +72,7 @@ class Checkpoint:
                 # The kubelet writes it under another name, so an open file never changes.
                 version = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
                 if self._known is None or self._known[0] != version:
-                    self._known = version, self._read(file.read(_MAX_BYTES + 1))
+                    self._known = version, self._read(file.read(MAX_BYTES + 1))
         except OSError:  # it is not there yet, or may not be read
             self._known = None
             return None
@@ -96,8 +96,8 @@ class Checkpoint:
 
 def _decoded(text: bytes) -> Recorded:
     """Return what the checkpoint ``text`` has; raise ValueError if it is not a valid one."""
-    if len(text) > _MAX_BYTES:
-        raise ValueError(f"is longer than {_MAX_BYTES} bytes")
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"is longer than {MAX_BYTES} bytes")
     found = decode(text)
     entries = [
         Entry(one.pod, one.container, one.resource, device, one.response)

@@ -9,9 +9,13 @@ from typing import Any, Final, Protocol
 
 from urllib3 import PoolManager
 
+from deviceplugin._config.documents.reading import content
+
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The directory in a pod that has them."""
 CONNECTIONS: Final = 4
+MOST_BYTES: Final = 1024**2
+"""Of a token, a key or certificates."""
 
 
 class Credentials(Protocol):
@@ -52,9 +56,9 @@ class Account:
 
         Raises:
             OSError: The authority cannot be read, or is not a certificate.
-            UnicodeDecodeError: The authority is not ASCII.
+            ValueError: The authority is not ASCII, or longer than any.
         """
-        authority = (self._folder / "ca.crt").read_text(encoding="ascii")
+        authority = content(self._folder / "ca.crt", MOST_BYTES).decode("ascii")
         with self._lock:
             if self._pool is None or authority != self._authority:
                 context = ssl.create_default_context(cadata=authority)
@@ -70,7 +74,7 @@ def read_token(path: Path) -> str:
         OSError: It cannot be read.
         ValueError: It is not a token. The message does not contain it: it may be half replaced.
     """
-    return checked_token(path.read_text(encoding="ascii").strip(), str(path))
+    return checked_token(content(path, MOST_BYTES).decode("ascii").strip(), str(path))
 
 
 def checked_token(token: str, place: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deviceplugin._config.documents.reading import content
+from deviceplugin.apiserver._credentials import MOST_BYTES
 from deviceplugin.errors import ConfigError
 
 
@@ -98,8 +100,8 @@ class Entry:
         if path is None:
             return ""
         try:
-            return path.read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError) as error:
+            return content(path, MOST_BYTES).decode("ascii")
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{self._place}: {key}: {error}") from error
 
     def refuse(self, reasons: Mapping[str, str]) -> None:

@@ -10,7 +10,14 @@ returns the schema of all fields.
 """
 
 from deviceplugin._config.documents.faults import InvalidError, bounded
-from deviceplugin._config.documents.places import Place, of_file, of_plain, of_text, reading
+from deviceplugin._config.documents.places import (
+    Place,
+    of_file,
+    of_plain,
+    of_text,
+    plain_documents,
+    reading,
+)
 from deviceplugin._config.kinds.kind import Kind, anything, either, list_of, mapping_of, nothing
 from deviceplugin._config.kinds.mappings import (
     Key,
@@ -62,6 +69,7 @@ __all__ = [
     "of_plain",
     "of_text",
     "path",
+    "plain_documents",
     "read",
     "reading",
     "record",

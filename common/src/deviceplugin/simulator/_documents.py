@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from deviceplugin._config.documents.yaml_nodes import plain
+
 
 def documents(path: Path) -> list[Any]:
     """Return the documents in ``path``: JSON has one, YAML any number.
@@ -18,10 +20,6 @@ def documents(path: Path) -> list[Any]:
     if path.suffix == ".json":
         return [json.loads(text)]
     try:
-        import yaml
+        return plain(text)
     except ImportError:
         raise ValueError("YAML needs PyYAML: pip install 'deviceplugin[yaml]'") from None
-    try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None

@@ -7,6 +7,8 @@ from deviceplugin.errors import ConfigError
 
 _LONGEST: Final = 400
 """Characters of a key, or of a problem, that a message shows."""
+MOST: Final = 100
+"""Faults that are kept. Of the others, the number."""
 
 
 class InvalidError(Exception):
@@ -19,17 +21,21 @@ class Faults:
     def __init__(self, locate: Callable[[int], str]) -> None:
         self._locate = locate
         self._found: dict[tuple[int, str], None] = {}
+        self._more = 0
         self.count = 0
 
     def place(self, line: int, key: str) -> str:
         """Return a place in the document for messages: ``FILE:LINE: KEY``."""
-        return ": ".join(part for part in (self._locate(line), bounded(key)) if part)
+        return _joined(self._locate(line), bounded(key))
 
     def add(self, line: int, key: str, problem: str) -> InvalidError:
         """Record a fault; duplicates are dropped. A key or problem that is very long is cut."""
         self.count += 1
-        text = ": ".join(part for part in (self.place(line, key), bounded(problem)) if part)
-        self._found.setdefault((line, text))
+        text = _joined(self.place(line, key), bounded(problem))
+        if not self.full:
+            self._found.setdefault((line, text))
+        elif (line, text) not in self._found:
+            self._more += 1
         return InvalidError(text)
 
     def apart(self) -> "Faults":
@@ -37,14 +43,24 @@ class Faults:
         return Faults(self._locate)
 
     @property
+    def full(self) -> bool:
+        """Whether a further fault is only counted."""
+        return len(self._found) >= MOST
+
+    @property
     def lines(self) -> list[str]:
-        """All faults, in the order of the document."""
-        return [text for _, text in sorted(self._found, key=lambda found: found[0])]
+        """The first faults, in the order of the document, and how many more there are."""
+        lines = [text for _, text in sorted(self._found, key=lambda found: found[0])]
+        return [*lines, *([_joined(self._locate(0), f"{self._more} more")] if self._more else [])]
 
     def refuse(self) -> None:
         """Raise ConfigError with a line for each fault, if there are any."""
         if self._found:
             raise ConfigError("\n".join(self.lines))
+
+
+def _joined(*parts: str) -> str:
+    return ": ".join(part for part in parts if part)
 
 
 def bounded(text: str) -> str:

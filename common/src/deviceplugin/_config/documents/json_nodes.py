@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from deviceplugin._config.documents.nodes import (
-    MAX_DEPTH,
     MalformedError,
     Node,
     TooDeepError,
+    check_size,
     of_value,
 )
 
@@ -29,14 +29,15 @@ def compose(text: str) -> Node | None:
     if not text.strip():
         return None
     try:
-        json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise MalformedError(error.msg, error.lineno) from error
     except ValueError as error:  # a number of more digits than Python accepts
         raise MalformedError(str(error)) from error
     except RecursionError as error:
         raise TooDeepError from error
-    return _value(iter([*_tokens(text)]), 0)
+    check_size(document)
+    return _value(_tokens(text))
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -47,21 +48,19 @@ def _tokens(text: str) -> Iterator[Token]:
         yield found[0], line
 
 
-def _value(tokens: Iterator[Token], depth: int) -> Node:
-    return _node(*next(tokens), tokens, depth)
+def _value(tokens: Iterator[Token]) -> Node:
+    return _node(*next(tokens), tokens)
 
 
-def _node(word: str, line: int, tokens: Iterator[Token], depth: int) -> Node:
-    if depth > MAX_DEPTH:
-        raise TooDeepError(line)
+def _node(word: str, line: int, tokens: Iterator[Token]) -> Node:
     if word == "{":
         node = Node("mapping", line)
         for key, at in _until("}", tokens):
             next(tokens)  # the colon
-            node.add(json.loads(key), _value(tokens, depth + 1), at)
+            node.add(json.loads(key), _value(tokens), at)
         return node
     if word == "[":
-        items = [_node(*first, tokens, depth + 1) for first in _until("]", tokens)]
+        items = [_node(*first, tokens) for first in _until("]", tokens)]
         return Node("list", line, items=items)
     value: Any = json.loads(word)
     node = of_value(value, line=line)

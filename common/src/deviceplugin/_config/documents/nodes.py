@@ -9,8 +9,9 @@ Kind = Literal[
 ]
 MAX_DEPTH: Final = 200
 """Levels of values within values."""
-MAX_NODES: Final = 500_000
-"""Values of a document, including those that aliases repeat."""
+MAX_NODES: Final = 100_000
+"""Keys and values of a document, including those that aliases repeat. Each takes 1 KB for a while,
+and a plugin has some 100 MB. A ConfigMap of 1 MiB has room for about as many."""
 _KINDS: Final[Mapping[type, Kind]] = {
     str: "text",
     bool: "boolean",
@@ -33,6 +34,13 @@ class TooDeepError(MalformedError):
 
     def __init__(self, line: int = 0) -> None:
         super().__init__("nested too deeply", line)
+
+
+class TooManyError(MalformedError):
+    """A document has more keys and values than are read."""
+
+    def __init__(self, line: int = 0, most: int = MAX_NODES) -> None:
+        super().__init__(f"more than {most} keys and values", line)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -74,13 +82,8 @@ def of_value(
     """Return the node of a Python object, such as JSON and TOML give.
 
     ``lines`` has the lines of some values by path. Another value has the line of its container.
-
-    Raises:
-        TooDeepError: Values are nested too deeply.
     """
     line = (lines or {}).get(path, line)
-    if len(path) > MAX_DEPTH:
-        raise TooDeepError(line)
     if isinstance(value, Mapping):
         node = Node("mapping", line)
         for key, inner in value.items():
@@ -93,14 +96,37 @@ def of_value(
     return Node(_KINDS.get(type(value), "date"), line, raw, value)
 
 
-def check_depth(root: Node) -> None:
-    """Raise TooDeepError if values are nested too deeply, or endlessly by an alias."""
-    level, seen = [root], 0
-    for _ in range(MAX_DEPTH):
-        level = [child for parent in level for child in parent.children]
-        seen += len(level)
-        if seen > MAX_NODES:
-            break
-        if not level:
-            return
-    raise TooDeepError(root.line)
+def _inner(value: Any) -> list[Any]:
+    """Return the keys and values in a node, or in a mapping or list of Python's."""
+    if isinstance(value, Node):
+        return [*value.items, *value.pairs, *value.pairs.values()]
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    return [*value] if isinstance(value, list | tuple) else []
+
+
+def check_size(root: Any, most: int = MAX_NODES) -> None:
+    """Raise MalformedError if values are too many, or nested too deeply, or endlessly by an alias.
+
+    ``root`` is a node, or a value of Python's. What aliases repeat counts each time, and is looked
+    at once.
+    """
+    sizes: dict[int, tuple[int, int]] = {}
+
+    def size(value: Any) -> tuple[int, int]:
+        if id(value) not in sizes:
+            sizes[id(value)] = 0, MAX_DEPTH + 1  # found again in itself
+            found = [size(child) for child in _inner(value)]
+            values = len(found) + sum(count for count, _ in found)
+            sizes[id(value)] = values, 1 + max((depth for _, depth in found), default=-1)
+        return sizes[id(value)]
+
+    line = root.line if isinstance(root, Node) else 0
+    try:
+        values, depth = size(root)
+    except RecursionError as error:
+        raise TooDeepError(line) from error
+    if depth > MAX_DEPTH:
+        raise TooDeepError(line)
+    if values > most:
+        raise TooManyError(line, most)

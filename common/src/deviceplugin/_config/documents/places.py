@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from deviceplugin._config.documents.faults import Faults, InvalidError
-from deviceplugin._config.documents.nodes import Kind, MalformedError, Node, of_value
+from deviceplugin._config.documents.nodes import Kind, MalformedError, Node, check_size, of_value
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.suggestions import suggestion
 from deviceplugin.errors import ConfigError
 
-LONGEST: Final = 16 * 1024**2
-"""Bytes of a file that is read. A ConfigMap has at most 1 MiB."""
+LONGEST: Final = 1024**2
+"""Bytes of a file that is read: all that a ConfigMap can have."""
 _NO_YAML: Final = (
     "reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the file as .toml or "
     ".json"
@@ -95,7 +95,8 @@ class Place:
         for key in [] if known is None else [key for key in found if key not in known]:
             place = found.pop(key)
             if not (any_case and place.kind == "nothing"):
-                place.fault(f"unknown key: {suggestion(key, known or ())}")
+                advice = "" if self.faults.full else f": {suggestion(key, known or ())}"
+                place.fault(f"unknown key{advice}")
         return found
 
     def within(self, key: str) -> "Place":
@@ -198,16 +199,32 @@ def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
     return _root(language, text, Faults(locate))
 
 
+def plain_documents(text: str, name: str = "") -> list[Any]:
+    """Return all documents of a string in YAML as Python objects. Messages call it ``name``.
+
+    Raises:
+        ConfigError: It is not valid, or has more values than are read.
+    """
+    from deviceplugin._config.documents import yaml_nodes
+
+    try:
+        return yaml_nodes.plain(text)
+    except MalformedError as error:
+        line = f"line {error.line}" if error.line else ""
+        raise ConfigError(": ".join(part for part in (name, line, str(error)) if part)) from error
+
+
 def of_plain(value: Any, name: str = "") -> Place:
     """Return the outermost place of a value as ``json`` returns it; its key begins with ``name``.
 
     Raises:
-        ConfigError: Values are nested too deeply.
+        ConfigError: There are too many values, or they are nested too deeply.
     """
     try:
-        return Place(Faults(lambda _line: ""), of_value(value), name)
+        check_size(value)
     except MalformedError as error:
         raise ConfigError(f"{name}: {error}" if name else str(error)) from error
+    return Place(Faults(lambda _line: ""), of_value(value), name)
 
 
 def _root(language: str, text: str, faults: Faults) -> Place:

@@ -5,7 +5,16 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from deviceplugin._config.documents.nodes import MalformedError, Node, Path, TooDeepError, of_value
+from deviceplugin._config.documents.nodes import (
+    MAX_NODES,
+    MalformedError,
+    Node,
+    Path,
+    TooDeepError,
+    TooManyError,
+    check_size,
+    of_value,
+)
 
 _TOKEN: Final = re.compile(
     r'(?P<text>"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*)'
@@ -13,6 +22,12 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 """What is needed to find where the statements of a valid document end."""
+_NAME_OR_DOT: Final = re.compile(
+    r"""(?P<name>"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?|[\w-]+)|(?P<dot>\.)|(?P<other>[^ \t])"""
+)
+"""The parts of a dotted key. It matches something everywhere, so it is linear."""
+MOST_NAMES: Final = 50
+"""Names of a dotted key. For each, tomllib walks through all before it."""
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
 
 
@@ -24,6 +39,7 @@ def compose(text: str) -> Node | None:
     Raises:
         MalformedError: The document is not valid.
     """
+    _check_keys(text)
     try:
         document = tomllib.loads(text)
     except RecursionError as error:
@@ -32,7 +48,21 @@ def compose(text: str) -> Node | None:
         found = _PLACE.search(str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
         raise MalformedError(_PLACE.sub("", str(error)), line) from error
+    check_size(document)
     return of_value(document, _lines(text), line=1) if document else None
+
+
+def _check_keys(text: str) -> None:
+    """Raise MalformedError if a dotted key has too many names, or all of them together."""
+    dots, before, every = 0, "", 0
+    for found in _NAME_OR_DOT.finditer(text if text.count(".") >= MOST_NAMES else ""):
+        kind = found.lastgroup or ""
+        dots = 0 if kind in {"other", before} else dots + (kind == "dot")
+        before = kind
+        every += kind == "dot"
+        if dots >= MOST_NAMES or every > MAX_NODES:
+            line = text.count("\n", 0, found.start()) + 1
+            raise TooDeepError(line) if dots >= MOST_NAMES else TooManyError(line)
 
 
 def _lines(text: str) -> dict[Path, int]:

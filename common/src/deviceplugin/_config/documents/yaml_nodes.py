@@ -1,18 +1,19 @@
-"""YAML as nodes, by PyYAML."""
+"""YAML as nodes, or as plain values, by PyYAML."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from deviceplugin._config.documents.nodes import (
+    MAX_NODES,
     Kind,
     MalformedError,
     Node,
     TooDeepError,
-    check_depth,
+    check_size,
 )
 
 _TAG: Final = "tag:yaml.org,2002:"
-_MERGE: Final = f"{_TAG}merge"
-"""The kind of ``<<``."""
 _KINDS: Final[dict[str, Kind]] = {
     f"{_TAG}str": "text",
     f"{_TAG}int": "integer",
@@ -29,27 +30,57 @@ def compose(text: str) -> Node | None:
     """Return the outermost value; None for a document without any.
 
     Raises:
-        MalformedError: The document is not valid, or ``<<`` merges what is not a mapping.
+        MalformedError: The document is not valid, ``<<`` merges what is not a mapping, or there is
+            more than a limit allows.
         ImportError: PyYAML is not installed.
     """
-    import yaml
+    with _translated():
+        from deviceplugin._config.documents.yaml_loader import Loader
 
-    try:
-        loader = yaml.SafeLoader(text)
+        loader = Loader(text)
         root = loader.get_single_node()
         if root is None:
             return None
         node = _Nodes(loader).node(root)
-        check_depth(node)
+        check_size(node)
+        return node
+
+
+def plain(text: str, most: int = MAX_NODES) -> list[Any]:
+    """Return all documents as Python objects, as ``yaml.safe_load_all`` does.
+
+    They have at most ``most`` keys and values, including those that aliases repeat.
+
+    Raises:
+        MalformedError: A document is not valid, or there is more than a limit allows.
+        ImportError: PyYAML is not installed.
+    """
+    with _translated():
+        from deviceplugin._config.documents.yaml_loader import Loader
+
+        loader: Any = Loader(text, most)
+        found = []
+        while loader.check_data():
+            found.append(loader.get_data())
+        check_size(found, most)
+        return found
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise MalformedError for whatever PyYAML raises."""
+    import yaml
+
+    try:
+        yield
     except RecursionError as error:
         raise TooDeepError from error
-    except (yaml.YAMLError, ValueError) as error:
-        if isinstance(error, MalformedError):
-            raise
+    except MalformedError:
+        raise
+    except (yaml.YAMLError, *_UNREADABLE) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
         raise MalformedError(problem, mark.line + 1 if mark else 0) from error
-    return node
 
 
 class _Nodes:
@@ -84,7 +115,7 @@ class _Nodes:
         return Node(kind, line, given.value, value)
 
     def _fill(self, node: Node, given: Any) -> None:
-        own = [pair for pair in given.value if pair[0].tag != _MERGE]
+        own = [pair for pair in given.value if pair[0].tag != f"{_TAG}merge"]
         self._loader.flatten_mapping(given)
         merged = len(given.value) - len(own)
         for key, value in given.value[:merged]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.kit.cdi._directory import Directory
+from deviceplugin.kit.cdi._reading import SpecError, parse
 from deviceplugin.kit.cdi._specification import (
     Edits,
     Hook,
@@ -24,10 +25,12 @@ __all__ = [
     "Directory",
     "Edits",
     "Hook",
+    "SpecError",
     "Specification",
     "is_device_name",
     "is_kind",
     "least_version",
+    "parse",
 ]
 
 DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))

@@ -7,7 +7,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from deviceplugin._config.documents.reading import content
 from deviceplugin.kit import files
+from deviceplugin.kit.cdi._reading import LONGEST
 from deviceplugin.kit.cdi._specification import Specification
 
 _KIND: Final = re.compile(r"\bkind[\"']?\s*:\s*[\"']?([A-Za-z0-9_.-]+)/")
@@ -71,6 +73,9 @@ class Directory:
 
     def _is_own(self, path: Path) -> bool:
         # vendor.com-gpu.json can belong to vendor.com, or to a vendor called vendor.com-gpu.
-        text = path.read_text(errors="replace") if path.is_file() else ""
+        try:
+            text = content(path, LONGEST).decode(errors="replace") if path.is_file() else ""
+        except ValueError:  # we write none that is so long
+            return False
         found = _KIND.search(text)
         return found is None or found[1] == self._vendor

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from deviceplugin._config.documents.faults import bounded
+from deviceplugin._config.documents.reading import content
+from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.kit.cdi._specification import is_device_name, is_kind, least_version
 
 VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -35,6 +37,8 @@ _REQUIRED: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 }
 """Lists of container edits: the fields that each entry must have, and those that it may have."""
 _OTHER: Final = {"env", "additionalGids", "intelRdt"}
+LONGEST: Final = 16 * 1024**2
+"""Bytes of a file that is read. One that names a thousand devices has less than one MiB."""
 _DEPTH: Final = 6
 """How deep the fields of a specification lie: devices[].containerEdits.mounts[].options."""
 
@@ -67,7 +71,7 @@ def read(path: Path, newest: str = "") -> Mapping[str, Any]:
         UnreadableYAMLError: It is YAML, and PyYAML is not installed.
         OSError: It cannot be read.
     """
-    found: object = _without_nulls(_parse(path))
+    found: object = _without_nulls(parse(path))
     if not isinstance(found, dict):
         raise SpecError("is not an object with keys")
     document = cast("Mapping[str, Any]", found)
@@ -102,9 +106,15 @@ def _without_nulls(found: object, depth: int = _DEPTH) -> Any:
     return found
 
 
-def _parse(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8", errors="replace")
+def parse(path: Path) -> Any:
+    """Return what a specification file contains, whether or not a runtime would accept it.
+
+    Raises:
+        SpecError: It is not JSON or YAML, or is larger than any.
+        OSError: It cannot be read.
+    """
     try:
+        text = content(path, LONGEST).decode(errors="replace")
         return json.loads(text) if path.suffix == ".json" else _parse_yaml(text)
     except (ValueError, RecursionError, TypeError) as error:
         reason = " ".join(str(error).split())
@@ -113,13 +123,9 @@ def _parse(path: Path) -> Any:
 
 def _parse_yaml(text: str) -> Any:
     try:
-        import yaml
+        return next(iter(plain(text)), None)  # of several, the first one counts
     except ImportError as error:
         raise UnreadableYAMLError from error
-    try:
-        return next(iter(yaml.safe_load_all(text)), None)  # of several, the first one counts
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _faults(document: Mapping[str, Any], newest: str) -> Iterator[str]:

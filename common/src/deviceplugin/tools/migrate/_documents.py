@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deviceplugin._config.documents.nodes import MalformedError
+from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
 
 STANDARD_INPUT: Final = "-"
 _MOST_BYTES: Final = 16 * 1024**2
+_MOST_VALUES: Final = 500_000
+"""Keys and values of a file. A DaemonSet has some 500."""
 _NO_YAML: Final = "reading manifests needs PyYAML: pip install 'deviceplugin[yaml]'"
 
 
@@ -88,16 +92,10 @@ def _of(place: str, content: Any) -> Iterator[Document]:
 
 def _parsed(path: str, text: str) -> list[Any]:
     try:
-        import yaml
+        return plain(text, _MOST_VALUES)
     except ImportError as error:
         raise ConfigError(f"{path}: {_NO_YAML}") from error
-    try:
-        return list(yaml.safe_load_all(text))
-    except RecursionError as error:
-        raise ConfigError(f"{path}: is nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+    except MalformedError as error:
+        line = f":{error.line}" if error.line else ""
         template = "; a Helm template has to be rendered first" if "{{" in text else ""
-        raise ConfigError(f"{path}{line}: {problem}{template}") from error
+        raise ConfigError(f"{path}{line}: {error}{template}") from error

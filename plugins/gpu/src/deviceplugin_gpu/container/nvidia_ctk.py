@@ -5,7 +5,6 @@ in them. They do not follow the driver. After an upgrade, or with another MIG la
 to libraries that are gone, or to a partition that another pod holds. This module detects that.
 """
 
-import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from deviceplugin.kit.cdi import DIRECTORIES
+from deviceplugin.kit import cdi
 from deviceplugin_gpu.host import links
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
@@ -30,7 +27,6 @@ _NODES: Final = (
     re.compile(r"/dev/nvidia-caps/nvidia-cap\d+"),
 )
 """Of one GPU, and of one MIG device."""
-_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Stamp = tuple[int, int]
 
 
@@ -132,7 +128,7 @@ def _differ(given: frozenset[str], needed: frozenset[str]) -> bool:
 class Toolkit:
     """Finds generated specifications. One that has not changed is not read again."""
 
-    def __init__(self, directories: Sequence[Path] = DIRECTORIES) -> None:
+    def __init__(self, directories: Sequence[Path] = cdi.DIRECTORIES) -> None:
         self._directories = directories
         self._read: dict[Path, tuple[_Stamp, File]] = {}
 
@@ -169,7 +165,7 @@ class Toolkit:
 
 def _parse(path: Path) -> File:
     try:
-        document = _document(path, path.read_text(encoding="utf-8"))
+        document = cdi.parse(path)
         if document["kind"] != KIND:
             return File(path)
         devices = {str(one["name"]): _edits(one) for one in document["devices"]}
@@ -180,10 +176,7 @@ def _parse(path: Path) -> File:
             {name: _own_nodes(edits) for name, edits in devices.items()},
             tuple(path for path in mounts if _DRIVER.search(path)),
         )
-    except (
-        *(OSError, ValueError, TypeError, LookupError, AttributeError),
-        *(RecursionError, MemoryError, yaml.YAMLError),
-    ) as error:
+    except (OSError, TypeError, LookupError, AttributeError, cdi.SpecError) as error:
         text = str(error) or type(error).__name__
         log.warning(
             "unreadable CDI specification skipped",
@@ -199,9 +192,3 @@ def _edits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _own_nodes(edits: Mapping[str, Any]) -> frozenset[str]:
     paths = [str(node["path"]) for node in edits.get("deviceNodes") or ()]
     return frozenset(path for path in paths if any(one.fullmatch(path) for one in _NODES))
-
-
-def _document(path: Path, text: str) -> Any:
-    if path.suffix == ".json":
-        return json.loads(text)
-    return yaml.load(text, _Loader)  # noqa: S506 - a safe one

@@ -6,6 +6,8 @@ from typing import Final
 
 import grpc
 
+from deviceplugin._attribution.checkpoint import MAX_BYTES
+from deviceplugin._config.documents.reading import content
 from deviceplugin._platform.checkpoint import FILE_NAME, Recorded, decode
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.tools.doctor._check import Check
@@ -19,7 +21,7 @@ def _check(node: Node) -> Iterator[Finding]:
         yield ok(path, "does not exist; the kubelet writes it with the first list of a plugin")
         return
     try:
-        checkpoint = decode(path.read_bytes())
+        checkpoint = decode(content(path, MAX_BYTES))
     except ValueError as error:
         yield _corrupt(path, str(error))
         return
