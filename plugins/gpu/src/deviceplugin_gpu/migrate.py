@@ -175,9 +175,9 @@ def _named(workload: Workload, files: Mapping[str, Setting]) -> dict[str, str]:
     texts = {name: str(one.value) for name, one in files.items()}
     given = workload.key("config", "default")
     if given and given.value and "default" not in texts:
-        if given.value not in texts:
+        if str(given.value) not in texts:
             raise given.wrong(f"one of {', '.join(texts)}")
-        texts["default"] = texts[given.value]
+        texts["default"] = texts[str(given.value)]
     return texts
 
 
@@ -213,7 +213,7 @@ def _sharing(texts: list[dict[str, Any]], settings: dict[str, Any], result: Migr
     if any("mps" in one for one in sharing):
         result.components.append("gpu-mps")
         result.differs("MPS control daemon", "none here: keep theirs, with the same mps-root")
-        if root not in {None, _MPS_ROOT}:
+        if root not in (None, _MPS_ROOT):
             result.variables["DP_MPS_ROOT"] = str(root)
             result.differs("mps-root", f"{root}: change the path in the component gpu-mps to it")
     shared = [
@@ -233,7 +233,7 @@ def _sharing(texts: list[dict[str, Any]], settings: dict[str, Any], result: Migr
 def _driver(settings: dict[str, Any], texts: list[dict[str, Any]], result: Migration) -> None:
     """Add what the plugin needs of the driver in the strategies that use CDI."""
     strategy = settings.get("device-list-strategy") or _flag(texts, "plugin", "deviceListStrategy")
-    listed = [strategy] if isinstance(strategy, str) else strategy or []
+    listed = strategy if isinstance(strategy, list) else [strategy or ""]
     strategies = [name.strip() for text in listed for name in str(text).split(",")]
     root = str(settings.get("driver-root") or _flag(texts, "nvidiaDriverRoot") or "/")
     if root.rstrip("/") == _DRIVER_CONTAINER:

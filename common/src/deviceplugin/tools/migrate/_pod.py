@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from deviceplugin._config.quantities import size_in_bytes
 from deviceplugin.kit.migration import Migration
-from deviceplugin.tools.migrate._workloads import Found
+from deviceplugin.tools.migrate._workloads import Found, items
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
@@ -42,7 +42,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
             result.pod[key] = value
             result.differences.append(f"{key}: kept by a patch")
     result.differences += [
-        *_tolerations(found.pod),
+        *_tolerations(found),
         *_memory(found.container),
         *_rights(found, is_privileged=is_privileged),
         *_network(found),
@@ -54,9 +54,9 @@ def compare(found: Found, migration: Migration) -> Comparison:
     return result
 
 
-def _tolerations(pod: Mapping[str, Any]) -> Iterator[str]:
-    given = pod.get("tolerations") or []
-    keys = [str(one.get("key") or "all taints") for one in given if isinstance(one, Mapping)]
+def _tolerations(found: Found) -> Iterator[str]:
+    given = items(found.pod, found.workload.place, "tolerations")
+    keys = [str(one.get("key") or "all taints") for one in given]
     if "all taints" not in keys:
         listed = ", ".join(keys) or "none"
         yield (
@@ -110,8 +110,8 @@ def _network(found: Found) -> Iterator[str]:
     for key in _NAMESPACES:
         if found.pod.get(key):
             yield f"{key}: true; ours does not need it"
-    ports = found.container.get("ports") or []
-    numbers = [str(one.get("containerPort")) for one in ports if isinstance(one, Mapping)]
+    ports = items(found.container, found.workload.place, "ports")
+    numbers = [str(one.get("containerPort")) for one in ports]
     if numbers:
         yield (
             f"ports: {', '.join(numbers)}; ours is 9494, with /metrics, /healthz and /readyz, and "
@@ -129,11 +129,9 @@ def _others(found: Found) -> Iterator[str]:
     priority = found.pod.get("priorityClassName")
     if priority != "system-node-critical" and found.workload.values is None:
         yield f"priorityClassName: {priority or 'none'}; ours is system-node-critical"
-    inits = found.pod.get("initContainers") or []
-    for one in inits:
+    for one in items(found.pod, found.workload.place, "initContainers"):
         yield f"init container {one.get('name')}: not taken over"
-    containers = found.pod.get("containers") or []
-    for one in containers:
+    for one in items(found.pod, found.workload.place, "containers"):
         if one is not found.container:
             yield f"container {one.get('name')}: not taken over"
 
@@ -141,10 +139,12 @@ def _others(found: Found) -> Iterator[str]:
 def _moved(found: Found) -> Iterator[tuple[str, str]]:
     """Yield our volumes whose host paths are elsewhere, as for a kubelet with another root."""
     names = {PLUGIN_DIRECTORY: "device-plugins", _POD_RESOURCES: "pod-resources"}
-    volumes = {str(one.get("name")): one for one in found.pod.get("volumes") or []}
-    for mount in found.container.get("volumeMounts") or []:
+    place = found.workload.place
+    volumes = {str(one.get("name")): one for one in items(found.pod, place, "volumes")}
+    for mount in items(found.container, place, "volumeMounts"):
         path = str(mount.get("mountPath", "")).rstrip("/")
-        host = _mapping(volumes.get(str(mount.get("name")), {}), "hostPath").get("path", "")
+        host = _mapping(volumes.get(str(mount.get("name")), {}), "hostPath").get("path")
+        host = str(host or "")
         if path in names and host.rstrip("/") not in {"", path}:
             yield names[path], host
 

@@ -48,7 +48,7 @@ def _of_daemon_set(
 ) -> Iterator[Found]:
     place = f"{document.place}: DaemonSet {document.name}"
     pod = _get(document.content, place, "spec.template.spec", Mapping)
-    for index, container in enumerate(_items(pod, place, "containers")):
+    for index, container in enumerate(items(pod, place, "containers")):
         inside = f"{place}: containers[{index}]"
         image, tag = _image(_get(container, inside, "image", str))
         variables = dict(_variables(container, inside))
@@ -106,7 +106,7 @@ def _expanded(text: str, variables: Mapping[str, Setting]) -> str:
 
 
 def _variables(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Setting]]:
-    for index, one in enumerate(_items(container, place, "env")):
+    for index, one in enumerate(items(container, place, "env")):
         name = _get(one, f"{place}: env[{index}]", "name", str)
         if one.get("valueFrom") is None:
             value = one.get("value")
@@ -117,10 +117,10 @@ def _files(
     container: Mapping[str, Any], pod: Mapping[str, Any], place: str, maps: Mapping[str, Document]
 ) -> Iterator[tuple[str, str]]:
     """Yield path and content of each file of a ConfigMap that is mounted."""
-    volumes = {str(one.get("name")): one for one in _items(pod, place, "volumes")}
-    for mount in _items(container, place, "volumeMounts"):
+    volumes = {str(one.get("name")): one for one in items(pod, place, "volumes")}
+    for mount in items(container, place, "volumeMounts"):
         source = volumes.get(str(mount.get("name")), {}).get("configMap")
-        if not isinstance(source, Mapping) or source.get("name") not in maps:
+        if not isinstance(source, Mapping) or str(source.get("name")) not in maps:
             continue
         path, only = str(mount.get("mountPath", "")), mount.get("subPath")
         for name, text in _contents(maps[str(source["name"])], source).items():
@@ -136,9 +136,9 @@ def _contents(config_map: Document, source: Mapping[str, Any]) -> dict[str, str]
     if not isinstance(data, Mapping):
         raise Setting(f"{place}: data", data).wrong("a mapping of strings")
     texts = {str(key): str(text) for key, text in data.items()}
-    if items := source.get("items"):
-        return {str(one["path"]): texts[one["key"]] for one in items if one.get("key") in texts}
-    return texts
+    chosen = items(source, place, "items")
+    found = {str(one.get("path")): texts.get(str(one.get("key"))) for one in chosen}
+    return {path: text for path, text in found.items() if text is not None} if chosen else texts
 
 
 def _strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
@@ -150,7 +150,12 @@ def _strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
     return found
 
 
-def _items(given: Mapping[str, Any], place: str, key: str) -> list[Mapping[str, Any]]:
+def items(given: Mapping[str, Any], place: str, key: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list at ``key``; none if it is absent.
+
+    Raises:
+        ConfigError: It is something else.
+    """
     found = given.get(key)
     if found is None:
         return []

@@ -1,0 +1,154 @@
+"""A manifest of which any place is odd: an overlay, or one clear error, and never a traceback."""
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from deviceplugin.__main__ import main
+from migration.peers import config_map, daemon_set, mounting
+
+ODD: Final[tuple[Any, ...]] = (
+    5,
+    None,
+    True,
+    -1.5,
+    "",
+    "x",
+    [],
+    {},
+    [[1]],
+    ["x", 5],
+    {"a": {"b": [None]}},
+    {5: 6},
+)
+Path_ = tuple[str | int, ...]
+SQUAT: Final = [
+    config_map(
+        "conf", **{"config.yaml": "devices: [{name: aa, groups: [{paths: [{path: /dev/a}]}]}]"}
+    ),
+    daemon_set(
+        "squat/generic-device-plugin:0.2.1",
+        "--config=/c/config.yaml",
+        env={"A": "b"},
+        tolerations=[{"operator": "Exists"}],
+        nodeSelector={"a": "b"},
+        initContainers=[{"name": "first"}],
+        hostNetwork=True,
+        priorityClassName="high",
+        volumes=[
+            {
+                "name": "file",
+                "configMap": {
+                    "name": "conf",
+                    "items": [{"key": "config.yaml", "path": "config.yaml"}],
+                },
+            },
+            {"name": "plugins", "hostPath": {"path": "/srv/kubelet/device-plugins"}},
+        ],
+        container={
+            "ports": [{"containerPort": 8080}],
+            "resources": {"limits": {"memory": "20Mi", "cpu": 1}},
+            "securityContext": {"privileged": True, "capabilities": {"add": ["SYS_ADMIN"]}},
+            "livenessProbe": {},
+            "volumeMounts": [
+                {"name": "file", "mountPath": "/c/config.yaml", "subPath": "config.yaml"},
+                {"name": "plugins", "mountPath": "/var/lib/kubelet/device-plugins"},
+            ],
+        },
+    ),
+]
+NVIDIA: Final = [
+    daemon_set(
+        "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+        "--mig-strategy=mixed",
+        env={"DEVICE_LIST_STRATEGY": "envvar"},
+        **mounting("conf", "/config"),
+    )
+]
+VALUES: Final = [
+    {
+        "image": {"repository": "nvcr.io/nvidia/k8s-device-plugin", "tag": "v0.20.0"},
+        "config": {"default": "a", "map": {"a": "version: v1\n"}},
+        "deviceListStrategy": ["cdi-cri"],
+        "tolerations": [{"key": "a"}],
+        "mps": {"root": "/run/mps"},
+    }
+]
+MANIFESTS: Final = (SQUAT, NVIDIA, VALUES)
+
+
+def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Yield the paths of all values in ``value``."""
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inner:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+def replaced(value: Any, path: Path_, odd: object) -> Any:
+    """Return ``value`` with ``odd`` at ``path``."""
+    if not path:
+        return odd
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], odd)
+    return copy
+
+
+ONE = st.sampled_from(MANIFESTS).flatmap(
+    lambda documents: st.tuples(
+        st.just(documents),
+        st.sampled_from(sorted(places(documents), key=str)),
+        st.sampled_from(ODD),
+    )
+)
+SPEC = (1, "spec", "template", "spec")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file for the manifest."""
+    return tmp_path_factory.mktemp("migrate") / "peer.yaml"
+
+
+@given(one=ONE)
+@example(one=(SQUAT, (*SPEC, "tolerations"), 5))
+@example(one=(SQUAT, (*SPEC, "initContainers"), "x"))
+@example(one=(SQUAT, (*SPEC, "initContainers", 0), None))
+@example(one=(SQUAT, (*SPEC, "containers", 0, "ports"), 5))
+@example(one=(SQUAT, (*SPEC, "volumes", 1, "hostPath", "path"), 5))
+@example(one=(SQUAT, (*SPEC, "volumes", 0, "configMap", "name"), []))
+@example(one=(SQUAT, (*SPEC, "volumes", 0, "configMap", "items"), 5))
+@example(one=(SQUAT, (*SPEC, "volumes", 0, "configMap", "items", 0), "x"))
+@example(one=(VALUES, (0, "config", "default"), [[1]]))
+@example(one=(VALUES, (0, "deviceListStrategy"), 5))
+def test_an_odd_place_is_an_overlay_or_a_clear_error(
+    file: Path, one: tuple[list[Any], Path_, object]
+) -> None:
+    file.write_text(yaml.safe_dump_all(replaced(*one)), encoding="utf-8")
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["migrate", str(file)])
+    lines = err.getvalue().splitlines()
+    assert (status == 2) == bool(lines) == (not out.getvalue())
+    assert all(line.startswith("deviceplugin migrate: ") for line in lines)
+
+
+def test_tolerations_that_are_no_list_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "peer.yaml"
+    path.write_text(yaml.safe_dump_all(SQUAT))
+    assert 0 == main(["migrate", str(path)])
+    path.write_text(yaml.safe_dump_all(replaced(SQUAT, (*SPEC, "tolerations"), 5)))
+    capsys.readouterr()
+    assert 2 == main(["migrate", str(path)])
+    place = f"{path}: document 2: DaemonSet kube-system/peer: containers[0]"
+    expected = f"deviceplugin migrate: {place}: tolerations: 5 is not a list of mappings"
+    assert ["", expected] == [text.rstrip() for text in capsys.readouterr()]
