@@ -11,8 +11,10 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._config.documents.faults import MOST
 from deviceplugin._dra.naming import pool_name
 from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.error_messages import reason_of
 from drivers.driver_node import DRIVER, NODE, RESOURCE, DriverNode, Gophers, gopher, result
 
 
@@ -154,6 +156,23 @@ def test_all_faults_are_in_one_line(node: TalkativeNode) -> None:
     text = node.refusal(claim)
     assert "mood: unknown key" in text
     assert "; parameters.volume: 'x'" in text
+
+
+def test_many_faults_are_a_short_message(node: TalkativeNode) -> None:
+    unknown: Any = {f"key{number}": number for number in range(20_000)}
+    claim = node.allocate("one", result("gary"), config=[say(**unknown)])
+    text = node.refusal(claim)
+    assert text.startswith("claim default/one: request one: in the claim itself: parameters.key0: ")
+    assert MOST == text.count("unknown key")
+    assert text.endswith(f"; {20_000 - MOST} more")
+    assert len(reason_of(dp.AllocationError(text))) <= 400
+
+
+@pytest.mark.parametrize("number", [10**18, 10**4000, -(10**18), 1e309, True, "1e3", [1]])
+def test_a_number_is_a_whole_one_of_64_bits(node: TalkativeNode, number: object) -> None:
+    claim = node.allocate("one", result("gary"), config=[say(volume=number)])
+    text = node.refusal(claim)
+    assert "is not a whole number" in text or "has more than 18 digits" in text
 
 
 def test_a_plugin_that_takes_no_parameters_refuses_them(tmp_path: Path) -> None:

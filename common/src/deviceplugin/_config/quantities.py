@@ -8,6 +8,8 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 DURATION_PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+TOO_LARGE: Final = 10**18
+"""Whole numbers are smaller, and larger than its negative, so all fit into 64 bits."""
 LONGEST: Final = timedelta(days=36500)
 """100 years. Far less than what the clocks of Python and the kernel can count."""
 

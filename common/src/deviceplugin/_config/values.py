@@ -75,8 +75,16 @@ def _single(value: Any, kind: Any) -> Any:
         raise ValueError(f"is not {_NAMES[kind]}")
     try:
         return _PARSERS[kind](str(value))
+    except OverflowError:
+        raise ValueError("has more than 18 digits") from None
     except ValueError:
         raise ValueError(f"is not {_NAMES[kind]}") from None
+
+
+def _whole(text: str) -> int:
+    if abs(number := int(text)) >= quantities.TOO_LARGE:
+        raise OverflowError(text)
+    return number
 
 
 def _number(text: str) -> float:
@@ -140,7 +148,7 @@ def check_url(text: str) -> None:
 
 _PARSERS: Final[dict[Any, Any]] = {
     str: str,
-    int: int,
+    int: _whole,
     float: _number,
     Path: _path,
     timedelta: _duration,

@@ -67,13 +67,18 @@ def path() -> Kind[Path]:
 
 
 def integer(least: int = 0, most: int | None = None) -> Kind[int]:
-    """Return the kind of whole numbers from ``least`` to ``most``, both included."""
+    """Return the kind of whole numbers from ``least`` to ``most``, both included.
+
+    Without ``most``, they have at most 18 digits.
+    """
     wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")
 
     def read(place: Place) -> int:
         value = _integer(place)
         if value is None or value < least or (most is not None and value > most):
             raise place.wrong(wanted)
+        if value >= quantities.TOO_LARGE:
+            raise place.fault("has more than 18 digits")
         return value
 
     limits = {"minimum": least, **({} if most is None else {"maximum": most})}
