@@ -7,7 +7,10 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._inventory.published import Resource
+from deviceplugin._kubelet.endpoint_status import EndpointStatus
+from deviceplugin._telemetry.allowance import ALL_AT_ONCE, ALL_PAUSE, AT_ONCE, PAUSE
 from deviceplugin._telemetry.events import Events
+from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 
@@ -18,13 +21,16 @@ class Told:
         caplog.set_level(logging.INFO)
         self._caplog = caplog
         self.events = Events()
-        self.changes = HealthChanges(self.events)
+        self.now = 0.0
+        self.changes = HealthChanges(self.events, lambda: self.now)
         self.resource = Resource(RESOURCE, ScriptedPlugin())
 
     def of(self, *devices: dp.Device) -> list[tuple[str, str]]:
         """Publish ``devices`` and return what is told of them: the event and the reason."""
         self._caplog.clear()
         self.changes.report(self.resource, self.resource.publish(devices))
+        if self._caplog.records:
+            self.last = self._caplog.records[-1]
         return [(r.getMessage(), vars(r).get("reason", "")) for r in self._caplog.records]
 
 
@@ -86,3 +92,76 @@ def test_many_changes_get_one_line_more(told: Told) -> None:
     one_by_one = [("device is unhealthy", "out of order")] * 10
     assert [*one_by_one, ("health of more devices changed", "")] == found
     assert "3 healthy, 2 unhealthy" == told.events.latest()[0].detail
+
+
+def flap(told: Told, changes: int) -> list[tuple[str, str]]:
+    """Let a device change so many times, and return all that is told."""
+    states = (dp.Device("a"), sick("a", "too hot"))
+    return [one for number in range(changes) for one in told.of(states[number % 2])]
+
+
+def test_a_device_that_flaps_is_told_of_a_few_times_and_its_last_state_later(told: Told) -> None:
+    found = flap(told, 1000)
+    assert (AT_ONCE, "device is healthy") == (len(found), found[0][0])
+    told.now = PAUSE - 1
+    assert [] == told.of(sick("a", "too hot"))
+    told.now = PAUSE
+    assert [("device is unhealthy", "too hot")] == told.of(sick("a", "too hot"))
+    assert 1000 - AT_ONCE - 1 == vars(told.last)["skipped"]
+    told.now = 10 * PAUSE
+    assert [] == told.of(sick("a", "too hot"))
+
+
+def test_a_day_of_a_device_that_flaps_is_few_lines(told: Told) -> None:
+    lines = 0
+    for _ in range(24 * 6):
+        lines += len(flap(told, 20))
+        told.now += PAUSE
+    assert AT_ONCE + 24 * 6 - 1 == lines
+
+
+def test_a_device_that_flaps_hides_no_other(told: Told) -> None:
+    flap(told, 100)
+    assert [("device is healthy", "")] == told.of(dp.Device("b"))
+
+
+def test_devices_with_a_new_name_each_time_are_told_of_within_a_limit(told: Told) -> None:
+    lines = [one for number in range(500) for one in told.of(dp.Device(f"a{number}"))]
+    assert ALL_AT_ONCE == len(lines)
+    told.now = ALL_PAUSE
+    assert [("device is healthy", "")] == told.of(dp.Device("a500"))
+    assert 500 - ALL_AT_ONCE == vars(told.last)["gone"]
+
+
+def test_what_waits_is_told_of_when_the_resource_is_looked_at_again(told: Told) -> None:
+    for number in range(ALL_AT_ONCE):
+        told.of(dp.Device(f"a{number}"))
+    many = [sick(f"b{number:02}") for number in range(12)]
+    assert [] == told.of(*many)
+    told.now = 11 * ALL_PAUSE
+    found = [event for event, _ in told.of(*many)]
+    assert [*["device is unhealthy"] * 10, "health of more devices changed"] == found
+    assert [] == told.of(*many)
+
+
+def test_a_resource_that_comes_and_goes_with_its_device_has_one_allowance(told: Told) -> None:
+    lines = 0
+    for _ in range(100):
+        lines += len(told.of(dp.Device("a")))
+        told.of()
+        told.changes.forget(RESOURCE)
+    assert AT_ONCE == lines
+
+
+def test_a_resource_that_comes_and_goes_is_told_of_within_a_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    metrics = Metrics()
+    for _ in range(100):
+        status = EndpointStatus(RESOURCE, metrics)
+        status.registered()
+        status.withdrawn()
+    EndpointStatus("example.com/other", metrics).lost("the stream ended")
+    found = [record.getMessage() for record in caplog.records]
+    assert [*["registered", "resource withdrawn"] * (AT_ONCE // 2), "registration lost"] == found

@@ -128,8 +128,9 @@ class Endpoints:
             endpoint, sleeper = running
             endpoint.stop()
             join([sleeper], _HANDOVER_TIMEOUT)
-            log.info("resource withdrawn", extra={"resource": resource.name})
-            self._metrics.events.add("resource withdrawn", resource=resource.name)
+            if self._metrics.events.registrations.take(resource.name):
+                log.info("resource withdrawn", extra={"resource": resource.name})
+                self._metrics.events.add("resource withdrawn", resource=resource.name)
 
     # Their thread.
 

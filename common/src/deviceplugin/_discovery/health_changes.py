@@ -1,10 +1,13 @@
 """Reporting devices whose health has changed, in the log and on the page."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.allowance import Allowance
 from deviceplugin._telemetry.events import Events
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
@@ -19,37 +22,59 @@ class HealthChanges:
     """Reports changes of health of one plugin's devices. Not thread-safe by itself.
 
     While a device stays unhealthy or degraded, a reason that merely varies is not reported each
-    time.
+    time. A device that changes all the time is reported within an `Allowance`, with the number of
+    changes that were not, and its last state as soon as that is allowed.
     """
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, clock: Callable[[], float] = time.monotonic) -> None:
         self._events = events
         self._reasons: dict[str, Problems] = {}
         """The reasons of unhealthy and degraded devices, by resource."""
+        self._waiting: dict[str, Counter[str]] = {}
+        """How often devices have changed since they were last reported, by resource."""
+        self._gone = 0
+        """Changes of devices that were gone before they were reported."""
+        self._allowance = Allowance(clock)
 
     def report(self, resource: Resource, changed: Sequence[Device]) -> None:
-        """Report the news among ``changed``, which ``publish`` returned."""
-        if not changed:
+        """Report the news among ``changed``, which ``publish`` returned, and what has waited."""
+        name = resource.name
+        if not (changed or self._waiting.get(name)):
             return
-        reasons = self._reasons.setdefault(resource.name, Problems(log))
+        reasons = self._reasons.setdefault(name, Problems(log))
         reasons.keep(resource.devices)
-        news = [device for device in changed if _is_news(device, reasons)]
-        for device in news[:_MANY]:
-            self._report_one(resource.name, device)
-        if more := news[_MANY:]:
-            self._report_more(resource.name, more)
+        waiting = self._waiting.setdefault(name, Counter())
+        waiting.update(device.id for device in changed if _is_news(device, reasons))
+        for gone in waiting.keys() - resource.devices.keys():
+            self._gone += waiting.pop(gone)
+        ready = [one for one in waiting if self._allowance.has(f"{name} {one}")]
+        for one in ready[:_MANY]:
+            if self._allowance.take(f"{name} {one}"):
+                self._report_one(name, resource.devices[one], waiting.pop(one) - 1)
+        if (more := ready[_MANY:]) and self._allowance.take():
+            self._report_more(name, [resource.devices[one] for one in more])
+            for one in more:
+                del waiting[one]
 
     def forget(self, resource: str) -> None:
         """Forget ``resource``, which was withdrawn."""
         self._reasons.pop(resource, None)
+        self._gone += self._waiting.pop(resource, Counter()).total()
 
-    def _report_one(self, resource: str, device: Device) -> None:
+    def _report_one(self, resource: str, device: Device, skipped: int) -> None:
         reason = device.health.reason
         well = "device is degraded" if reason else "device is healthy"
         event = well if device.health else "device is unhealthy"
         self._events.add(event, resource=resource, device=device.id, detail=reason)
-        fields = {"resource": resource, "device": device.id}
-        log.info(event, extra={**fields, **({"reason": reason} if reason else {})})
+        gone, self._gone = self._gone, 0
+        fields = {
+            "resource": resource,
+            "device": device.id,
+            "reason": reason,
+            "skipped": skipped,
+            "gone": gone,
+        }
+        log.info(event, extra={key: value for key, value in fields.items() if value})
 
     def _report_more(self, resource: str, devices: Sequence[Device]) -> None:
         event = "health of more devices changed"

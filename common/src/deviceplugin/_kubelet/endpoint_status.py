@@ -62,22 +62,27 @@ class EndpointStatus:
 
     def registered(self) -> None:
         """Report that the kubelet accepted the resource: earlier problems are over."""
-        log.info("registered", extra={"resource": self._resource})
-        self._metrics.events.add("registered", resource=self._resource)
+        if self._is_told():
+            log.info("registered", extra={"resource": self._resource})
+            self._metrics.events.add("registered", resource=self._resource)
         self._problems.over(_SERVE)
         self._failures.over(_SERVE)
 
     def lost(self, reason: str) -> None:
         """Report why the registration was lost."""
-        log.info("registration lost", extra={"resource": self._resource, "reason": reason})
-        self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
+        if self._is_told():
+            log.info("registration lost", extra={"resource": self._resource, "reason": reason})
+            self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
 
     def withdrawn(self) -> None:
         """Report that the kubelet need not watch the resource any more."""
-        event = "resource withdrawn"
-        log.info(event, extra={"resource": self._resource})
-        self._metrics.events.add(event, resource=self._resource)
+        if self._is_told():
+            log.info("resource withdrawn", extra={"resource": self._resource})
+            self._metrics.events.add("resource withdrawn", resource=self._resource)
+
+    def _is_told(self) -> bool:
+        return self._metrics.events.registrations.take(self._resource)
 
     def unserved(self) -> None:
         """Set its metric to "not registered", because its server is about to stop."""

@@ -5,6 +5,8 @@ import time
 from collections import deque
 from typing import Final, NamedTuple
 
+from deviceplugin._telemetry.allowance import Allowance
+
 MAX_EVENTS: Final = 100
 """Events that are kept; earlier ones are in the log."""
 _MAX_TEXT: Final = 300
@@ -29,6 +31,8 @@ class Events:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self.registrations = Allowance()
+        """Of lines about resources that come and go; metrics count them all."""
 
     def add(self, event: str, *, resource: str = "", device: str = "", detail: str = "") -> None:
         """Record that ``event`` happened now."""
