@@ -1,5 +1,6 @@
 """Names for slices: whatever an id or a resource is called, the API server accepts its name."""
 
+import hashlib
 import random
 from functools import partial
 
@@ -14,6 +15,8 @@ from deviceplugin._dra.naming import (
     attribute_names,
     device_name,
     device_names,
+    former_name,
+    is_former,
     pool_name,
     slice_name,
 )
@@ -22,6 +25,8 @@ from dra.slice_rules import IDENTIFIER, LABEL, SUBDOMAIN
 from scripted_plugin import ScriptedPlugin
 
 DRIVER = "gopher.example.com"
+ALIKE = ["SEriALnuMBERofAnad", "SeRIalNUmberoFAnad"]
+"""Two ids that had one name."""
 IDS = st.text(min_size=1, max_size=63) | st.from_regex(r"[-a-fA-F0-9:._/]{1,63}", fullmatch=True)
 DOMAINS = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <= 244)
 LASTS = st.from_regex(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]", fullmatch=True)
@@ -41,7 +46,32 @@ NODES = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <
 )
 def test_names_of_devices(device_id: str, name: str) -> None:
     """They are written down here because a claim that is allocated has them."""
-    assert name == device_name(device_id)
+    assert name == former_name(device_id)
+    digits = hashlib.sha256(device_id.encode()).hexdigest()
+    begin, hyphen, hashed = name.rpartition("-")
+    longer = name if hashed != digits[:8] else f"{begin}{hyphen}{digits[8:12]}--{digits[:8]}"
+    assert longer == device_name(device_id)
+
+
+def test_names_have_enough_digits_that_nobody_finds_a_second_id_for_one() -> None:
+    assert former_name(ALIKE[0]) == former_name(ALIKE[1])  # found among 100,000
+    assert {device_name(one): one for one in ALIKE} == device_names(ALIKE)
+    assert {} == device_names(ALIKE, former_name)
+
+
+@given(IDS, IDS)
+def test_a_former_name_is_no_other_devices_name_now(one: str, other: str) -> None:
+    assert one == other or former_name(one) != device_name(other)
+    assert is_former(former_name(one)) == (former_name(one) != one)
+    assert not is_former(device_name(one))
+
+
+@given(IDS)
+def test_an_id_that_is_called_like_a_former_or_present_name_is_another_device(one: str) -> None:
+    for name in (former_name(one), device_name(one)):
+        assert one == name or {device_name(name), former_name(name)}.isdisjoint(
+            {device_name(one), former_name(one)}
+        )
 
 
 @given(st.lists(IDS, unique=True, max_size=30), st.randoms())
@@ -63,7 +93,7 @@ def test_a_name_never_becomes_that_of_the_device_that_is_called_so(device_id: st
 
 
 def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naming, "_hash", lambda *_texts: "00000000")
+    monkeypatch.setattr(naming, "_digits", lambda *_texts: "0" * 64)
     assert {"c": "c"} == device_names(["A", "a:", "A:", "c"])
 
 
@@ -151,6 +181,7 @@ def test_a_claim_may_have_a_share_by_its_own_name_or_by_that_of_the_whole() -> N
     pool = pool_name("node", "example.com/gpu")
     assert ["alone"] == [name for _, _, name in place(("example.com/gpu", "alone"))]
     share = list(place(("example.com/gpu", "gpu::0")))
-    assert [("d.example.com", pool, device_name("gpu::0")), ("d.example.com", pool, "gpu")] == share
+    names = [device_name("gpu::0"), former_name("gpu::0"), "gpu"]
+    assert [("d.example.com", pool, name) for name in names] == share
     gone = names_of("d.example.com", "node", ("example.com/gpu", "gpu::0"), None)
-    assert share[:1] == list(gone)
+    assert share[:2] == list(gone)

@@ -256,7 +256,10 @@ class Dra(DraFront):
         # only a minute later.
         complete = self._registered_once and self._discovered()
         offered = offers(self._ownership, self._resources(), complete=complete)
-        return withheld(offered) if offered and self._unusable() else offered
+        if offered and self._unusable():
+            return withheld(offered)
+        former = {key for one in self._driver.records().values() for key in one.formerly_named}
+        return withheld(offered, former) if offered and former else offered
 
     def _unusable(self) -> str:
         """Return why no claim can be prepared, as far as directories of the host matter."""

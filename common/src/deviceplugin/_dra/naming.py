@@ -4,11 +4,15 @@ Each is computed from one id or name alone, so it is the same after a restart an
 of this program. What is valid stays as it is. Anything else is changed as little as possible and
 ends in a hash of what it was, so that two ids never get one name. A valid name that ends as if it
 had such a hash gets one too.
+
+Ids of devices can be chosen by whoever makes a device, so their hashes have 12 digits, as in
+``gpu-1c2d--5f3a9b7e``. Earlier releases had the last 8 of them. Claims have such former names. No
+former name is the name of another device now, because two hyphens before a hash occur in none.
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -21,23 +25,42 @@ _HASH: Final = 8
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MORE: Final = 4
+"""Further digits for devices."""
 _HASHED: Final = re.compile(rf"(.*[-_])?[0-9a-f]{{{_HASH}}}", re.DOTALL)
 """What looks as if it ended in a hash."""
+_LONG_HASHED: Final = re.compile(rf"(.*-)?[0-9a-f]{{{_MORE}}}--[0-9a-f]{{{_HASH}}}", re.DOTALL)
 _NOT_IN_LABEL: Final = re.compile(r"[^a-z0-9]+")
 _NOT_IN_IDENTIFIER: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 def device_name(device_id: str) -> str:
     """Return the name in slices of the device ``device_id``, a DNS label."""
-    return _label(device_id, MAX_LABEL)
+    former = former_name(device_id)
+    if former == device_id:
+        return device_id
+    base = former[:-_HASH].rstrip("-")[: MAX_LABEL - _HASH - _MORE - 3].rstrip("-")
+    digits = _digits(device_id)
+    more = f"{digits[_HASH : _HASH + _MORE]}--{digits[:_HASH]}"
+    return f"{base}-{more}" if base else more
 
 
-def device_names(ids: Iterable[str]) -> dict[str, str]:
-    """Return the ids by the names of their devices.
+def former_name(device_id: str) -> str:
+    """Return the name of the device in earlier releases, which claims may have."""
+    return label(device_id)
+
+
+def is_former(name: str) -> bool:
+    """Return whether ``name`` is one that devices had in earlier releases, and have no more."""
+    return bool(_HASHED.fullmatch(name)) and not _LONG_HASHED.fullmatch(name)
+
+
+def device_names(ids: Iterable[str], name: Callable[[str], str] = device_name) -> dict[str, str]:
+    """Return the ids by the names of their devices, which ``name`` gives.
 
     Two ids whose names are the same are both absent: a name never means two devices.
     """
-    named = {device_id: device_name(device_id) for device_id in ids}
+    named = {device_id: name(device_id) for device_id in ids}
     uses = Counter(named.values())
     return {name: device_id for device_id, name in named.items() if uses[name] == 1}
 
@@ -112,7 +135,8 @@ def _as_identifier(name: str) -> str:
     return found if _IDENTIFIER.fullmatch(found) else f"_{found}"
 
 
-def _label(text: str, longest: int) -> str:
+def label(text: str, longest: int = MAX_LABEL) -> str:
+    """Return a DNS label for ``text``, which stands in a configuration."""
     if len(text) <= longest and _LABEL.fullmatch(text) and not _HASHED.fullmatch(text):
         return text
     return _hashed(_NOT_IN_LABEL.sub("-", text.lower()).strip("-"), text, "-", longest)
@@ -121,7 +145,7 @@ def _label(text: str, longest: int) -> str:
 def _subdomain(text: str) -> str:
     if _SUBDOMAIN.fullmatch(text) and not _HASHED.fullmatch(text):
         return text
-    return _label(text, MAX_LABEL)
+    return label(text)
 
 
 def _hashed(base: str, of: str, separator: str, longest: int) -> str:
@@ -130,5 +154,8 @@ def _hashed(base: str, of: str, separator: str, longest: int) -> str:
 
 
 def _hash(*texts: str) -> str:
-    joined = "\0".join(texts)
-    return sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return _digits(*texts)[:_HASH]
+
+
+def _digits(*texts: str) -> str:
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

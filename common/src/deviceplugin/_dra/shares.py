@@ -1,9 +1,9 @@
 """Devices that are shares of one: slices have that one, and Kubernetes counts its shares."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from deviceplugin._dra.naming import device_names
+from deviceplugin._dra.naming import device_name, device_names
 from deviceplugin.model import Device
 
 SHARES: Final = "shares"
@@ -41,10 +41,10 @@ class PoolNames(NamedTuple):
                 yield singles[one], one, ()
 
 
-def names_in(devices: Mapping[str, Device]) -> PoolNames:
+def names_in(devices: Mapping[str, Device], name: Callable[[str], str] = device_name) -> PoolNames:
     """Return the names of ``devices``, and of those that they are shares of."""
     groups = shared(devices)
-    named = device_names([*devices, *groups])
+    named = device_names([*devices, *groups], name)
     return PoolNames(
         {name: one for name, one in named.items() if one not in groups},
         {name: groups[one] for name, one in named.items() if one in groups},

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims.results import Result
-from deviceplugin._dra.naming import pool_name
+from deviceplugin._dra.naming import former_name, pool_name
 from deviceplugin._dra.shares import PoolNames, names_in
 from deviceplugin._inventory.published import Resource
 from deviceplugin.errors import AllocationError, UnhealthyDeviceError, UnknownDeviceError
@@ -64,7 +64,7 @@ class Locator:
         self._node = node
         self._resources = resources
         self._discovered = discovered
-        self._names: dict[str, tuple[Mapping[str, Device] | None, PoolNames]] = {}
+        self._names: dict[str, tuple[Mapping[str, Device] | None, *tuple[PoolNames, ...]]] = {}
         """By resource: the devices that the names were made of, and what the names stand for."""
 
     def resource(self, name: str) -> Resource | None:
@@ -107,10 +107,13 @@ class Locator:
     def _devices(self, resource: Resource, name: str) -> tuple[Sequence[Device], str]:
         """Return the device of that name; or all shares of it, and its id."""
         devices = resource.devices
-        made_of, names = self._names.get(resource.name, (None, PoolNames({}, {}, {})))
+        made_of, *both = self._names.get(resource.name, (None,))
         if made_of is not devices:
-            names = names_in(devices)
-            self._names[resource.name] = devices, names
-        if name in names.shared:
-            return [devices[one] for one in names.shared[name]], names.wholes[name]
-        return [devices[names.devices[name]]] if name in names.devices else [], ""
+            both = [names_in(devices), names_in(devices, former_name)]
+            self._names[resource.name] = devices, *both
+        for names in both:  # a claim that an earlier release has offered has a former name
+            if name in names.shared:
+                return [devices[one] for one in names.shared[name]], names.wholes[name]
+            if name in names.devices:
+                return [devices[names.devices[name]]], ""
+        return [], ""

@@ -6,7 +6,7 @@ from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import ClaimedPlace
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.published import Resource
 
 
@@ -14,10 +14,14 @@ def names_of(driver: str, node: str, key: Key, resource: Resource | None) -> Ite
     """Yield the places by which a claim may have the device ``key``: a share also by the whole."""
     name, device_id = key
     pool = pool_name(node, name)
-    yield driver, pool, device_name(device_id)
+    ids = [device_id]
     device = resource.devices.get(device_id) if resource is not None else None
     if device is not None and device.share_of:
-        yield driver, pool, device_name(device.share_of)
+        ids.append(device.share_of)
+    for one in ids:
+        yield from dict.fromkeys(
+            [(driver, pool, device_name(one)), (driver, pool, former_name(one))]
+        )
 
 
 def places_of(driver: str, records: Iterable[Record]) -> Mapping[Place, Collection[Key]]:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.naming import device_name
+from deviceplugin._dra.naming import device_name, former_name, is_former
 
 _VERSION: Final = 1
 """Raise it when an older release would take a record for something else than it is."""
@@ -71,7 +71,7 @@ class RecordedDevice:
     @property
     def is_share(self) -> bool:
         """Whether it is held as a share: its name in the pool is that of a shared device."""
-        return self.name != device_name(self.id)
+        return self.name not in {device_name(self.id), former_name(self.id)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,14 @@ class Record:
     def shares(self) -> frozenset[Key]:
         """Those of ``held`` that are held as shares of another device."""
         return frozenset(one.key for one in self.devices if not one.admin and one.is_share)
+
+    @property
+    def formerly_named(self) -> frozenset[Key]:
+        """Those of ``held`` that it has by names of earlier releases.
+
+        Kubernetes does not know that the devices that are in slices now are the same.
+        """
+        return frozenset(one.key for one in self.devices if not one.admin and is_former(one.name))
 
     @property
     def paths(self) -> Sequence[str]:

@@ -5,8 +5,8 @@ from typing import Literal, NamedTuple
 
 from deviceplugin._attribution.ownership import OfferState, Ownership
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.naming import pool_name
-from deviceplugin._dra.shares import names_in
+from deviceplugin._dra.naming import former_name, pool_name
+from deviceplugin._dra.shares import PoolNames, names_in
 from deviceplugin._inventory.published import Resource
 from deviceplugin.model import Health
 
@@ -74,14 +74,21 @@ class HealthReport:
             pool = pool_name(self._node, resource.name)
             stopped = self._stopping and resource.plugin.needs_process
             states = self._ownership.offered(resource)
-            names = names_in({device_id: state.device for device_id, state in states.items()})
-            places = {name: (one,) for name, one in names.devices.items()} | dict(names.shared)
+            devices = {device_id: state.device for device_id, state in states.items()}
+            names, former = names_in(devices), names_in(devices, former_name)
+            places = {
+                name: ids for name, ids in _places(former).items() if (pool, name) in claimed
+            } | _places(names)
             shares = {one for ids in names.shared.values() for one in ids}
             for name, ids in places.items():
                 # A share is known by the device that it is of, unless a claim has it by its own.
                 is_known = name in names.shared or ids[0] not in shares
                 if (is_known and states[ids[0]].offered) or (pool, name) in claimed:
                     yield _health(pool, name, [states[one] for one in ids], stopped=stopped)
+
+
+def _places(names: PoolNames) -> dict[str, Sequence[str]]:
+    return {name: (one,) for name, one in names.devices.items()} | dict(names.shared)
 
 
 def _health(pool: str, name: str, states: Sequence[OfferState], *, stopped: bool) -> DeviceHealth:

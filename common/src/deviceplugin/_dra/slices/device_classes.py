@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from deviceplugin._dra.naming import device_name
+from deviceplugin._dra.naming import label
 
 
 def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, An
 
 
 def _name(driver: str, resource: str, *, alone: bool) -> str:
-    return driver if alone else f"{device_name(resource.partition('/')[2])}.{driver}"
+    return driver if alone else f"{label(resource.partition('/')[2])}.{driver}"
 
 
 def _expression(driver: str, resource: str) -> str:

@@ -1,6 +1,6 @@
 """What a driver offers: the devices that belong into the slices of its node, by pool."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -38,10 +38,18 @@ def offers(
     return {name: ownership.offered(resource) for name, resource in resources.items()}
 
 
-def withheld(given: Offers) -> Offers:
-    """Return ``given``, with a taint for each device, so that no other pod gets it for now."""
+def withheld(given: Offers, only: Collection[Key] | None = None) -> Offers:
+    """Return ``given``, with a taint for each device, so that no other pod gets it for now.
+
+    If ``only`` is given, these devices get it.
+    """
     return {
-        name: {key: one if one.taint else one._replace(taint=HELD) for key, one in states.items()}
+        name: {
+            one: state._replace(taint=HELD)
+            if not state.taint and (only is None or (name, one) in only)
+            else state
+            for one, state in states.items()
+        }
         for name, states in given.items()
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 
@@ -154,7 +154,9 @@ class Inventory:
         node = part.pool_name.partition("/")[0]
         if node not in self._places:
             self._places[node] = {
-                (pool_name(node, key[0]), device_name(key[1])): key for key in self._of_plugins
+                (pool_name(node, key[0]), name(key[1])): key
+                for name in (former_name, device_name)
+                for key in self._of_plugins
             }
         return self._places[node].get((part.pool_name, part.device_name))
 
