@@ -1,12 +1,14 @@
 """Names for FPGA functions on a whole cluster: what a real API server makes of pods."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
-from deviceplugin.apiserver import ApiServerError, InvalidError, NotFoundError
+from deviceplugin.apiserver import ApiServerError, ForbiddenError, InvalidError, NotFoundError
 from manifests.kustomize import overlay, render
 from patience import eventually
 
@@ -51,13 +53,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealApiServer]:
     with running(root) as server:
         (root / "m").mkdir()
         found = render(overlay(root / "m", "fpga", "fpga-names"))
-        wanted = ("CustomResourceDefinition", "MutatingAdmissionPolicy")
+        wanted = ("CustomResourceDefinition", "MutatingAdmission", "ValidatingAdmission")
         server.create([one for one in found if one["kind"].startswith(wanted)])
         account = {"apiVersion": "v1", "kind": "ServiceAccount"}
         server.create([{**account, "metadata": {"name": "default", "namespace": "default"}}])
         eventually(lambda: is_served(server), "the kind")
         install(server)
         eventually(lambda: made(server, container(aes=1))[0]["resources"] == amounts(1), "it")
+        eventually(lambda: refused(server, container(aes=65)), "the other policy")
         yield server
 
 
@@ -69,7 +72,7 @@ def is_served(server: RealApiServer) -> bool:
     return True
 
 
-def container(env: list[Json] | None = None, region: int = 0, **devices: int) -> Json:
+def container(env: list[Json] | None = None, region: int = 0, **devices: int | str) -> Json:
     """Return a container that asks for names, and for ``region`` cards by the long name."""
     wanted = {**devices, **({REGION: region} if region else {})}
     limits = {f"fpga.intel.com/{called}": str(count) for called, count in wanted.items()}
@@ -90,6 +93,15 @@ def made(server: RealApiServer, *containers: Json, first: tuple[Json, ...] = ())
     item = pod(*containers, first=first)
     spec = server.admin._ask("POST", PODS, {"dryRun": "All"}, item)["spec"]
     return [*spec.get("initContainers", ()), *spec["containers"]]
+
+
+def refused(server: RealApiServer, *containers: Json, first: tuple[Json, ...] = ()) -> str:
+    """Return why a pod is refused, if so."""
+    try:
+        made(server, *containers, first=first)
+    except (ForbiddenError, InvalidError) as error:
+        return str(error)
+    return ""
 
 
 def amounts(count: int, resource: str = REGION) -> Json:
@@ -151,6 +163,61 @@ def test_other_resources_and_pods_are_not_touched(server: RealApiServer) -> None
     assert limits == found["resources"]["limits"]
     plain, other = made(server, {"image": "none"}, container(aes=1))
     assert ({}, amounts(1)) == (plain["resources"], other["resources"])
+
+
+def peak(server: RealApiServer) -> int:
+    """Return the most memory that the API server has had, in MiB."""
+    status = Path(f"/proc/{server._process.pid}/status").read_text()
+    (kibibytes,) = re.findall(r"VmHWM:\s*(\d+) kB", status)
+    return int(kibibytes) // 1024
+
+
+TOO_MANY = "a pod can ask for at most 64 of fpga.intel.com/aes, all its containers together"
+
+
+def test_no_number_of_a_pod_takes_memory_of_the_api_server(server: RealApiServer) -> None:
+    before = peak(server)
+    # Upwards, so that a policy that makes a list of it fails before it needs 64 GB.
+    for count in ("100k", "1M", "10M", "1G", "1e9", "1Ei", "9223372036854775807", "1e30"):
+        refused(server, container(aes=count))
+        refused(server, container(), first=(container(aes=count),))
+        refused(server, container(aes=count), container(aes=f"-{count}"))
+        refused(server, *[container(aes=count, sha=64)] * 50)
+        assert peak(server) - before < 150, count
+
+
+def test_the_number_is_that_of_all_containers_together(server: RealApiServer) -> None:
+    most = made(server, *[container(aes=1)] * 32, first=(container(aes=32),))
+    assert [amounts(32), *[amounts(1)] * 32] == [one["resources"] for one in most]
+    assert programs(*[AES] * 32) == most[0]["env"]
+    assert TOO_MANY in refused(server, *[container(aes=1)] * 33, first=(container(aes=32),))
+    assert TOO_MANY in refused(server, *[container(aes=64)] * 100)
+    assert TOO_MANY in refused(server, container(aes="1G"))
+    assert amounts(128) == made(server, container(aes=64, sha=64))[0]["resources"]
+
+
+def test_a_pod_of_more_containers_than_anybody_has_is_left_alone(server: RealApiServer) -> None:
+    plain = [container()] * 127
+    assert amounts(1) == made(server, container(aes=1), *plain)[0]["resources"]
+    found = made(server, container(aes=1), *plain, first=(container(),))
+    assert amounts(1, "aes") == found[1]["resources"]
+
+
+@pytest.mark.parametrize("count", ["-1", "0.5", "500m", "abc", "1e", "", "1 "])
+def test_a_number_that_no_pod_can_have_is_refused_as_ever(
+    server: RealApiServer, count: str
+) -> None:
+    assert "" != refused(server, container(aes=count))
+
+
+def test_a_name_without_limits_is_refused_as_ever(server: RealApiServer) -> None:
+    only = {"image": "none", "resources": {"requests": {"fpga.intel.com/aes": "1G"}}}
+    assert "Limit must be set" in refused(server, only)
+
+
+def test_nothing_of_a_name_is_nothing(server: RealApiServer) -> None:
+    (found,) = made(server, container(aes="0"))
+    assert (amounts(0, "aes"), None) == (found["resources"], found.get("env"))
 
 
 def test_templates_keep_the_name_so_only_pods_show_the_resource(server: RealApiServer) -> None:
