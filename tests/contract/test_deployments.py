@@ -610,5 +610,7 @@ def test_classes_are_those_of_the_resources_and_of_the_driver(
     (resource, *_), known = sorted(resources(plugin)), resources(plugin)
     domain, _, last = resource.partition("/")
     driver = named.get("DP_DRIVER_NAME") or f"{last}.{domain}"
+    (account,) = (one["metadata"] for one in rendered if one["kind"] == "ServiceAccount")
+    assert driver == account["annotations"]["deviceplugin.dev/driver"], "the policy of dra asks it"
     found = [one for one in rendered if one["kind"] == "DeviceClass"]
     assert device_classes(driver, known) == sorted(found, key=lambda one: one["metadata"]["name"])

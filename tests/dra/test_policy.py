@@ -25,6 +25,8 @@ pytestmark = [
 ]
 NAME = "gopher-device-plugin"
 DRIVER, RESOURCE = "gopher.example.com", "example.com/gopher"
+OTHER = "gpu.example.com"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 KINDS = {
@@ -69,7 +71,7 @@ def a_slice(node: str = "", **spec: Any) -> dict[str, Any]:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": {"name": f"test-{node or 'all'}"},
-        "spec": {"driver": "x.example.com", "pool": pool, **where, **spec},
+        "spec": {"driver": DRIVER, "pool": pool, **where, **spec},
     }
 
 
@@ -97,6 +99,73 @@ def test_slices_of_the_own_node_may_be_written_and_no_others(
     server.admin.delete(f"{SLICES}/test-n2")
 
 
+def test_slices_of_the_own_driver_may_be_written_and_no_others(
+    server: RealApiServer, driver: ApiServer
+) -> None:
+    said = f"its roles do not let it publish driver {OTHER}"
+    assert said in refused(driver, a_slice("n1", driver=OTHER))
+    other = server.admin.create(SLICES, a_slice("n1", driver=OTHER))
+    with pytest.raises(ApiServerError, match=said):
+        driver.delete(f"{SLICES}/test-n1")
+    with pytest.raises(ApiServerError, match=said):
+        driver.replace(f"{SLICES}/test-n1", {**other, "metadata": other["metadata"]})
+    # Somebody who claims that it was always theirs.
+    stolen = {**other, "spec": {**other["spec"], "driver": DRIVER}}
+    with pytest.raises(ApiServerError, match=f"immutable|{said}"):
+        driver.replace(f"{SLICES}/test-n1", stolen)
+    assert OTHER == server.admin.get(f"{SLICES}/test-n1")["spec"]["driver"]
+    server.admin.delete(f"{SLICES}/test-n1")
+
+
+def test_all_slices_at_once_are_not_deleted_either(driver: ApiServer) -> None:
+    with pytest.raises(ForbiddenError):
+        driver._ask("DELETE", SLICES)
+
+
+def test_a_driver_of_another_name_needs_a_role_with_that_name(
+    server: RealApiServer, driver: ApiServer
+) -> None:
+    rule = {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices/driver"],
+        "resourceNames": [OTHER],
+        "verbs": ["publish"],
+    }
+    grant(server, "more", [rule], NAME, NAME)
+    eventually(lambda: not refused(driver, a_slice("n1", driver=OTHER)), "the role", timeout=60)
+    assert "may not write slices of node n2" in refused(driver, a_slice("n2", driver=OTHER))
+    assert "publish driver y.example.com" in refused(driver, a_slice("n1", driver="y.example.com"))
+    server.admin.delete(f"{BINDINGS}/more")
+    eventually(lambda: refused(driver, a_slice("n1", driver=OTHER)), "no role", timeout=60)
+
+
+def test_an_account_of_the_same_name_in_another_namespace_is_not_the_drivers(
+    server: RealApiServer,
+) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    server.create([{**account, "metadata": {"name": NAME, "namespace": "default"}}])
+    write = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["*"]}
+    grant(server, "elsewhere", [write], "default", NAME)
+    client = server.client("elsewhere", server.token_of_pod("default", NAME, "plugin", "n1"))
+    said = f"its roles do not let it publish driver {DRIVER}"
+    eventually(lambda: said in refused(client, a_slice("n1")), "the role", timeout=60)
+
+
+def grant(server: RealApiServer, name: str, rules: list[Any], space: str, account: str) -> None:
+    """Give rights in the whole cluster to an account."""
+    metadata, rbac = {"name": name}, "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": space}],
+    }
+    server.create([role, binding])
+
+
+@pytest.mark.usefixtures("driver")  # the policy is in force
 def test_a_token_that_is_of_no_node_may_write_none(server: RealApiServer) -> None:
     path = f"/api/v1/namespaces/{NAME}/serviceaccounts/{NAME}/token"
     token = server.admin.create(path, {"spec": {}})["status"]["token"]
@@ -126,13 +195,13 @@ def test_others_are_not_concerned(server: RealApiServer) -> None:
 class Publishing:
     """A publisher with the token of a pod on n1."""
 
-    def __init__(self, api: ApiServer, *states: OfferState) -> None:
+    def __init__(self, api: ApiServer, *states: OfferState, driver: str = DRIVER) -> None:
         self.states = list(states)
         self.done = threading.Event()
         self.publisher = Publisher(
-            ResourceSlices(api, DRIVER, "n1"),
-            Site(DRIVER, "n1"),
-            catalogue=PoolCatalogue(Describer(DRIVER), "n1", "no-schedule"),
+            ResourceSlices(api, driver, "n1"),
+            Site(driver, "n1"),
+            catalogue=PoolCatalogue(Describer(driver), "n1", "no-schedule"),
             offers=self.offers,
             published=lambda _keys: self.done.set(),
         )
@@ -204,6 +273,18 @@ def test_slices_live_on_a_real_api_server(server: RealApiServer, driver: ApiServ
     with Publishing(driver, *publishing.states) as again:
         assert again.done.wait(30)
     assert before == server.admin.list(SLICES).items
+
+
+def test_a_driver_without_the_right_says_so_and_offers_nothing(
+    server: RealApiServer, driver: ApiServer
+) -> None:
+    state = OfferState(Device("a"), True, "", "")
+    with Publishing(driver, state, driver="z.example.com") as publishing:
+        eventually(publishing.publisher.problem, "what it says")
+        said = publishing.publisher.problem()
+        assert said.endswith("its roles do not let it publish driver z.example.com")
+        assert {} == publishing.publisher.refused()
+    assert [] == server.admin.list(SLICES, {"fieldSelector": "spec.driver=z.example.com"}).items
 
 
 def test_the_class_of_the_devices_is_as_it_was_written(server: RealApiServer) -> None:

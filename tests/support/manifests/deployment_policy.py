@@ -87,7 +87,13 @@ _DRA = [
     },
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
 ]
-"""For a plugin that offers devices through DRA; a policy limits it to the slices of its node."""
+"""For a plugin that offers devices through DRA; a policy limits it to the slices of its node and
+to those of its driver, whose name its account has."""
+_PUBLISH = {
+    "apiGroups": ["resource.k8s.io"],
+    "resources": ["resourceslices/driver"],
+    "verbs": ["publish"],
+}
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
     *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
@@ -207,8 +213,10 @@ def _of_access(
     asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
     has_dra = driver_directory(container) is not None
     may = [_CREATE_EVENTS, _EVICT, _PATCH_NODES]
-    may += [*([_GET_NODES] if asks else []), *([_DRA] if has_dra else [])]
     account = by_kind["ServiceAccount"]["metadata"]
+    driver = account.get("annotations", {}).get("deviceplugin.dev/driver")
+    publish = {**_PUBLISH, "resourceNames": [driver]}
+    may += [*([_GET_NODES] if asks else []), *([[*_DRA, publish]] if has_dra else [])]
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
     use = [{**_USE_SCC, "resourceNames": [account["name"]]}]
     for manifest in manifests:

@@ -83,13 +83,18 @@ def driver_name(settings: Settings, plugins: Sequence[Plugin]) -> str:
     if len(resources) != 1 or len(resources) < len(plugins):
         raise ConfigError("driver-name is needed, because its plugins name no or several resources")
     (resource,) = resources
-    domain, _, last = resource.lower().replace("_", "-").partition("/")
-    name = f"{last}.{domain}"
+    name = driver_of(resource)
     try:
         check_driver_name(name)
     except ValueError as error:
         raise ConfigError(f"driver-name is needed, because {name!r} {error}") from error
     return name
+
+
+def driver_of(resource: str) -> str:
+    """Return what the driver of a plugin with this resource alone is called."""
+    domain, _, last = resource.lower().replace("_", "-").partition("/")
+    return f"{last}.{domain}"
 
 
 def _problems(settings: Settings) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Anything else in a kustomization is an error. The contract tests compare it with the real one.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
@@ -199,7 +200,7 @@ def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
 def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
     """Return what has the field ``path``, and the field's name there."""
     place: Any = manifest
-    *parents, last = path.split(".")
+    *parents, last = (one.replace("\\.", ".") for one in re.split(r"(?<!\\)\.", path))
     for name in parents:
         if name.startswith("["):
             key, _, value = name.strip("[]").partition("=")

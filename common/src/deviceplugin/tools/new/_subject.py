@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from deviceplugin._app.dra_settings import driver_of
 from deviceplugin._inventory.validation import resource_name_problem
 from deviceplugin.errors import ConfigError
 
@@ -52,6 +53,7 @@ class Subject:
             "name": self.name,
             "class": f"{self.name.capitalize()}Plugin",
             "resource": self.resource,
+            "driver": driver_of(self.resource),
             "version": self.version,
             "nodes": self.name,
             "thing": "a_device",
