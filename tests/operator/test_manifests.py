@@ -87,11 +87,11 @@ def test_plugins_have_here_what_they_have_in_their_own_namespaces(kind: str) -> 
     assert of_kind("ServiceAccount", "crd")["automountServiceAccountToken"] is False
 
 
-@pytest.mark.parametrize("folder", ["crd", "operator"])
+@pytest.mark.parametrize("folder", ["crd", "operator", "limits"])
 def test_kubernetes_takes_the_manifests(folder: str) -> None:
     for one in manifests(folder):
         one.get("metadata", {}).setdefault("namespace", SPACE)
-        if one["kind"] != "CustomResourceDefinition":
+        if one["kind"] not in {"CustomResourceDefinition", "DevicePluginLimits"}:
             kubernetes_validate.validate(one, "1.32", strict=True)
     rendered = render_by_kustomize(FOLDER / folder)
     assert rendered is None or len(rendered) == len(manifests(folder))
