@@ -27,7 +27,8 @@ from deviceplugin import errors
 from deviceplugin._app import host
 from deviceplugin._attribution import checkpoint, exclusive, holdings_view, released_hook
 from deviceplugin._attribution.poll_schedule import AttributionTiming
-from deviceplugin._config import setting_names, values
+from deviceplugin._config import quantities, setting_names, values
+from deviceplugin._config.documents import faults, nodes, places
 from deviceplugin._config.help_texts import helps
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, pod_holdings, retention, triggers
@@ -36,7 +37,7 @@ from deviceplugin._http import page as _page
 from deviceplugin._kubelet import endpoint, service, streams
 from deviceplugin._platform import api_errors as _errors
 from deviceplugin._registration import by_kubelet_socket
-from deviceplugin._telemetry import events
+from deviceplugin._telemetry import allowance, events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
@@ -352,6 +353,14 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
         ("vanished-devices", f"`{retention.RECORDED_BUT_ABSENT}`"),
         ("attribution", f"has more than {checkpoint.MAX_BYTES // 1024**2} MiB"),
+        ("settings", f"at most {places.LONGEST // 1024**2} MiB, as a ConfigMap"),
+        ("settings", f"and {nodes.MAX_NODES:,} keys and values"),
+        ("settings", f"of its faults, the first {faults.MOST} are listed"),
+        ("log-events", f"gets {allowance.AT_ONCE} lines at once"),
+        ("log-events", f"one in {allowance.PAUSE / 60:g} minutes"),
+        ("log-events", f"together {allowance.ALL_AT_ONCE} and then one in"),
+        ("log-events", f"then one in {allowance.ALL_PAUSE:g} s"),
+        ("dra", f"at most {len(str(quantities.TOO_LARGE - 1))} digits"),
         ("attribution", f"or {'a day' if TIMING.recorded == 86400 else ''} after its allocation"),
     ],
 )
