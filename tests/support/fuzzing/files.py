@@ -52,7 +52,8 @@ def _agent(path: Path) -> None:
 def _plugins() -> Iterator[Target]:
     whole = {}
     for name, settings in _SETTINGS.items():
-        found = [one for one in _documents(name) if isinstance(one, Mapping)]
+        mappings = [one for one in _documents(name) if isinstance(one, Mapping)]
+        found = [one for one in mappings if "kind" not in one]  # that would be a manifest
         whole[name] = found[-1]
         read = partial(_configuration, settings)
         yield Target(
