@@ -103,7 +103,7 @@ _ENTRIES: Final = (
             "id": "serial",
             "groups": [{"select": {"subsystem": "tty", "driver": "ftdi_sio"}}],
             "env": {"STICK_{index}": "{serial}"},
-            "mounts": [{"path": "/srv/{port}", "mountPath": "/data"}],
+            "mounts": [{"path": "/srv/{serial}", "mountPath": "/data"}],
         }
     ),
     '{"name": "whole", "groups": [{"usb": [{"vendor": "0403", "product": "6001"}]}]}',
@@ -137,6 +137,8 @@ def _usb(folder: Path) -> Iterator[Read]:
             assert device.id.isascii()
             assert device.id.isprintable()
             assert "/" not in device.id
+            for mount in device.mounts if device.health else ():
+                assert f"/srv/{Path(mount.host_path).name}" == os.path.normpath(mount.host_path)
 
     yield read
 
