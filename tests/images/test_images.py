@@ -23,6 +23,7 @@ from containers.image_tree import judge, small_node
 from containers.unshare import POSSIBLE, Container, first_process
 from deviceplugin.conformance._place import free_port
 from deviceplugin.simulator import Pod, SimulatedKubelet
+from deviceplugin_operator import liveness
 from manifests.kustomize import overlay, render
 from operators import fleet_cluster
 from operators.fleet_cluster import SPACE
@@ -271,15 +272,16 @@ def test_the_operators_image_makes_daemon_sets(
     made = image(images.OPERATOR)
     folder = ROOT / "deployments/operator/operator"
     container = Container(made.root, made.config, render(folder), {}, tmp_path)
-    probe = f"http://127.0.0.1:{free_port()}/healthz"
     with fleet_cluster.running(1) as fleet:
-        words = (f"--api-server={fleet.url}", f"--liveness={probe}")
+        words = (f"--api-server={fleet.url}",)
         environment = {"POD_NAMESPACE": SPACE, "IMAGE_PREFIX": "registry.example.com/"}
         with container.start(*words, environment=environment) as process:
             fleet.apply("sim", plugin="simulated")
             eventually(lambda: fleet.is_ready("sim"))
-            eventually(lambda: answers(probe))
-            subprocess.run(["kill", "-TERM", str(first_process(process))], check=True)
+            inside = first_process(process)
+            alive = Path(f"/proc/{inside}/root/tmp/alive")
+            eventually(lambda: liveness.fault(alive) == "")
+            subprocess.run(["kill", "-TERM", str(inside)], check=True)
             _, log = process.communicate(timeout=10)
     assert (0, "") == (process.returncode, log)
     (pod,) = fleet.pods().values()

@@ -63,6 +63,12 @@ def test_the_operator_is_confined_and_alone() -> None:
     } == container["securityContext"]
     assert not [one for one in pod["volumes"] if "hostPath" in one]
     assert "memory" in container["resources"]["limits"]
+    assert "ports" not in container
+    file = next(one for one in container["args"] if "--alive=" in one).removeprefix("--alive=")
+    assert file.startswith(f"{container['volumeMounts'][0]['mountPath']}/")
+    for probe in ("startupProbe", "livenessProbe"):
+        command = ["python3", "-m", "deviceplugin_operator.liveness", file]
+        assert command == container[probe]["exec"]["command"]
     policy = of_kind("NetworkPolicy")["spec"]
     assert ["Ingress", "Egress"] == policy["policyTypes"]
     assert "ingress" not in policy

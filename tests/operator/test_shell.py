@@ -1,22 +1,24 @@
-"""kopf brings events to the controller, answers the probe, and leaves objects alone."""
+"""kopf brings events to the controller, and leaves objects alone; a probe sees it work."""
 
+import asyncio
 import logging
-import socket
+import os
+import subprocess
+import sys
 import threading
-import urllib.request
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
 import deviceplugin as dp
 from cluster.kinds import DAEMON_SET, DEVICE_PLUGIN, Object
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.conformance._place import free_port
 from deviceplugin_operator import liveness, shell
 from deviceplugin_operator.command_line import main
 from deviceplugin_operator.controller import Controller
@@ -35,19 +37,20 @@ def fleet() -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def probe() -> str:
-    return f"http://127.0.0.1:{free_port()}/healthz"
+def alive(tmp_path: Path) -> Path:
+    """Return the file for the probe."""
+    return tmp_path / "alive"
 
 
 @pytest.fixture
-def running(fleet: Fleet, probe: str) -> Iterator[Controller]:
+def running(fleet: Fleet, alive: Path) -> Iterator[Controller]:
     """Run the operator as a process does, but in a thread."""
     api, stop = ApiServer(fleet.url), threading.Event()
     controller = Controller(api, SPACE, timing=TIMING, nodes_every=0.3)  # lists only at the start
     thread = threading.Thread(
         target=shell.run,
         args=(controller, SPACE, fleet.url),
-        kwargs={"liveness": probe, "stop": stop},
+        kwargs={"alive": alive, "stop": stop},
     )
     thread.start()
     yield controller
@@ -74,40 +77,82 @@ def test_events_reach_the_controller_and_objects_are_left_alone(fleet: Fleet) ->
     eventually(lambda: not fleet.store.list(DAEMON_SET, SPACE))
 
 
-def answered(url: str) -> tuple[int, str]:
-    """Return status and text of an answer, or zero."""
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except HTTPError as error:
-        with error:
-            return error.code, ""
-    except OSError:
-        return 0, ""
+@pytest.mark.usefixtures("running")
+def test_the_probe_passes_once_it_watches(alive: Path) -> None:
+    eventually(lambda: liveness.fault(alive) == "")
 
 
-def test_the_probe_is_answered_by_what_the_controller_says(
-    running: Controller, probe: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "problem", lambda: "")
-    eventually(lambda: answered(probe) == (200, '{"controller": "ok"}'))
+def probed(file: Path) -> tuple[int, str]:
+    """Return status and output of the probe, as the kubelet runs it."""
+    words = [sys.executable, "-m", "deviceplugin_operator.liveness", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
 
 
-def test_a_probe_is_not_logged(
-    running: Controller, probe: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert "" == running.problem()
-    with caplog.at_level(logging.INFO):
-        eventually(lambda: answered(probe)[0] == 200)
-        assert 200 == answered(probe)[0]  # the first is logged by now, if at all
-    assert [] == [one.name for one in caplog.records if one.name.startswith("aiohttp")]
+def test_the_probe_says_what_is_wrong(alive: Path) -> None:
+    assert (1, f"{alive}: No such file or directory\n") == probed(alive)
+    problems = ["", "no complete list"]
+    sign = liveness.Sign(alive, problems.pop)
+    assert (1, "it does not watch yet\n") == probed(alive)
+    sign.renew()
+    assert (1, "no complete list\n") == probed(alive)
+    sign.renew()
+    assert (0, "ok\n") == probed(alive)
+    alive.unlink()
+    alive.mkdir()
+    Path(alive).touch()
+    problems.append("")
+    sign.renew()
+    assert (1, f"{alive}: Is a directory\n") == probed(alive)
 
 
-def test_the_probe_fails_where_a_restart_may_help(
-    running: Controller, probe: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "problem", lambda: "no complete list")
-    eventually(lambda: answered(probe)[0] == 500)
+def test_an_operator_that_has_stopped_to_write_is_not_believed(alive: Path) -> None:
+    liveness.Sign(alive, str).renew()
+    now = time.time()
+    os.utime(alive, (now, now - liveness.STALE + 10))
+    assert "" == liveness.fault(alive)
+    os.utime(alive, (now, now - liveness.STALE - 10))
+    assert f"{alive}: was written 70 s ago" == liveness.fault(alive)
+
+
+def test_what_an_operator_before_it_has_left_is_no_sign_of_life(alive: Path) -> None:
+    liveness.Sign(alive, str).renew()
+    liveness.Sign(alive, str)
+    assert "it does not watch yet" == liveness.fault(alive)
+
+
+def test_it_is_renewed_for_as_long_as_the_loop_runs(alive: Path) -> None:
+    loop, waits = asyncio.new_event_loop(), list[float]()
+    with closing(loop):
+        shell._renew(liveness.Sign(alive, str), loop)
+        waits += [one.when() - loop.time() for one in loop._scheduled]  # type: ignore[attr-defined]
+    assert "" == liveness.fault(alive)
+    assert [liveness.EVERY] == [round(one) for one in waits]
+    assert 3 * liveness.EVERY < liveness.STALE
+
+
+def test_the_probe_needs_one_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == liveness.main([])
+    assert "one file belongs here\n" == capsys.readouterr().err
+
+
+def test_it_listens_nowhere_so_nobody_can_hold_its_connections(fleet: Fleet, alive: Path) -> None:
+    words = [sys.executable, "-m", "deviceplugin_operator", "run", "--namespace", SPACE]
+    words += ["--api-server", fleet.url, "--alive", str(alive)]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: liveness.fault(alive) == "")
+        fleet.apply("sim", plugin="simulated")
+        eventually(lambda: fleet.is_ready("sim"))
+        own = {one.readlink().name for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+        rows = [
+            line.split()
+            for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/{process.pid}/net/{name}").read_text().splitlines()[1:]
+        ]
+        listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+        process.terminate()
+    assert [] == listening
+    assert 0 == process.returncode
 
 
 def run(fleet: Fleet, **more: Any) -> None:
@@ -197,38 +242,20 @@ def test_the_command_says_what_is_missing(
         assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("healthz", "is not an address with port and path, such as http://0.0.0.0:8080/healthz"),
-        ("https://127.0.0.1:8080/healthz", "is not an address"),
-        ("http://127.0.0.1/healthz", "is not an address"),
-        ("http://127.0.0.1:8080", "is not an address"),
-        ("http://127.0.0.1:99999/healthz", "Port out of range 0-65535"),
-        ("http://nowhere.invalid:8080/healthz", "cannot listen there: "),
-        ("http://[::1:8080/healthz", "Invalid IPv6 URL"),
-    ],
-)
-def test_a_probe_that_could_not_be_answered_is_an_error(address: str, said: str) -> None:
-    with pytest.raises(dp.ConfigError) as raised:
-        liveness.check(address)
-    assert f"--liveness {address!r}" in str(raised.value)
-    assert said in str(raised.value)
-
-
-def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}/healthz"
-        words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--liveness", address]
-        with pytest.raises(SystemExit) as raised:
-            main(words)
+def test_a_file_that_cannot_be_written_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nowhere" / "alive"
+    words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--alive", str(file)]
+    with pytest.raises(SystemExit) as raised:
+        main(words)
     assert 2 == raised.value.code
-    said = f"deviceplugin-operator: --liveness '{address}': cannot listen there: "
-    assert [f"{said}Address already in use"] == capsys.readouterr().err.splitlines()
+    said = f"deviceplugin-operator: --alive {file}: No such file or directory"
+    assert [said] == capsys.readouterr().err.splitlines()
 
 
 def test_the_command_runs_the_shell_with_what_it_is_told(
-    probe: str, monkeypatch: pytest.MonkeyPatch
+    alive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
 
@@ -236,11 +263,11 @@ def test_the_command_runs_the_shell_with_what_it_is_told(
         told.extend([type(controller).__name__, *words, more])
 
     monkeypatch.setattr(shell, "run", run)
-    words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--liveness", probe]
+    words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--alive", str(alive)]
     with pytest.raises(SystemExit) as raised:
         main(words)
     assert 0 == raised.value.code
-    assert ["Controller", "n", "http://a:1", {"liveness": probe}] == told
+    assert ["Controller", "n", "http://a:1", {"alive": alive}] == told
 
 
 def test_an_interrupt_before_it_watches_ends_it_without_a_traceback(

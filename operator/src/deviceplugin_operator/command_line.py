@@ -56,9 +56,9 @@ def _parser() -> argparse.ArgumentParser:
         help="its address (default: that of the pod's cluster)",
     )
     run.add_argument(
-        "--liveness",
-        default="",
-        help="address of the liveness probe, such as http://0.0.0.0:8080/healthz",
+        "--alive",
+        type=Path,
+        help="file for the probe: python -m deviceplugin_operator.liveness FILE",
     )
     return parser
 
@@ -67,21 +67,19 @@ def _run(options: argparse.Namespace) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: API server or namespace are unknown, the probe cannot be served, or the API
-            server does not know the kind.
+        ConfigError: API server or namespace are unknown, the file for the probe cannot be written,
+            or the API server does not know the kind.
     """
-    from deviceplugin_operator import liveness, shell  # with kopf, which no other command needs
+    from deviceplugin_operator import shell  # with kopf, which no other command needs
     from deviceplugin_operator.controller import Controller
 
     if not options.namespace:
         raise dp.ConfigError("--namespace or POD_NAMESPACE is needed, for the DaemonSets")
-    if options.liveness:
-        liveness.check(options.liveness)
     name = "deviceplugin-operator"
     given = options.api_server
     api = ApiServer(given, name=name) if given else ApiServer.of_pod(name=name)
     controller = Controller(api, options.namespace, prefix=options.image_prefix)
-    shell.run(controller, options.namespace, api.url, liveness=options.liveness)
+    shell.run(controller, options.namespace, api.url, alive=options.alive)
 
 
 def _check(files: Sequence[Path]) -> int:

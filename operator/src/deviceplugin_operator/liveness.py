@@ -1,33 +1,65 @@
-"""Checks the address of the liveness probe before anything starts."""
+"""A file that says whether the operator works: a port could be held by whoever reaches it.
 
-import socket
+``python -m deviceplugin_operator.liveness FILE`` is the probe. It exits with 1 and says why if the
+operator has a problem, or has not written the file lately. It imports nothing but this.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-import deviceplugin as dp
+EVERY: Final = 10.0
+"""Seconds after which the operator writes the file again."""
+STALE: Final = 60.0
+"""Seconds after which the probe does not believe it any more."""
+_BEGINS: Final = "it does not watch yet"
 
-_EXAMPLE: Final = "http://0.0.0.0:8080/healthz"
+
+class Sign:
+    """The file of an operator that has begun."""
+
+    def __init__(self, file: Path, problem: Callable[[], str]) -> None:
+        """Begin, with what an operator before this one has left.
+
+        Args:
+            file: The file, in a folder that is there.
+            problem: Returns why the process should be restarted, or an empty string.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._file = file
+        self._problem = problem
+        file.write_text(_BEGINS, encoding="utf-8")
+
+    def renew(self) -> None:
+        """Write the file. What cannot be written, the probe will miss."""
+        with suppress(OSError):
+            self._file.write_text(self._problem(), encoding="utf-8")
 
 
-def check(address: str) -> None:
-    """Check that the probe can be served at ``address``.
-
-    Raises:
-        ConfigError: It is not an HTTP address with port and path, or it cannot be listened on.
-    """
-    given = f"--liveness {address!r}"
+def fault(file: Path) -> str:
+    """Return why the operator that writes ``file`` should be restarted, or an empty string."""
     try:
-        parts = urlsplit(address)
-        place = parts.hostname, parts.port
-    except ValueError as error:  # of the port or of an IPv6 address
-        raise dp.ConfigError(f"{given}: {error}: an example is {_EXAMPLE}") from error
-    host, port = place
-    if parts.scheme != "http" or not host or not port or not parts.path.startswith("/"):
-        raise dp.ConfigError(f"{given} is not an address with port and path, such as {_EXAMPLE}")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-            tried.bind((host, port))
+        age = time.time() - file.stat().st_mtime
+        said = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise dp.ConfigError(f"{given}: cannot listen there: {error.strerror}") from error
+        return f"{file}: {error.strerror}"
+    return said or (f"{file}: was written {age:.0f} s ago" if age > STALE else "")
+
+
+def main(words: Sequence[str]) -> int:
+    """Probe the file that the command line names."""
+    if len(words) != 1:
+        sys.stderr.write("one file belongs here\n")
+        return 2
+    problem = fault(Path(words[0]))
+    sys.stdout.write(f"{problem or 'ok'}\n")
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

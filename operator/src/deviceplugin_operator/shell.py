@@ -4,10 +4,12 @@ Only ``on.event`` is used. Other handlers of kopf put finalizers and annotations
 and an object with a finalizer cannot be deleted while the operator is away.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, Final
 
 import kopf
@@ -16,6 +18,7 @@ import deviceplugin as dp
 from deviceplugin.apiserver import SERVICE_ACCOUNT
 from deviceplugin_operator import names
 from deviceplugin_operator.controller import Controller
+from deviceplugin_operator.liveness import EVERY, Sign
 from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS
 
 _SERVER_TIMEOUT: Final = 300
@@ -31,7 +34,12 @@ _NO_KIND: Final = (
 
 
 def run(
-    controller: Controller, namespace: str, server: str, *, liveness: str = "", stop: Any = None
+    controller: Controller,
+    namespace: str,
+    server: str,
+    *,
+    alive: Path | None = None,
+    stop: Any = None,
 ) -> None:
     """Watch, and run ``controller``, until SIGTERM or SIGINT, or ``stop`` is set.
 
@@ -39,28 +47,30 @@ def run(
         controller: Gets the events.
         namespace: Where the operator makes its objects.
         server: The API server's address.
-        liveness: Address of the liveness probe, such as ``http://0.0.0.0:8080/healthz``.
+        alive: The file for the probe.
         stop: An event of threading or asyncio.
 
     Raises:
-        ConfigError: The API server does not know the kind ``DevicePlugin``, or not any more. Only a
-            start finds it again.
+        ConfigError: The file cannot be written, or the API server does not know the kind
+            ``DevicePlugin``, or not any more. Only a start finds it again.
     """
     kopf.configure(log_format=kopf.LogFormat.JSON)
-    for name in ("kopf", "aiohttp.access"):  # aiohttp would log each probe
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_news)
+    try:
+        sign = Sign(alive, controller.problem) if alive else None
+    except OSError as error:
+        raise dp.ConfigError(f"--alive {alive}: {error.strerror}") from error
     if not controller.knows_kind():
         raise dp.ConfigError(_NO_KIND)
     controller.start()
     try:
         kopf.run(
-            registry=registry(controller, server),
+            registry=registry(controller, server, sign),
             settings=_settings(),
             standalone=True,
             namespaces=[namespace],
-            liveness_endpoint=liveness or None,
             stop_flag=stop,
         )
     except Exception as error:
@@ -104,7 +114,9 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def registry(controller: Controller, server: str) -> kopf.OperatorRegistry:
+def registry(
+    controller: Controller, server: str, sign: Sign | None = None
+) -> kopf.OperatorRegistry:
     """Return the handlers."""
     made = kopf.OperatorRegistry()
 
@@ -120,17 +132,22 @@ def registry(controller: Controller, server: str) -> kopf.OperatorRegistry:
     async def _config_map(event: Any, **_: Any) -> None:
         controller.event(CONFIG_MAPS, event["type"], event["object"])
 
-    @kopf.on.probe(id="controller", registry=made)
-    async def _probe(**_: Any) -> str:
-        if problem := controller.problem():
-            raise kopf.PermanentError(problem)
-        return "ok"
+    @kopf.on.startup(registry=made)
+    async def _startup(**_: Any) -> None:
+        if sign:
+            _renew(sign, asyncio.get_running_loop())
 
     @kopf.on.login(registry=made)
     async def _login(**_: Any) -> Any:
         return _connection(server)
 
     return made
+
+
+def _renew(sign: Sign, loop: asyncio.AbstractEventLoop) -> None:
+    """Renew it now and then, as long as the loop runs in which the watches are."""
+    loop.call_later(EVERY, _renew, sign, loop)
+    sign.renew()
 
 
 def _connection(server: str) -> kopf.ConnectionInfo:

@@ -4,10 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from deviceplugin.conformance._place import free_port
 from operators.fleet_cluster import SPACE
 from operators.real_fleet import ROOT, RealFleet
 
@@ -25,11 +24,11 @@ class Operator:
     code: Path = ROOT / "operator/src"
     """Where its package is."""
     process: subprocess.Popen[bytes] | None = None
-    probe: str = field(init=False)
-    """Where it answers liveness probes."""
 
-    def __post_init__(self) -> None:
-        self.probe = f"http://127.0.0.1:{free_port()}/healthz"
+    @property
+    def alive(self) -> Path:
+        """The file for its probe."""
+        return self.fleet.server.root / "alive"
 
     def start(self) -> None:
         """Start it, with a new token."""
@@ -39,7 +38,7 @@ class Operator:
         account = self.fleet.server.account("operator", token)
         words = ["unshare", "--mount", "sh", "-c", _OPERATOR, str(account), sys.executable]
         words += ["-m", "deviceplugin_operator", "run", "--namespace", SPACE]
-        words += ["--api-server", self.fleet.server.url, "--liveness", self.probe]
+        words += ["--api-server", self.fleet.server.url, "--alive", str(self.alive)]
         environment = {**os.environ, "PYTHONPATH": str(self.code)}
         with (self.fleet.server.root / "operator.log").open("ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
