@@ -133,10 +133,16 @@ def test_there_is_a_sample_of_each_plugin() -> None:
 
 
 def test_a_config_map_that_is_not_of_ours_has_no_revision() -> None:
-    metadata = {"name": "a", "labels": {names.REVISION: "0"}}
-    for data in ({}, {"config.yaml": "", "pod.json": "{"}, {"config.yaml": "", "pod.json": "{}"}):
-        with pytest.raises(ValueError, match=r"the ConfigMap a|Expecting"):
-            desired.of_config_map({"metadata": metadata, "data": data})
+    deep = "[" * 100_000
+    for data in (
+        {},
+        {"config.yaml": ""},
+        *({"config.yaml": "", "pod.json": x} for x in ("{", deep)),
+    ):
+        with pytest.raises(ValueError, match="the ConfigMap a has no revision"):
+            desired.of_config_map({"metadata": {"name": "a"}, "data": data})
+    with pytest.raises(ValueError, match="the ConfigMap a has no revision"):
+        desired.of_config_map({"metadata": {"name": "a"}})
 
 
 def test_the_version_of_the_image_is_the_release() -> None:

@@ -289,8 +289,22 @@ def test_without_nodes_nothing_is_known_of_a_revision() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"groups": [{"nodes": "n"}]}', '{"groups": [1]}', "null"]
+    "text",
+    [
+        *("", "[]", "{", '{"groups": [{"nodes": "n"}]}', '{"groups": [1]}', "null"),
+        '{"groups": [{"nodes": ["n"], "since": "a", "before": {}, "well": true, "ready": 0}]}',
+        '{"groups": [{"nodes": ["n"], "since": 0, "before": [], "well": true, "ready": 0}]}',
+        '{"generation": []}',
+    ],
 )
 def test_a_note_that_is_not_ours_says_nothing(text: str) -> None:
     found: Mapping[str, object] = {"metadata": {"annotations": {"deviceplugin.dev/rollout": text}}}
     assert Progress() == progress_note.read(found)
+
+
+def test_of_a_note_with_other_types_nothing_ends_the_operator() -> None:
+    text = '{"target": ["a"], "good": {"b": 1}, "restoring": "x", "resources": [[1]]}'
+    metadata = {"annotations": {"deviceplugin.dev/rollout": text}}
+    found = progress_note.read({"metadata": metadata})
+    assert {str, bool, int, tuple, dict} == {type(one) for one in vars(found).values()}
+    assert "Done" == next_step([], Rollout(), found, 100.0, SETTLE).state

@@ -31,7 +31,7 @@ from cluster.kinds import (
 from cluster.policies import Policy
 from cluster.quantities import canonical
 from cluster.store import Store
-from operators.pod_status import is_ready
+from operators.pod_status import is_ready, mounted
 from operators.scheduling import fits, is_kept_away
 
 SPACE = "deviceplugin-operator"
@@ -184,12 +184,7 @@ class Fleet:
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
         owner |= {"name": found["metadata"]["name"], "uid": found["metadata"]["uid"]}
         labels = {**template["metadata"]["labels"], "controller-revision-hash": revision}
-        (volume,) = (one for one in template["spec"]["volumes"] if "configMap" in one)
-        name = volume["configMap"]["name"]
-        if not self.store.exists(CONFIG_MAP, SPACE, name):
-            return  # a kubelet would say FailedMount, and wait
-        data = self.store.get(CONFIG_MAP, SPACE, name)["data"]["config.yaml"]
-        life = self.behave(node, yaml.safe_load(data))
+        life = self.behave(node, yaml.safe_load(mounted(template)))
         message = {"message": life.said, "exitCode": 2, "reason": "Error"}
         state = {"lastState": {"terminated": message}} if life.said else {}
         made = {

@@ -34,3 +34,12 @@ def lived(*, ready: bool, said: str) -> Object:
     condition = node_condition("Ready", str(ready))
     del condition["lastHeartbeatTime"]
     return {"phase": "Running", "conditions": [condition], "containerStatuses": [own]}
+
+
+def mounted(pod: Object) -> str:
+    """Return the configuration file that a pod of the operator has, as a kubelet writes it."""
+    assert not [one for one in pod["spec"]["volumes"] if "configMap" in one]
+    (volume,) = (one for one in pod["spec"]["volumes"] if "downwardAPI" in one)
+    (item,) = volume["downwardAPI"]["items"]
+    key = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+    return str(pod["metadata"]["annotations"][key])

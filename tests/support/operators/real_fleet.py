@@ -26,7 +26,7 @@ from cluster.real_api_server import why_not as no_api_server
 from deviceplugin.apiserver import ApiServer, ApiServerError, InvalidError, NotFoundError
 from manifests.kustomize import CLUSTER_WIDE, render
 from operators.fleet_cluster import SPACE, Life, as_configured
-from operators.pod_status import is_ready, lived, node_condition
+from operators.pod_status import is_ready, lived, mounted, node_condition
 from patience import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -217,11 +217,7 @@ class RealFleet:
             self.server.admin._ask("DELETE", path, body={"gracePeriodSeconds": 0})
             self._end(name)
         elif name not in self._lives:
-            (volume,) = (one for one in pod["spec"]["volumes"] if "configMap" in one)
-            found = self.server.admin.get(f"{CONFIG_MAPS}/{volume['configMap']['name']}")
-            life = self.behave(
-                pod["spec"]["nodeName"], yaml.safe_load(found["data"]["config.yaml"])
-            )
+            life = self.behave(pod["spec"]["nodeName"], yaml.safe_load(mounted(pod)))
             self._lives[name] = (pod["spec"]["nodeName"], life)
             self.server.admin.merge(
                 f"{path}/status", {"status": lived(ready=life.ready, said=life.said)}

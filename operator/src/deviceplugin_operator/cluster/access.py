@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -51,16 +51,59 @@ class Cluster:
         """Return the DaemonSet for the nodes of a profile, if there is one."""
         return self._seen.get(DAEMON_SETS, names.daemon_set(owner, profile))
 
-    def revision(self, owner: str, profile: str, name: str) -> Revision | None:
-        """Return a revision, if its ConfigMap exists and is intact."""
-        found = self._seen.get(CONFIG_MAPS, names.config_map(owner, profile, name))
-        try:
-            return desired.of_config_map(found) if found else None
-        except ValueError:
-            return None
+    def know(self, owner: Object, made: Mapping[str, Revision]) -> Object:
+        """Write into the status by which hashes ``made`` is known again, before it is applied.
 
-    def keep_config_map(self, owner: Object, profile: str, made: Revision) -> None:
-        """Create the ConfigMap of a revision, and replace one that was changed."""
+        A status of a release without hashes gets those of the ConfigMaps that have the names in it,
+        once. Returns the object as it is then.
+        """
+        before, name = progress_note.revisions(owner), owner["metadata"]["name"]
+        found = dict(before)
+        for profile in {**before, **made}:
+            known = [*self._known(name, profile, before.get(profile, {}))]
+            if profile in made and made[profile].digest not in known:
+                known.append(made[profile].digest)
+            entry = {"profile": profile, **before.get(profile, {})}
+            found[profile] = {**entry, progress_note.HASHES: known}
+        self.set_status(owner, {"revisions": [*found.values()]})
+        return self.fresh(owner)
+
+    def fresh(self, owner: Object) -> Object:
+        """Return ``owner``, as it was, with the status that it has now."""
+        found = self._seen.get(names.PLURAL, owner["metadata"]["name"])
+        is_it = found and found["metadata"]["uid"] == owner["metadata"]["uid"]
+        return {**owner, "status": found.get("status")} if found and is_it else owner
+
+    def _known(self, owner: str, profile: str, entry: Mapping[str, Any]) -> Iterator[str]:
+        if progress_note.HASHES in entry:
+            yield from entry[progress_note.HASHES]
+            return
+        for name in sorted({entry.get("applied", ""), entry.get("good", "")} - {""}):
+            kept = self._content(owner, profile, name)
+            if kept and kept.name == name:
+                yield kept.digest
+
+    def _content(self, owner: str, profile: str, name: str) -> Revision | None:
+        found = self._seen.get(CONFIG_MAPS, names.config_map(owner, profile, name))
+        with suppress(ValueError):
+            return desired.of_config_map(found) if found else None
+        return None
+
+    def revision(self, owner: Object, profile: str, name: str) -> Revision | None:
+        """Return a revision, if its ConfigMap has the content that the status knows it by."""
+        kept = self._content(owner["metadata"]["name"], profile, name)
+        ours = kept and kept.name == name and kept.digest in progress_note.hashes(owner, profile)
+        return kept if ours else None
+
+    def why_lost(self, owner: Object, profile: str, name: str) -> str:
+        """Return why there is no such revision."""
+        name = names.config_map(owner["metadata"]["name"], profile, name)
+        if self._seen.get(CONFIG_MAPS, name) is None:
+            return f"the ConfigMap {name} is gone, so nothing can go back to it"
+        return f"the ConfigMap {name} has not the hash in the status: nothing of it is applied"
+
+    def keep_config_map(self, owner: Object, profile: str, made: Revision) -> bool:
+        """Create the ConfigMap of a revision; return whether it replaces one that differs."""
         wanted = desired.config_map(owner, profile, made, self.namespace)
         name = wanted["metadata"]["name"]
         found = self._seen.get(CONFIG_MAPS, name)
@@ -68,6 +111,8 @@ class Cluster:
             self._create(CONFIG_MAPS, wanted)
         elif not _is_as(found, wanted):
             self._make_anew(CONFIG_MAPS, found, wanted)
+            return True
+        return False
 
     def _create(self, kind: str, made: Object) -> None:
         path = self._path(kind)
@@ -199,10 +244,14 @@ class Cluster:
             if one["metadata"]["labels"].get(names.REVISION) not in keep:
                 self._delete(CONFIG_MAPS, one)
 
-    def profiles(self, owner: str) -> set[str]:
-        """Return the profiles for which something was created."""
-        found = (one for kind in (DAEMON_SETS, CONFIG_MAPS) for one in self._seen.of(kind, owner))
-        return {one["metadata"]["labels"].get(names.PROFILE_LABEL, "") for one in found}
+    def profiles(self, owner: Object) -> set[str]:
+        """Return the profiles for which something was created; anybody can label a ConfigMap."""
+        name, label = owner["metadata"]["name"], names.PROFILE_LABEL
+        sets, maps = (
+            {one["metadata"]["labels"].get(label, "") for one in self._seen.of(kind, name)}
+            for kind in (DAEMON_SETS, CONFIG_MAPS)
+        )
+        return sets | (maps & progress_note.revisions(owner).keys())
 
     def remove(self, kind: str, owner: str, profiles: Collection[str]) -> None:
         """Delete what was created for ``profiles``."""

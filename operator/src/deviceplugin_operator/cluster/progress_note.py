@@ -2,7 +2,8 @@
 
 The progress is in an annotation of the DaemonSet, so it changes together with it. What must outlive
 the DaemonSet is in the status of the object: the revisions, and the devices that each node had in
-the last good state, which are the *baseline*.
+the last good state, which are the *baseline*. By hashes there, the operator knows its ConfigMaps
+again: others may write in its namespace, but nobody else writes the status.
 """
 
 import json
@@ -12,7 +13,8 @@ from typing import Any, Final
 from deviceplugin_operator import names
 from deviceplugin_operator.rollout.step import Progress, Taken
 
-_KEYS: Final = ("target", "good", "refused", "reason", "generation", "restoring")
+_KEYS: Final = ("target", "good", "refused", "reason", "generation", "restoring", "lost")
+HASHES: Final = "hashes"
 _RESOURCES: Final = "resources"
 _TAKEN: Final = "groups"
 _NODES: Final = "nodes"
@@ -27,13 +29,21 @@ def read(daemon_set: Mapping[str, Any]) -> Progress:
     try:
         given = json.loads(annotations.get(names.ROLLOUT, "{}"))
         taken = {
-            name: Taken(one["since"], one["before"], one["well"], one["ready"])
+            name: Taken(
+                float(one["since"]), _counts(one["before"]), one["well"], float(one["ready"])
+            )
             for name, one in _by_node(given.get(_TAKEN, ()))
         }
-        known = {key: given[key] for key in _KEYS if key in given}
-        return Progress(**known, taken=taken, resources=tuple(given.get(_RESOURCES, ())))
+        plain = Progress()
+        known = {key: type(getattr(plain, key))(given[key]) for key in _KEYS if key in given}
+        resources = tuple(map(str, given.get(_RESOURCES, ())))
+        return Progress(**known, taken=taken, resources=resources)
     except (ValueError, TypeError, LookupError, AttributeError):
         return Progress()
+
+
+def _counts(before: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(count) for name, count in before.items()}
 
 
 def written(progress: Progress) -> str:
@@ -47,19 +57,27 @@ def written(progress: Progress) -> str:
     return json.dumps({**said, **offered, _TAKEN: _grouped(taken)})
 
 
+def revisions(owner: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what the status of ``owner`` has of each profile."""
+    return {one["profile"]: one for one in (owner.get("status") or {}).get("revisions") or ()}
+
+
+def hashes(owner: Mapping[str, Any], profile: str) -> list[str]:
+    """Return the hashes of the revisions that the operator has made of a profile."""
+    return [*revisions(owner).get(profile, {}).get(HASHES, ())]
+
+
 def of_status(owner: Mapping[str, Any], profile: str) -> Progress:
     """Return the progress in the status of ``owner``: all of it but the nodes."""
-    for one in (owner.get("status") or {}).get("revisions") or ():
-        if one["profile"] == profile:
-            return Progress(
-                one.get("applied", ""),
-                one.get("good", ""),
-                one.get("refused", ""),
-                one.get("reason", ""),
-                one.get("generation", 0),
-                tuple(one.get(_RESOURCES, ())),
-            )
-    return Progress()
+    one = revisions(owner).get(profile, {})
+    return Progress(
+        one.get("applied", ""),
+        one.get("good", ""),
+        one.get("refused", ""),
+        one.get("reason", ""),
+        one.get("generation", 0),
+        tuple(one.get(_RESOURCES, ())),
+    )
 
 
 def in_status(progress: Progress) -> dict[str, Any]:

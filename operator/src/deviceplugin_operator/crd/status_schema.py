@@ -31,6 +31,13 @@ _REVISION: Final = {
         "refused": {**_NAMED, "description": "The revision that failed; it is not tried again"},
         "reason": {**_TEXT, "description": "Why it failed"},
         "generation": {**_COUNT, "description": "Generation of the spec that failed"},
+        "hashes": {
+            "type": "array",
+            "maxItems": 8,
+            "description": "SHA-256 of each revision that may be applied again. A ConfigMap with "
+            "other content is refused",
+            "items": {"type": "string", "maxLength": 64, "pattern": "^[0-9a-f]{64}$"},
+        },
         "resources": {
             "type": "array",
             "maxItems": 256,

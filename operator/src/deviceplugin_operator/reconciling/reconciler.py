@@ -18,7 +18,7 @@ from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
 from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS, Object, Seen
 from deviceplugin_operator.reconciling import conflicts, devices
 from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
-from deviceplugin_operator.reconciling.status import BUSY, Outcome
+from deviceplugin_operator.reconciling.status import BUSY, Outcome, is_news
 from deviceplugin_operator.reconciling.status import Seen as Reported
 from deviceplugin_operator.reconciling.status import status as made_status
 from deviceplugin_operator.rollout import desired, placement
@@ -27,8 +27,6 @@ from deviceplugin_operator.rollout.step import Progress
 
 log = logging.getLogger(__name__)
 
-_SAID: Final = frozenset({"InvalidSettings", "Conflict", "RolloutFailed", "RequestFailed"})
-"""Reasons of which an Event is created."""
 _PATIENCE: Final = 3
 """Failures in a row after which the status names one that the API server may recover from."""
 
@@ -86,7 +84,7 @@ class Reconciler:
             refused = isinstance(error, InvalidError | ForbiddenError)
             if refused or self._failures[name] >= _PATIENCE:
                 with suppress(ApiServerError):
-                    self._stuck(owner, error, keep=refused)
+                    self._stuck(self._cluster.fresh(owner), error, keep=refused)
             raise
         self._failures.pop(name, None)
         return after
@@ -103,10 +101,12 @@ class Reconciler:
         if conflict := conflicts.conflict(owner, wanted, others, self._fleet, self._covered):
             self._refuse(owner, "Conflict", conflict)
             return None
+        made = self._made(wanted)
+        owner = self._cluster.know(owner, made)
         settling = self._timing.now() < self._settling.get(name, 0.0)
         if settling:
             self._fleet.refresh(older_than=self._timing.nodes)
-        outcomes = [*self._outcomes(owner, wanted)]
+        outcomes = [*self._outcomes(owner, wanted, made)]
         self._report(owner, self._reported(owner, wanted, outcomes))
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
@@ -149,17 +149,19 @@ class Reconciler:
 
     def _profiles(self, owner: Object) -> set[str]:
         """Return the profiles of which something is there, or was there before it was deleted."""
-        revisions = (owner.get("status") or {}).get("revisions") or ()
-        before = {one["profile"] for one in revisions if one.get("good")}
-        return before | self._cluster.profiles(owner["metadata"]["name"])
+        revisions = progress_note.revisions(owner)
+        before = {profile for profile, one in revisions.items() if one.get("good")}
+        return before | self._cluster.profiles(owner)
 
     def _made(self, wanted: Wanted) -> dict[str, Revision]:
         """Return the wanted revision of each profile."""
         return {one.profile: desired.revision(wanted, one, self._prefix) for one in wanted.variants}
 
-    def _outcomes(self, owner: Object, wanted: Wanted) -> Iterator[Outcome]:
+    def _outcomes(
+        self, owner: Object, wanted: Wanted, made: Mapping[str, Revision]
+    ) -> Iterator[Outcome]:
         """Yield the state of each profile. Only one profile is rolled out at a time."""
-        made, blocked, found = self._made(wanted), False, list[Outcome]()
+        blocked, found = False, list[Outcome]()
         held = self._held(owner, wanted, made)
         for variant in wanted.variants:
             one = self._rolling.outcome(
@@ -176,13 +178,12 @@ class Reconciler:
         Where a pod may be is not rolled out by node: the DaemonSet controller deletes at once all
         pods that are where they may not be.
         """
-        name = owner["metadata"]["name"]
         before = {one: self._rolling.progress(owner, one) for one in self._profiles(owner)}
         if wanted.rollout.allow_fewer_devices or all(
             profile in made and one.target == made[profile].name for profile, one in before.items()
         ):
             return ""
-        nodes = placement.covered([*self._good_pods(name, before)], self._fleet.nodes())
+        nodes = placement.covered([*self._good_pods(owner, before)], self._fleet.nodes())
         kept = {one.name for one in placement.covered([one.pod for one in made.values()], nodes)}
         if not (lost := [one.name for one in nodes if one.name not in kept]):
             return ""
@@ -192,11 +193,12 @@ class Reconciler:
         )
 
     def _good_pods(
-        self, name: str, profiles: Mapping[str, Progress]
+        self, owner: Object, profiles: Mapping[str, Progress]
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pod templates of the last good revisions."""
+        name = owner["metadata"]["name"]
         for profile, one in profiles.items():
-            if kept := self._cluster.revision(name, profile, one.good):
+            if kept := self._cluster.revision(owner, profile, one.good):
                 yield kept.pod
             elif one.good == one.target and (found := self._cluster.daemon_set(name, profile)):
                 yield found["spec"]["template"]  # somebody has deleted its ConfigMap
@@ -225,7 +227,7 @@ class Reconciler:
 
     def _refuse(self, owner: Object, reason: str, message: str) -> None:
         """Report why the object is not accepted. What was created for it earlier stays."""
-        spec = owner["spec"]
+        owner, spec = self._cluster.know(owner, {}), owner["spec"]
         paused = isinstance(spec, dict) and bool(spec.get("paused"))
         profiles = sorted(self._profiles(owner))
         outcomes = [self._rolling.unchanged(owner, one, keep=not paused) for one in profiles]
@@ -278,22 +280,15 @@ class Reconciler:
         before = {one["type"]: one for one in (owner.get("status") or {}).get("conditions") or ()}
         self._cluster.set_status(owner, made)
         for one in made["conditions"]:
-            if not _is_news(one, before.get(one["type"], {})):
+            if not is_news(one, before.get(one["type"], {})):
                 continue
             self._notify(owner, "Warning", one["reason"], one["message"])
             if one["type"] == "Accepted":
                 said = {"reason": one["reason"], "problem": one["message"]}
                 log.warning("object refused", extra={"object": name, **said})
+            elif one["reason"] == "NoWayBack":
+                log.warning("no way back", extra={"object": name, "reason": one["message"]})
             elif any(found.state == "Held" for found in reported.outcomes):
                 log.warning("roll-out failed", extra={"object": name, "reason": one["message"]})
         if left := devices.left(progress_note.baseline(owner), reported, self._fleet.nodes()):
             self._notify(owner, "Warning", "NodesLeft", left)
-
-
-def _is_news(made: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether an Event has to say what a condition says."""
-    if made["reason"] not in _SAID or made["type"] == "Ready":
-        return False
-    # The words of a request that fails again and again can differ each time.
-    about = "observedGeneration" if made["reason"] == "RequestFailed" else "message"
-    return (made["reason"], made[about]) != (before.get("reason"), before.get(about))

@@ -61,10 +61,12 @@ class Rolling:
             ApiServerError: It cannot be restored.
         """
         name, progress = owner["metadata"]["name"], self.progress(owner, profile)
-        kept = self._cluster.revision(name, profile, progress.target) if keep else None
-        if kept:
+        if keep and (kept := self._cluster.revision(owner, profile, progress.target)):
             progress = self._with_joined(owner, profile, kept, progress)
             self._keep(owner, profile, kept, progress)
+        elif keep and progress.target:
+            lost = self._cluster.why_lost(owner, profile, progress.target)
+            progress = replace(progress, lost=lost)
         counts = self._counts(name, profile)
         return Outcome(profile, progress.target, progress, "Done", "", counts)
 
@@ -75,11 +77,14 @@ class Rolling:
     def _keep(self, owner: Object, profile: str, made: Revision, progress: Progress) -> None:
         """Give a DaemonSet the revision ``made``, and say so if somebody had changed it."""
         if self._cluster.keep_daemon_set(owner, profile, made, progress):
-            name = owner["metadata"]["name"]
-            log.warning("drift corrected", extra={"object": name, "profile": profile})
-            changed = names.daemon_set(name, profile)
-            message = f"the DaemonSet {changed} was changed by hand, and is restored"
-            self._notify(owner, "Normal", "DriftCorrected", message)
+            changed = names.daemon_set(owner["metadata"]["name"], profile)
+            self._corrected(owner, profile, f"the DaemonSet {changed}")
+
+    def _corrected(self, owner: Object, profile: str, what: str) -> None:
+        name = owner["metadata"]["name"]
+        log.warning("drift corrected", extra={"object": name, "profile": profile})
+        message = f"{what} was changed by hand, and is restored"
+        self._notify(owner, "Normal", "DriftCorrected", message)
 
     def _joined(self, owner: Object, profile: str, made: Revision) -> dict[str, Taken]:
         """Return what nodes had that ``made`` covers, and that this DaemonSet did not so far.
@@ -130,15 +135,19 @@ class Rolling:
         if wanted.paused or (holds and not progress.good):
             found = self.unchanged(owner, profile, keep=False)
             state = "Done" if progress.target == made.name or holds else "Waiting"
-            found = replace(found, wanted=made.name, state=state)
+            kept = replace(found.progress, lost=progress.lost)
+            found = replace(found, wanted=made.name, state=state, progress=kept)
         elif blocked and self._can_wait(owner, profile, made, progress):
             counts = self._counts(wanted.name, profile)
             waits = "waiting for another profile"
             return Outcome(profile, made.name, progress, "Waiting", waits, counts)
         else:
             target, progress = self._target(owner, profile, made, progress, holds=holds)
-            self._cluster.keep_config_map(owner, profile, target)
-            self._keep(owner, profile, target, progress)
+            if target:
+                if self._cluster.keep_config_map(owner, profile, target):
+                    changed = names.config_map(wanted.name, profile, target.name)
+                    self._corrected(owner, profile, f"the ConfigMap {changed}")
+                self._keep(owner, profile, target, progress)
             step = self._step(owner, wanted, variant, made, progress)
             counts = self._counts(wanted.name, profile)
             found = Outcome(profile, made.name, step.progress, step.state, step.message, counts)
@@ -149,11 +158,22 @@ class Rolling:
         progress = self.progress(owner, profile)
         if progress.refused and progress.generation != wanted.generation:
             progress = replace(progress, refused="", reason="", generation=0)
-        if progress.good not in {"", made.name} and not self._cluster.revision(
-            wanted.name, profile, progress.good
-        ):  # somebody has deleted its ConfigMap, so there is no way back
-            progress = replace(progress, good="", restoring=False)
-        return progress
+        if progress.good == "":
+            return progress
+        if progress.good == made.name or self._cluster.revision(owner, profile, progress.good):
+            return replace(progress, lost="")
+        lost = self._cluster.why_lost(owner, profile, progress.good)
+        if self._has(owner, profile, progress.good):
+            return replace(progress, lost=lost)
+        if progress.refused == made.name:  # it stays where it is
+            progress = progress.towards(made.name)
+        return replace(progress, good="", restoring=False, lost=lost)
+
+    def _has(self, owner: Object, profile: str, revision: str) -> bool:
+        """Return whether the DaemonSet was given ``revision``."""
+        found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
+        labels = found["spec"]["template"]["metadata"].get("labels") or {} if found else {}
+        return bool(labels.get(names.REVISION) == revision)
 
     def _can_wait(self, owner: Object, profile: str, made: Revision, progress: Progress) -> bool:
         """Return whether a profile can wait for another: no node is without a pod meanwhile."""
@@ -162,15 +182,20 @@ class Rolling:
 
     def _target(
         self, owner: Object, profile: str, made: Revision, progress: Progress, *, holds: bool
-    ) -> tuple[Revision, Progress]:
-        """Return the revision that the DaemonSet should have: the wanted or the last good one."""
+    ) -> tuple[Revision | None, Progress]:
+        """Return the revision that the DaemonSet should have: the wanted or the last good one.
+
+        It is None if it has the last good one, of which no more is known than that.
+        """
         name, target, before = owner["metadata"]["name"], made, progress.target
         if holds and before != progress.good:
             progress = progress.towards(progress.good)
         back = holds or progress.restoring or progress.refused == made.name
-        kept = self._cluster.revision(name, profile, progress.target) if back else None
+        kept = self._cluster.revision(owner, profile, progress.target) if back else None
         if kept and progress.target != made.name:
             target = kept
+        elif back and progress.target != made.name and self._has(owner, profile, progress.target):
+            return None, progress
         elif progress.target != made.name:
             progress = replace(progress.towards(made.name), refused="", reason="", generation=0)
         if target.name != before or self._cluster.daemon_set(name, profile) is None:

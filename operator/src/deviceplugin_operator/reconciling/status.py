@@ -4,14 +4,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin_operator.cluster.progress_note import Baseline, in_status, of_baseline
+from deviceplugin_operator.cluster.progress_note import (
+    HASHES,
+    Baseline,
+    hashes,
+    in_status,
+    of_baseline,
+)
 from deviceplugin_operator.crd.status_schema import MOST_PROBLEMS
 from deviceplugin_operator.observed.fleet import NodeFacts, of_resources
+from deviceplugin_operator.rollout.desired import called
 from deviceplugin_operator.rollout.step import Progress
 
 _LONGEST: Final = 4000
 """Characters of a message; many invalid settings make a long one."""
 _MOST_SHOWN: Final = 4
+
+_SAID: Final = frozenset(
+    {"InvalidSettings", "Conflict", "RolloutFailed", "NoWayBack", "RequestFailed"}
+)
+"""Reasons of which an Event is created."""
 
 BUSY: Final = frozenset({"Progressing", "RollingBack", "Waiting"})
 """States of an outcome after which there is another step."""
@@ -90,11 +102,20 @@ def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
         "resources": resources,
         "problems": problems[:MOST_PROBLEMS],
         "problemsLeftOff": max(0, len(problems) - MOST_PROBLEMS),
-        "revisions": [
-            {"profile": one.profile, "wanted": one.wanted, **in_status(one.progress)}
-            for one in seen.outcomes
-        ],
+        "revisions": [_revision(owner, one) for one in seen.outcomes],
         "baseline": of_baseline(seen.baseline),
+    }
+
+
+def _revision(owner: Mapping[str, Any], one: Outcome) -> dict[str, Any]:
+    """Return what is kept of a profile, with the hashes of what is named in it."""
+    named = {one.wanted, one.progress.target, one.progress.good}
+    known = [digest for digest in hashes(owner, one.profile) if called(digest) in named]
+    return {
+        "profile": one.profile,
+        "wanted": one.wanted,
+        **in_status(one.progress),
+        HASHES: known,
     }
 
 
@@ -121,7 +142,12 @@ def _degraded(outcomes: Iterable[Outcome], *, rolling: bool) -> Condition:
     for one in outcomes:
         if one.wanted == one.progress.refused:
             profile = f"profile {one.profile}: " if one.profile else ""
-            return True, "RolloutFailed", f"{profile}{one.progress.reason}; {_after(one)}"
+            lost = f": {one.progress.lost}" if one.progress.lost else ""
+            return True, "RolloutFailed", f"{profile}{one.progress.reason}; {_after(one)}{lost}"
+    for one in outcomes:
+        if one.progress.lost:
+            profile = f"profile {one.profile}: " if one.profile else ""
+            return True, "NoWayBack", f"{profile}{one.progress.lost}"
     missing = [one for one in outcomes if one.ready < one.desired]
     if missing and not rolling:  # what a roll-out has taken is no fault
         ready, desired = (
@@ -177,6 +203,15 @@ def _ready(
         if holds:
             return False, reason, message
     return True, "Ready", _shown(resources)
+
+
+def is_news(made: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Return whether an Event has to say what a condition says."""
+    if made["reason"] not in _SAID or made["type"] == "Ready":
+        return False
+    # The words of a request that fails again and again can differ each time.
+    about = "observedGeneration" if made["reason"] == "RequestFailed" else "message"
+    return (made["reason"], made[about]) != (before.get("reason"), before.get(about))
 
 
 def _of_profile(one: Outcome) -> str:

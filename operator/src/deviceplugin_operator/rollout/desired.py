@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from deviceplugin_operator import names
@@ -18,8 +19,8 @@ ACCOUNT: Final = "device-plugin"
 CONFIG: Final = "config.yaml"
 _POD: Final = "pod.json"
 _VOLUME: Final = "config"
-_HASH: Final = 10
-"""Hexadecimal digits of a revision's name; a DaemonSet has only a few revisions."""
+_NAME: Final = 10
+"""Digits of its hash that a revision is called by; a DaemonSet has only a few revisions."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,21 @@ class Revision:
     pod: Mapping[str, Any]
     """The pod template, without what contains the revision's name."""
 
-    @property
-    def name(self) -> str:
+    @cached_property
+    def digest(self) -> str:
         """A hash of the content, the same in every release."""
         content = json.dumps([self.config, self.pod], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:_HASH]
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """What it is called. Others could find content with this name, so trust ``digest``."""
+        return called(self.digest)
+
+
+def called(digest: str) -> str:
+    """Return the name of the revision with this hash."""
+    return digest[:_NAME]
 
 
 def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
@@ -106,7 +117,7 @@ def _set_image(spec: Manifest, image: str, prefix: str) -> None:
 
 
 def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
-    """Return the ConfigMap of a revision. It has all that a roll-back to it needs."""
+    """Return the ConfigMap of a revision: all that a roll-back to it needs. No pod mounts it."""
     name = owner["metadata"]["name"]
     labels = {**_labels(name, profile), names.REVISION: made.name}
     return {
@@ -119,32 +130,35 @@ def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> M
 
 
 def of_config_map(found: Object) -> Revision:
-    """Return the revision of a ConfigMap.
+    """Return the revision that a ConfigMap contains, whoever has written it.
 
     Raises:
-        ValueError: It is not an intact ConfigMap of the operator.
+        ValueError: It contains none.
     """
     try:
         made = Revision(found["data"][CONFIG], json.loads(found["data"][_POD]))
-    except (LookupError, TypeError) as error:
+        made.digest  # noqa: B018 - it cannot be computed of everything either
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"the ConfigMap {found['metadata']['name']} has no revision") from error
-    if made.name != found["metadata"]["labels"].get(names.REVISION):
-        raise ValueError(f"the ConfigMap {found['metadata']['name']} is not what its name says")
     return made
 
 
 def daemon_set(owner: Object, profile: str, made: Revision, namespace: str) -> Manifest:
-    """Return the DaemonSet of a revision. It replaces no pods by itself."""
+    """Return the DaemonSet of a revision. It replaces no pods by itself.
+
+    Its pods have their configuration from it: who may create ConfigMaps, but no DaemonSets, must
+    not be able to give them another.
+    """
     name = owner["metadata"]["name"]
     labels = _labels(name, profile)
     pod = deepcopy(dict(made.pod))
     pod["metadata"]["labels"][names.REVISION] = made.name
+    pod["metadata"].setdefault("annotations", {})[names.CONFIG] = made.config
+    field = {"fieldPath": f"metadata.annotations['{names.CONFIG}']"}
     for volume in pod["spec"]["volumes"]:
         if volume["name"] == _VOLUME:
-            volume["configMap"] = {
-                "name": names.config_map(name, profile, made.name),
-                "items": [{"key": CONFIG, "path": CONFIG}],
-            }
+            del volume["configMap"]
+            volume["downwardAPI"] = {"items": [{"path": CONFIG, "fieldRef": field}]}
     own = {**labels, names.PLUGIN: pod["metadata"]["labels"][names.PLUGIN]}
     return {
         "apiVersion": "apps/v1",

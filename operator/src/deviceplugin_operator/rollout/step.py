@@ -83,6 +83,8 @@ class Progress:
     """The resources of ``good``: nodes must not lose these either."""
     restoring: bool = False
     """Whether the DaemonSet was deleted and ``good`` comes back first, before anything is tried."""
+    lost: str = ""
+    """Why there is no way back to the last good revision, although there was one."""
     taken: Mapping[str, Taken] = field(default_factory=dict)
 
     def towards(self, target: str) -> "Progress":
@@ -233,7 +235,7 @@ def _finished(view: _View, progress: Progress) -> Step:
     state: State = "RolledBack" if progress.refused not in {"", progress.target} else "Done"
     if progress.refused == progress.target:  # it was late, and has succeeded after all
         progress = replace(progress, refused="", reason="")
-    return Step(replace(progress, good=progress.target, taken=kept), state=state)
+    return Step(replace(progress, good=progress.target, lost="", taken=kept), state=state)
 
 
 def _all(view: _View) -> dict[str, Taken]:
