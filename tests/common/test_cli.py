@@ -196,7 +196,7 @@ def test_a_discovery_that_fails_is_no_success(gophers: Path) -> None:
         (["--directory=x"], "--directory: 'x' is not an absolute path"),
         (["--log-level=loud"], "--log-level: 'loud' is not one of debug, info, warning, error"),
         (["--config=/none"], "/none: No such file or directory"),
-        (["--resource=gopher"], "GopherPlugin: resource 'gopher' is not valid: it needs a domain"),
+        (["--resource=gopher"], "--resource: 'gopher' is not the name of a resource: it needs a"),
         (["--http-address=9494"], "--http-address: '9494' is not of the form host:port or :port"),
         ([f"--plugin-dir=/{'d' * 80}"], f"plugin-dir '/{'d' * 80}' is too long"),
     ],
@@ -317,7 +317,7 @@ def test_on_sighup_an_invalid_file_leaves_everything_as_it_is(
         kubelet.simulated.wait_for(RESOURCE, {"g2", "g10"})
         for text, problem in (
             ("directory: x\n", f"{file}:1: directory: 'x' is not an absolute path"),
-            ("resource: x\n", "GopherPlugin: resource 'x' is not valid: it needs a domain, as in"),
+            ("resource: x\n", f"{file}:1: resource: 'x' is not the name of a resource: it needs a"),
         ):
             file.write_text(text)
             process.process.send_signal(signal.SIGHUP)

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology, Version
+from deviceplugin._config.resource_names import resource_name_problem
 from deviceplugin._inventory.validation import (
     allocation_problem,
     device_problem,
     natural_key,
-    resource_name_problem,
     socket_name_problem,
 )
 

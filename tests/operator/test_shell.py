@@ -235,7 +235,12 @@ def test_the_command_says_what_is_missing(
 ) -> None:
     for name in ("POD_NAMESPACE", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    for words, said in ((["run"], "--namespace"), (["run", "--namespace", "n"], "is not a pod")):
+    of_n = ["run", "--namespace", "n"]
+    for words, said in (
+        (["run"], "--namespace"),
+        (of_n, "is not a pod"),
+        ([*of_n, "--image-prefix", "https://a/"], "--image-prefix 'https://a/' cannot begin"),
+    ):
         with pytest.raises(SystemExit) as raised:
             main(words)
         assert 2 == raised.value.code

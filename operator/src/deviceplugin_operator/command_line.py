@@ -11,7 +11,7 @@ import deviceplugin as dp
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.kit.configuration import matches, plain_documents
 from deviceplugin_operator.crd import specification
-from deviceplugin_operator.names import KIND, NAME
+from deviceplugin_operator.names import IMAGE, KIND, NAME
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -67,14 +67,19 @@ def _run(options: argparse.Namespace) -> None:
     """Run the operator until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: API server or namespace are unknown, the file for the probe cannot be written,
-            or the API server does not know the kind.
+        ConfigError: API server or namespace are unknown, no image can begin like that, the file
+            for the probe cannot be written, or the API server does not know the kind.
     """
     from deviceplugin_operator import shell  # with kopf, which no other command needs
     from deviceplugin_operator.controller import Controller
 
     if not options.namespace:
         raise dp.ConfigError("--namespace or POD_NAMESPACE is needed, for the DaemonSets")
+    if not matches(f"{options.image_prefix}a", IMAGE):
+        raise dp.ConfigError(
+            f"--image-prefix {options.image_prefix!r} cannot begin an image: an example is "
+            "registry.example.com/"
+        )
     name = "deviceplugin-operator"
     given = options.api_server
     api = ApiServer(given, name=name) if given else ApiServer.of_pod(name=name)

@@ -31,6 +31,23 @@ _WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 LABEL: Final = f"^({_DOMAIN}/)?{_WORD}$"
 """The key of a label."""
+_PART: Final = "[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
+IMAGE: Final = (
+    rf"^(([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*"
+    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-fA-F]{32,128})?$"
+)
+"""A reference to an image, as registries and runtimes read it."""
+MAX_IMAGE: Final = 512
+MAX_DOMAIN: Final = 253
+RESOURCES: Final = rf"^{_DOMAIN}/[A-Za-z0-9*]([-A-Za-z0-9_.*]{{0,61}}[A-Za-z0-9*])?$"
+"""Resources, of which ``*`` stands for any characters."""
+MAX_CONFIG: Final = 200_000
+"""Most bytes of a configuration file: annotations have 262,144 together."""
+MAX_LABELS: Final = 16
+MAX_PROFILES: Final = 16
+MAX_COMPONENTS: Final = 16
+MAX_RESOURCES: Final = 64
+"""Most entries: the API server can then say what its rules cost, and nobody needs more."""
 LABEL_VALUE: Final = f"^({_WORD})?$"
 
 

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deviceplugin._inventory.validation import device_problem, resource_name_problem
+from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._inventory.validation import (
+    device_problem,
+)
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from fpga.trees import AFU, ALL_ONES, BOTH, INTERFACE, FpgaTree
 

@@ -192,8 +192,8 @@ def empty(variable: str, default: str) -> str:
             "RESOURCE_NAME",
             "gpu",
             (
-                "SimulatedPlugin: resource 'gpu' is not valid: it needs a domain, as in "
-                "example.com/gpu"
+                "environment variable RESOURCE_NAME: 'gpu' is not the name of a resource: it needs "
+                "a domain, as in example.com/gpu"
             ),
         ),
         ("RESOURCE_NAME", "", empty("RESOURCE_NAME", "example.com/simple-device")),

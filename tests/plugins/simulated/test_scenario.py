@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._inventory.validation import device_problem, resource_name_problem
+from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._inventory.validation import (
+    device_problem,
+)
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from deviceplugin_simulated.life import Action, Event
 from deviceplugin_simulated.process import Process

@@ -1,19 +1,10 @@
 """Objects with one fault each, which the API server or the operator refuses."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final
+
+from operators.bad_names import NAMES, Bad
 
 SHARED: Final = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
-
-
-class Bad(NamedTuple):
-    """A spec with a fault."""
-
-    fault: str
-    spec: Any
-    field: str
-    """What any message about it has to name."""
-    said: str
-    """How the operator's message begins, or what is in it."""
 
 
 BAD: Final = (
@@ -140,7 +131,7 @@ BAD: Final = (
         "profile label",
         {"plugin": "gpu", "profileLabel": "a_b/c", "profiles": {"a": {}}},
         "profileLabel",
-        "spec.profileLabel: 'a_b/c' is not a label of nodes",
+        "spec.profileLabel: 'a_b/c' is not the key of a label",
     ),
     Bad(
         "settings that are none",
@@ -253,4 +244,5 @@ BAD: Final = (
         "resources",
         "spec.custom.resources[0]: 'lamp' is not a resource",
     ),
+    *NAMES,
 )

@@ -9,7 +9,10 @@ from hypothesis.strategies import SearchStrategy
 from jsonschema import Draft202012Validator
 
 Schema = Mapping[str, Any]
-_SAME = ("type", "enum", "minimum", "maximum", "maxLength", "pattern", "minItems", "maxItems")
+_SAME = (
+    *("type", "enum", "minimum", "maximum", "maxLength", "pattern"),
+    *("minItems", "maxItems", "maxProperties"),
+)
 
 
 def refused(schema: Schema, value: Any) -> list[str]:

@@ -46,7 +46,7 @@ def _described(schema: Schema, text: str) -> Schema:
 def _of_field(field: "Field[Any]", kind: Any) -> Schema:
     own = field.metadata.get("kind")
     found: Schema = own.schema if own else _of_type(kind)
-    return found
+    return {**found, **field.metadata.get("schema", {})}
 
 
 def _of_type(kind: Any) -> Schema:

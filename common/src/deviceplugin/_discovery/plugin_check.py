@@ -11,7 +11,10 @@ from types import FunctionType, MethodType
 from typing import Any, Final
 
 from deviceplugin._config import parameters, suggestions
-from deviceplugin._inventory.validation import resource_name_problem, socket_name_problem
+from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._inventory.validation import (
+    socket_name_problem,
+)
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
 

@@ -13,9 +13,6 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.topology import NUMA_NODES
 
 MAX_ID_LENGTH: Final = 63
-_MAX_DOMAIN: Final = 244  # the kubelet's limit of 253, minus its prefix "requests."
-_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME: Final = re.compile(r"(?=.{1,63}\Z)([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _ENV_NAME: Final = re.compile(r"[^=\0]+")
 _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
@@ -31,26 +28,6 @@ _MAX_SHOWN: Final = 200
 
 natural_key: Final = natural
 """A sort key that puts ``gpu2`` before ``gpu10``. Different strings never tie."""
-
-
-def resource_name_problem(name: str) -> str:
-    """Return what is wrong with ``name`` as an extended resource, or an empty string."""
-    domain, slash, last = name.partition("/")
-    if not slash:
-        return "it needs a domain, as in example.com/gpu"
-    if "kubernetes.io/" in name or name.startswith("requests."):
-        return "kubernetes.io/ and requests. are reserved by Kubernetes"
-    if len(domain) > _MAX_DOMAIN or not _DOMAIN.fullmatch(domain):
-        return (
-            f"the domain must be lower-case labels of letters, digits and hyphens with dots "
-            f"between them, {_MAX_DOMAIN} characters at most"
-        )
-    if not _NAME.fullmatch(last):
-        return (
-            "the name after the slash must be 1 to 63 letters, digits, '-', '_' or '.', with a "
-            "letter or digit at both ends"
-        )
-    return ""
 
 
 def socket_name_problem(name: object) -> str:

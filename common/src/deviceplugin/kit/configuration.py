@@ -6,7 +6,9 @@ of each. Unknown keys and duplicate keys are faults. `schema` returns the JSON S
 declaration, for editors.
 
 A field of `Settings` can have such a kind: `field(metadata={"kind": KIND})`. `settings_schema`
-returns the schema of all fields.
+returns the schema of all fields. A field of a plain type can say more of its values instead:
+`field(metadata={"check": CHECK, "schema": SCHEMA})`, as `RESOURCE_NAME` does. `CHECK` raises
+`ValueError`, whose message continues after the value.
 """
 
 from deviceplugin._config.documents.faults import InvalidError, bounded
@@ -41,10 +43,16 @@ from deviceplugin._config.kinds.scalars import (
     text,
 )
 from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
+from deviceplugin._config.resource_names import (
+    RESOURCE_NAME,
+    check_resource_name,
+    resource_name_problem,
+)
 from deviceplugin._config.settings_schema import settings_schema
 from deviceplugin._config.suggestions import suggestion
 
 __all__ = [
+    "RESOURCE_NAME",
     "InvalidError",
     "Key",
     "Kind",
@@ -53,6 +61,7 @@ __all__ = [
     "as_argument",
     "boolean",
     "bounded",
+    "check_resource_name",
     "choice",
     "duration",
     "either",
@@ -73,6 +82,7 @@ __all__ = [
     "read",
     "reading",
     "record",
+    "resource_name_problem",
     "schema",
     "seconds",
     "settings_schema",

@@ -7,15 +7,18 @@ its device and not its holder: so ids never change, whatever is allocated and in
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.model import Device
 
-__all__ = ["MOST", "Policy", "Shares", "check_count", "share_id", "shares"]
+__all__ = ["COUNT", "MOST", "Policy", "Shares", "check_count", "share_id", "shares"]
 
 MOST: Final = 1000
 """Most shares of a device that a setting may ask for."""
+COUNT: Final[Mapping[str, Any]] = MappingProxyType({"schema": {"minimum": 1, "maximum": MOST}})
+"""What a field of `Settings` that `check_count` checks has as its metadata."""
 
 Policy: TypeAlias = Literal["spread", "packed"]
 """Which device gives the next share: the one with the fewest in use, or the one with the most."""

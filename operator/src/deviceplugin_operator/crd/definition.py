@@ -12,27 +12,17 @@ from typing import Any, Final
 import yaml
 
 from deviceplugin.kit.configuration import settings_schema
+from deviceplugin_operator import names
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from deviceplugin_operator.crd.status_schema import COLUMNS, STATUS
 from deviceplugin_operator.crd.structural_schema import FREE, structural
 from deviceplugin_operator.manifests.deployments_folder import DEPLOYMENTS, components
-from deviceplugin_operator.names import (
-    GROUP,
-    KIND,
-    LABEL,
-    LABEL_VALUE,
-    MAX_NAME,
-    MAX_PROFILE,
-    NAME,
-    PLURAL,
-    PROFILE,
-    VERSION,
-)
 
 FILE: Final = DEPLOYMENTS / "operator/crd/deviceplugins.yaml"
-MAX_PROFILES: Final = 16
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ms|s|m|h|d))+$"
-_LABEL: Final = {"type": "string", "maxLength": 317, "pattern": LABEL}
+_LABEL: Final = {"type": "string", "maxLength": 317, "pattern": names.LABEL}
+_VALUE: Final = {"type": "string", "maxLength": 63, "pattern": names.LABEL_VALUE}
+_IN_DOMAIN: Final = f"indexOf('/') <= {names.MAX_DOMAIN}"
 
 Schema = dict[str, Any]
 _HEADER: Final = """\
@@ -68,11 +58,11 @@ _CUSTOM: Final[Schema] = {
         },
         "resources": {
             "type": "array",
-            "maxItems": 64,
+            "maxItems": names.MAX_RESOURCES,
             "x-kubernetes-list-type": "set",
             "description": "The resources that it offers, such as example.com/lamp or "
             "example.com/*. Their devices are counted",
-            "items": {"type": "string", "maxLength": 317, "pattern": "^[a-z0-9.-]+/[^/]+$"},
+            "items": {"type": "string", "maxLength": 308, "pattern": names.RESOURCES},
         },
     },
 }
@@ -141,6 +131,21 @@ def _rule(rule: str, message: str, **more: str) -> Schema:
     return {"rule": rule, "message": message, **more}
 
 
+_SELECTOR: Final[Schema] = {
+    "type": "object",
+    "maxProperties": names.MAX_LABELS,
+    "additionalProperties": _VALUE,
+    "description": "Labels of the nodes that the plugin runs on. A change that leaves a "
+    "node without the plugin needs rollout.allowFewerDevices",
+    "x-kubernetes-validations": [
+        _rule(
+            f"self.all(key, key.matches('{names.LABEL}') && key.{_IN_DOMAIN})",
+            "a key is not that of a label",
+        )
+    ],
+}
+
+
 def _rules() -> Iterator[Schema]:
     for name in (*PLUGINS, CUSTOM):
         yield _rule(
@@ -157,8 +162,8 @@ def _rules() -> Iterator[Schema]:
         "profileLabel: is needed with profiles, and only with them",
     )
     yield _rule(
-        f"!has(self.profiles) || self.profiles.all(one, one.matches('{PROFILE}'))",
-        f"profiles: a name is 1 to {MAX_PROFILE} lower-case letters, digits and hyphens",
+        f"!has(self.profiles) || self.profiles.all(one, one.matches('{names.PROFILE}'))",
+        f"profiles: a name is 1 to {names.MAX_PROFILE} lower-case letters, digits and hyphens",
     )
 
 
@@ -175,38 +180,30 @@ def _spec() -> Schema:
         },
         "image": {
             "type": "string",
-            "maxLength": 512,
-            "pattern": "^[^\\s]+$",
+            "maxLength": names.MAX_IMAGE,
+            "pattern": names.IMAGE,
             "description": "The plugin's image; by default that of the operator's release",
         },
         "paused": {
             "type": "boolean",
             "description": "Stops all changes, including roll-outs that are under way",
         },
-        "nodeSelector": {
-            "type": "object",
-            "maxProperties": 16,
-            "additionalProperties": {"type": "string", "maxLength": 63, "pattern": LABEL_VALUE},
-            "description": "Labels of the nodes that the plugin runs on. A change that leaves a "
-            "node without the plugin needs rollout.allowFewerDevices",
-            "x-kubernetes-validations": [
-                _rule(f"self.all(key, key.matches('{LABEL}'))", "a key is not that of a label")
-            ],
-        },
+        "nodeSelector": _SELECTOR,
         "profileLabel": {
             **_LABEL,
+            "x-kubernetes-validations": [_rule(f"self.{_IN_DOMAIN}", "is not the key of a label")],
             "description": "The node label whose value is the name of the node's profile",
         },
         "profiles": {
             "type": "object",
-            "maxProperties": MAX_PROFILES,
+            "maxProperties": names.MAX_PROFILES,
             "additionalProperties": {"type": "object", "properties": _undescribed(union)},
             "description": "Settings for some nodes: those whose label profileLabel has this "
             "value. A key here replaces the same key of the general settings.",
         },
         "components": {
             "type": "array",
-            "maxItems": 16,
+            "maxItems": names.MAX_COMPONENTS,
             "x-kubernetes-list-type": "set",
             "items": {"type": "string", "enum": [*components()]},
             "description": "Components of deployments/components to add",
@@ -225,15 +222,20 @@ def _spec() -> Schema:
 
 def crd() -> Schema:
     """Return the CustomResourceDefinition."""
-    names = {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()}
+    own = {
+        "kind": names.KIND,
+        "listKind": f"{names.KIND}List",
+        "plural": names.PLURAL,
+        "singular": names.KIND.lower(),
+    }
     root = {
         "type": "object",
         "required": ["spec"],
         "description": "A device plugin on all nodes or on some",
         "x-kubernetes-validations": [
             _rule(
-                f"self.metadata.name.matches('{NAME}')",
-                f"metadata.name: 1 to {MAX_NAME} lower-case letters, digits and hyphens",
+                f"self.metadata.name.matches('{names.NAME}')",
+                f"metadata.name: 1 to {names.MAX_NAME} lower-case letters, digits and hyphens",
             )
         ],
         "properties": {
@@ -245,7 +247,7 @@ def crd() -> Schema:
         },
     }
     version = {
-        "name": VERSION,
+        "name": names.VERSION,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": root},
@@ -255,11 +257,11 @@ def crd() -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
         "spec": {
-            "group": GROUP,
+            "group": names.GROUP,
             "scope": "Cluster",
-            "names": {**names, "shortNames": ["dpl"]},
+            "names": {**own, "shortNames": ["dpl"]},
             "versions": [version],
         },
     }

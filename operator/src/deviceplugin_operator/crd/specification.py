@@ -1,13 +1,8 @@
 """What a ``DevicePlugin`` object asks for, judged by the plugin's own settings."""
 
-import re
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
-
-import yaml
+from typing import Any, Final, TypeVar
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
@@ -30,10 +25,24 @@ from deviceplugin.kit.configuration import (
     text,
 )
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.crd.judgement import judged, resources_problem, size_problem, written
 from deviceplugin_operator.manifests.deployments_folder import Template, components, template
-from deviceplugin_operator.names import LABEL, LABEL_VALUE, MAX_PROFILE, PROFILE
+from deviceplugin_operator.names import (
+    IMAGE,
+    LABEL,
+    LABEL_VALUE,
+    MAX_COMPONENTS,
+    MAX_DOMAIN,
+    MAX_IMAGE,
+    MAX_LABELS,
+    MAX_PROFILE,
+    MAX_PROFILES,
+    MAX_RESOURCES,
+    PROFILE,
+)
 
 Object = Mapping[str, Any]
+_Many = TypeVar("_Many", bound=Sized)
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,24 @@ def _profile_problem(name: str) -> str:
 
 
 def _label_problem(key: str) -> str:
-    return "" if matches(key, LABEL) else f"is not the key of a label{_SUCH_AS_KEY}"
+    fits = matches(key, LABEL) and key.find("/") <= MAX_DOMAIN
+    return "" if fits else f"is not the key of a label{_SUCH_AS_KEY}"
+
+
+def _image_problem(image: str) -> str:
+    fits = len(image) <= MAX_IMAGE and matches(image, IMAGE)
+    return "" if fits else "is not an image, such as registry.example.com/gpu-device-plugin:1.0"
+
+
+def _at_most(most: int, kind: Kind[_Many]) -> Kind[_Many]:
+    """Return ``kind`` with as many entries as the API server takes."""
+
+    def check(place: Place, given: _Many) -> _Many:
+        if len(given) > most:
+            raise place.fault(f"has {len(given)} entries, of at most {most}")
+        return given
+
+    return kind.then(check)
 
 
 def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
@@ -156,7 +182,7 @@ _CUSTOM: Final = record(
     _Custom,
     {
         "config": mapping_of(anything()),
-        "resources": list_of(text("^[a-z0-9.-]+/[^/]+$", "a resource, such as example.com/lamp")),
+        "resources": _at_most(MAX_RESOURCES, list_of(text(problem=resources_problem))),
     },
 )
 _UNION: Final[Mapping[str, Kind[Any]]] = {
@@ -167,14 +193,14 @@ SPEC: Final = record(
     _spec,
     {
         "plugin": needed(choice(*PLUGINS, CUSTOM)),
-        "image": text(r"^\S+$", "an image, such as registry.example.com/gpu-device-plugin:1.0"),
+        "image": text(problem=_image_problem),
         "paused": boolean(),
-        "nodeSelector": as_argument(mapping_of(_LABEL_VALUE, _label_problem), "node_selector"),
-        "profileLabel": as_argument(
-            text(LABEL, f"a label of nodes{_SUCH_AS_KEY}"), "profile_label"
+        "nodeSelector": as_argument(
+            _at_most(MAX_LABELS, mapping_of(_LABEL_VALUE, _label_problem)), "node_selector"
         ),
-        "profiles": mapping_of(record(dict, _UNION), _profile_problem),
-        "components": list_of(choice(*components())),
+        "profileLabel": as_argument(text(problem=_label_problem), "profile_label"),
+        "profiles": _at_most(MAX_PROFILES, mapping_of(record(dict, _UNION), _profile_problem)),
+        "components": _at_most(MAX_COMPONENTS, list_of(choice(*components()))),
         "rollout": _ROLLOUT,
         **_UNION,
     },
@@ -232,41 +258,23 @@ def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, o
     if plugin == CUSTOM:
         general, special = whole or _Custom(), own or _Custom()
         config = written({**general.config, **special.config})
-        resources = general.resources if special.resources is None else special.resources
-        return Variant(profile, config, resources or ())
+        if problem := size_problem(config):
+            raise dp.ConfigError(f"config: {problem}")
+        offered = general.resources if special.resources is None else special.resources
+        return Variant(profile, config, offered or ())
     given = {**(whole or {}), **(own or {})}
     kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
     problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
     problems += [f"{key}: is called {renamed[key]} here" for key in given if key in renamed]
     config = written({**before, **given})
-    try:
-        resources = judged(plugin, config)
-    except dp.ConfigError as error:
-        problems.append(str(error))
-        resources = ()
+    resources: tuple[str, ...] = ()
+    if problem := size_problem(config):
+        problems.append(problem)
+    else:
+        try:
+            resources = judged(plugin, config)
+        except dp.ConfigError as error:
+            problems.append(str(error))
     if problems:
         raise dp.ConfigError("\n".join(problems))
     return Variant(profile, config, resources)
-
-
-def written(document: Mapping[str, Any]) -> str:
-    """Return ``document`` as YAML."""
-    return str(yaml.safe_dump(dict(document), sort_keys=False)) if document else "{}\n"
-
-
-def judged(plugin: str, config: str) -> tuple[str, ...]:
-    """Return the resources that ``plugin`` offers with the file ``config``.
-
-    Raises:
-        ConfigError: The errors that the plugin would print when it starts.
-    """
-    hosted = PLUGINS[plugin]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "config.yaml")
-        file.write_text(config, encoding="utf-8")
-        try:
-            return tuple(hosted.offered(hosted.settings.of_file(file)))
-        except dp.ConfigError as error:
-            # Users see their object, not this file.
-            said = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(error), flags=re.MULTILINE)
-            raise dp.ConfigError(said) from None

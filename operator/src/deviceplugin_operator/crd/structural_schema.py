@@ -1,6 +1,6 @@
 """Turns JSON Schema into the *structural schema* that the API server accepts in a CRD.
 
-That has no references, no ``if``, ``not`` and ``oneOf`` beside types, and only RE2 patterns. What
+That has no references, no ``if`` and ``oneOf`` beside types, and only RE2 patterns. What
 it cannot say is dropped, because the plugin's own settings check everything again.
 """
 
@@ -66,9 +66,14 @@ def _type_of(values: Sequence[Any] | None) -> str | None:
 
 def _text(plain: Schema) -> Schema:
     pattern = plain.get("pattern", "")
-    limits = {} if "enum" in plain else {"maxLength": MAX_LENGTH}
+    limits = {} if "enum" in plain else {"maxLength": plain.get("maxLength", MAX_LENGTH)}
     usable = pattern and not _NOT_RE2.search(pattern)
-    return {"type": "string", **limits, **({"pattern": pattern} if usable else {})}
+    found = {"type": "string", **limits, **({"pattern": pattern} if usable else {})}
+    if "not" in plain:  # whose message would not say what is wrong
+        wrong = plain["not"]["pattern"]
+        rule = {"rule": f"!self.matches(r'{wrong}')", "message": f"must not match {wrong}"}
+        found["x-kubernetes-validations"] = [rule]
+    return found
 
 
 def _object(plain: Schema) -> Schema:

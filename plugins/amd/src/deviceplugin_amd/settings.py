@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import deviceplugin as dp
-from deviceplugin.kit.sharing import Policy, check_count
+from deviceplugin.kit.sharing import COUNT, Policy, check_count
 
 Naming: TypeAlias = Literal["single", "mixed"]
 
@@ -21,7 +21,7 @@ class AmdSettings(dp.Settings):
     )
     """Resource names: amd.com/gpu for all devices (single), or such as amd.com/cpx_nps4, by how a
     GPU is divided (mixed)."""
-    shares: int = 1
+    shares: int = field(default=1, metadata=COUNT)
     """Number of containers that can have a device at the same time."""
     share_policy: Policy = "spread"
     """Which device gives the next share: the one with the fewest shares in use (spread), or the one

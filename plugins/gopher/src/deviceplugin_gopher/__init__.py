@@ -3,13 +3,14 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit.configuration import RESOURCE_NAME
 from deviceplugin.kit.hosting import Hosted
 from deviceplugin.kit.log import Problems
 
@@ -22,9 +23,9 @@ class GopherSettings(dp.Settings):
 
     directory: Path = Path("/etc/gophers")
     """Directory whose files are the devices. It need not exist yet."""
-    resource: str = "example.com/gopher"
+    resource: str = field(default="example.com/gopher", metadata=RESOURCE_NAME)
     """Resource name to advertise them under."""
-    variable: str = "Gopher"
+    variable: str = field(default="Gopher", metadata={"schema": {"pattern": r"^[^=\x00]+$"}})
     """Environment variable with the names of a container's gophers, separated by commas."""
 
 

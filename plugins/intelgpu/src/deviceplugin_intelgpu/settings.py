@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import deviceplugin as dp
+from deviceplugin.kit.configuration import check_resource_name
 from deviceplugin.kit.selection import Selection
-from deviceplugin.kit.sharing import check_count
+from deviceplugin.kit.sharing import COUNT, check_count
 
 SharePolicy: TypeAlias = Literal["spread", "packed", "none", "balanced"]
 ByPath: TypeAlias = Literal["single", "none", "all"]
@@ -16,6 +17,13 @@ DeviceIds: TypeAlias = Literal["address", "card"]
 
 DOMAIN: Final = "gpu.intel.com"
 DRIVER: Final = "{driver}"
+
+
+_RESOURCE: Final = r"^([-a-z0-9.]|\{driver\})+/([-A-Za-z0-9_.]|\{driver\})+$"
+
+
+def _check_resource(name: str) -> None:
+    check_resource_name(name.replace(DRIVER, "i915"))  # the longer one
 
 
 def _also(*names: str) -> dict[str, Any]:
@@ -27,10 +35,13 @@ def _also(*names: str) -> dict[str, Any]:
 class IntelGpuSettings(dp.Settings):
     """Settings of the Intel GPU plugin."""
 
-    resource_name: str = f"{DOMAIN}/{DRIVER}"
+    resource_name: str = field(
+        default=f"{DOMAIN}/{DRIVER}",
+        metadata={"check": _check_resource, "schema": {"pattern": _RESOURCE}},
+    )
     """Resource of GPUs. {driver} stands for the driver of a GPU, i915 or xe; without it, GPUs of
     both drivers have one resource."""
-    shares: int = field(default=1, metadata=_also("shared-dev-num"))
+    shares: int = field(default=1, metadata={**_also("shared-dev-num"), **COUNT})
     """How many containers can have a GPU at once."""
     share_policy: SharePolicy = field(default="spread", metadata=_also("allocation-policy"))
     """Which share is given next: of the GPU of which fewest are used (spread; Intel's plugin calls

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import deviceplugin as dp
+from deviceplugin.kit.configuration import RESOURCE_NAME
 from deviceplugin_simulated.control_socket import SUFFIX
 from deviceplugin_simulated.machine import MAX_COUNT
 
@@ -21,9 +22,14 @@ _KUBELETS: Final = "kubelet"
 class SimulatedSettings(dp.Settings):
     """The settings of the simulated plugin."""
 
-    resource: str = field(default="example.com/simple-device", metadata={"env": "RESOURCE_NAME"})
+    resource: str = field(
+        default="example.com/simple-device", metadata={"env": "RESOURCE_NAME", **RESOURCE_NAME}
+    )
     """Resource name to advertise the devices under."""
-    number_devices: int = field(default=2, metadata={"env": "NUMBER_DEVICES"})
+    number_devices: int = field(
+        default=2,
+        metadata={"env": "NUMBER_DEVICES", "schema": {"minimum": 0, "maximum": MAX_COUNT}},
+    )
     """Number of devices."""
     device_id_prefix: str = field(default="simple-device", metadata={"env": "DEVICE_ID_PREFIX"})
     """Prefix of ids: an id is this, node-name or else the name of the host, and the index,
@@ -40,7 +46,10 @@ class SimulatedSettings(dp.Settings):
     value_form: Literal["index", "id"] = "index"
     """What identifies a device in values of variables and in paths of device nodes: its index, or
     its whole id."""
-    plugin_name: str = field(default="simple-device-plugin", metadata={"env": "PLUGIN_NAME"})
+    plugin_name: str = field(
+        default="simple-device-plugin",
+        metadata={"env": "PLUGIN_NAME", "schema": {"pattern": "^[^/]+$"}},
+    )
     """File name of a link to the socket of the first resource, without .sock."""
     devices: Path | None = field(default=None, metadata={"watch": True})
     """File with devices and what happens to them, as TOML, JSON or YAML. Its resources replace the
